@@ -1,0 +1,52 @@
+# Plain `make` lists what there is. Everything runs inside .venv, which the first target that needs it sets up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+EXTRAS := .cache/.extras
+PYTEST_WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench unit apache clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "ottla needs Python 3.11 or newer, and $(PYTHON) is older. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade pip
+	@$(BIN)/python -m pip install --quiet --editable '.[test,check,bench]'
+	@touch $@
+
+# What the tests need beyond Python: each step that cannot be done here is named, and its tests skip.
+$(EXTRAS): scripts/extras.sh $(READY)
+	@mkdir -p $(dir $@)
+	@sh scripts/extras.sh
+	@touch $@
+
+demo: $(READY) ## Set up, start a broker, produce and consume with a real client, stop
+	@$(BIN)/python scripts/demo.py
+
+test: $(READY) $(EXTRAS) check ## Set up, run the checks and all tests
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup
+
+unit: $(READY) ## The tests that need nothing but Python, quickest first
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup -m "not apache" --ignore tests/compat --ignore tests/crash
+
+check: $(READY) ## ruff, ruff format, mypy --strict on src
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy --no-error-summary
+
+format: $(READY) ## Put the code into shape
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(READY) $(EXTRAS) ## Measure side by side with Apache Kafka (long; see benchmarks/README.md)
+	@$(BIN)/python -m benchmarks
+
+clean: ## Remove what the set-up made
+	@rm -rf $(VENV) .cache .mypy_cache .ruff_cache .hypothesis

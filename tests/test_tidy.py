@@ -1,0 +1,248 @@
+"""The shape of the code itself: who may import whom, what stays above the seams, how long a file may be.
+
+The rules are data at the top; `violations_in` applies them to one module's text, so that the last
+tests can feed it offending text and see it named.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "ottla"
+TESTS = Path(__file__).parent
+FILE_LINES_MAX = 500
+
+# THINK ABOUT THE LAYERING BEFORE YOU CHANGE THIS TABLE. A room may always import itself.
+# A value names a room (`log`) or one module of it (`cluster.image`).
+SHARED = {"seams", "settings", "metrics"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "wire": set(),
+    "settings": set(),
+    "metrics": set(),
+    "seams": {"wire"},
+    "log": {"wire"} | SHARED,
+    "replica": {"log", "wire"} | SHARED,
+    "coordination": SHARED,
+    "cluster": {"coordination", "wire"} | SHARED,
+    "coordinator": {"cluster.image", "replica.partition", "wire"} | SHARED,
+    "broker": {"wire", "log", "replica", "coordination", "cluster", "coordinator"} | SHARED,
+    "server": {"broker.dispatch", "wire"} | SHARED,
+    "client": {"wire"},
+    "spark": {"client"},
+    "console": {"client"},
+    "agent": {"client"},
+    "mqtt": {"client"},
+    "testing": {"client"},
+    "cli": {"client"},
+}
+# Single files that may reach further than their room.
+MAY_ALSO_IMPORT: dict[str, set[str]] = {
+    "cli/server.py": {"broker", "server", "wire"} | SHARED,
+    "cli/log.py": {"log", "wire"} | SHARED,
+}
+# The package's own version may be read anywhere.
+FREE_NAMES = {"__version__"}
+
+# Below the seams the outside world is handed in (idea 4 of the design): no clock, no chance, no file,
+# no socket, no thread of one's own, so that the same code runs in a simulation.
+BELOW_THE_SEAMS = {
+    "wire", "log", "replica", "coordination", "cluster", "coordinator", "broker", "server",
+}  # fmt: skip
+FORBIDDEN_MODULES = {
+    "time", "random", "uuid", "socket", "mmap", "sqlite3", "threading", "subprocess", "secrets",
+    "multiprocessing", "shutil", "tempfile", "pathlib", "io", "select", "selectors", "fcntl", "glob",
+}  # fmt: skip
+OS_ALLOWED = {"os.PathLike", "os.fspath", "os.path", "os.strerror"}
+FORBIDDEN_CALLS = {"open"}
+OS_PATH_PURE = {"join", "basename", "dirname", "split", "splitext", "normpath", "isabs", "sep"}
+
+
+def room_of(path: str) -> str:
+    """The room a file lives in: its first folder, or its own name at the top."""
+    first = path.split("/")[0]
+    return first.removesuffix(".py")
+
+
+def ottla_imports(tree: ast.Module, path: str) -> Iterator[tuple[int, str]]:
+    """Every import of our own, as a dotted name below `ottla`."""
+    package = ["ottla", *path.split("/")[:-1]]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "ottla":
+                    yield node.lineno, alias.name.removeprefix("ottla").lstrip(".")
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                base = package[: len(package) - node.level + 1]
+                module = ".".join([*base, *([node.module] if node.module else [])])
+            else:
+                module = node.module or ""
+            if module.split(".")[0] != "ottla":
+                continue
+            below = module.removeprefix("ottla").lstrip(".")
+            for alias in node.names:
+                if below == "" and alias.name in FREE_NAMES:
+                    continue
+                yield node.lineno, f"{below}.{alias.name}".lstrip(".")
+
+
+def layering_violations(tree: ast.Module, path: str) -> Iterator[str]:
+    room = room_of(path)
+    if path == "__init__.py":
+        return
+    if room not in MAY_IMPORT:
+        yield f"{path}: room {room!r} is not in the layering table"
+        return
+    allowed = MAY_IMPORT[room] | MAY_ALSO_IMPORT.get(path, set()) | {room}
+    for line, name in ottla_imports(tree, path):
+        if not any(name == entry or name.startswith(entry + ".") for entry in allowed):
+            yield f"{path}:{line}: {room} may not import ottla.{name}"
+
+
+def type_checking_lines(tree: ast.Module) -> set[int]:
+    """Lines under `if TYPE_CHECKING:`: names for the type checker, nothing that runs."""
+    lines: set[int] = set()
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.If)
+            and isinstance(node.test, ast.Name)
+            and node.test.id == "TYPE_CHECKING"
+        ):
+            for child in node.body:
+                lines.update(range(child.lineno, (child.end_lineno or child.lineno) + 1))
+    return lines
+
+
+def dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+def seam_violations(tree: ast.Module, path: str) -> Iterator[str]:
+    if room_of(path) not in BELOW_THE_SEAMS or path.endswith("__main__.py"):
+        return
+    names_only = type_checking_lines(tree)
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 0)
+        if line in names_only:
+            continue
+        modules: list[str] = []
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            modules = [node.module or ""]
+            if node.module == "os":
+                yield f"{path}:{line}: from os import …; say os.… so that it can be seen"
+        for module in modules:
+            if module.split(".")[0] in FORBIDDEN_MODULES:
+                yield f"{path}:{line}: {module} is above the seams; take it as an argument"
+        if isinstance(node, ast.Call):
+            name = dotted(node.func)
+            if name in FORBIDDEN_CALLS:
+                yield f"{path}:{line}: {name}() is above the seams; use the disk seam"
+        if isinstance(node, ast.Attribute):
+            name = dotted(node)
+            if name.startswith("os.path."):
+                if name.split(".")[2] not in OS_PATH_PURE:
+                    yield f"{path}:{line}: {name} asks the file system; use the disk seam"
+            elif name.startswith("os.") and name not in OS_ALLOWED:
+                yield f"{path}:{line}: {name} is above the seams; use a seam"
+
+
+def length_violations(text: str, path: str) -> Iterator[str]:
+    lines = text.count("\n")
+    if lines > FILE_LINES_MAX:
+        yield f"{path}: {lines} lines, at most {FILE_LINES_MAX}; split it by purpose"
+
+
+def violations_in(text: str, path: str) -> list[str]:
+    """All that is wrong with one module of src/ottla, given its text and its path there."""
+    tree = ast.parse(text)
+    return [
+        *layering_violations(tree, path),
+        *seam_violations(tree, path),
+        *length_violations(text, path),
+    ]
+
+
+def modules() -> list[str]:
+    return sorted(str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", modules())
+def test_module_keeps_the_rules(path: str) -> None:
+    """Each module imports only what its room may, touches no outside world below the seams, and is short."""
+    found = violations_in((SOURCE / path).read_text(), path)
+    assert not found, "\n".join(found)
+
+
+def test_tests_are_short_files_too() -> None:
+    """No test file is longer than a source file may be."""
+    found = [
+        line
+        for file in TESTS.rglob("*.py")
+        for line in length_violations(file.read_text(), str(file.relative_to(TESTS)))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_every_test_states_its_claim() -> None:
+    """Each test function has a docstring: the claim it proves."""
+    silent = []
+    for file in TESTS.rglob("test_*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if (
+                isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+                and node.name.startswith("test_")
+                and not ast.get_docstring(node)
+            ):
+                silent.append(f"{file.relative_to(TESTS)}:{node.lineno}: {node.name}")
+    assert not silent, "\n".join(silent)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "complaint"),
+    [
+        ("wire/frame.py", "from ottla.log import log", "wire may not import ottla.log.log"),
+        ("wire/frame.py", "from ..broker import dispatch", "wire may not import ottla.broker"),
+        ("server/listener.py", "import ottla.broker.broker", "server may not import"),
+        ("client/producer.py", "from ottla import broker", "client may not import ottla.broker"),
+        ("cli/topics.py", "from ottla.server import listener", "cli may not import ottla.server"),
+        ("attic/x.py", "", "not in the layering table"),
+        ("log/log.py", "import time", "time is above the seams"),
+        ("log/log.py", "from random import choice", "random is above the seams"),
+        ("log/log.py", "f = open('x')", "open() is above the seams"),
+        ("log/log.py", "import os\nos.unlink('x')", "os.unlink is above the seams"),
+        ("log/log.py", "import os\nos.path.exists('x')", "os.path.exists asks the file system"),
+        ("log/log.py", "from os import unlink", "from os import"),
+        ("broker/broker.py", "def f():\n    import threading", "threading is above the seams"),
+        ("cluster/image.py", "import uuid", "uuid is above the seams"),
+        ("wire/varint.py", "x = 1\n" * 501, "501 lines"),
+    ],
+)  # fmt: skip
+def test_a_broken_rule_is_named(path: str, text: str, complaint: str) -> None:
+    """The checks above can fail: each kind of offence is found and named with its place."""
+    found = violations_in(text, path)
+    assert any(complaint in line and line.startswith(path) for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("wire/frame.py", "import struct\nfrom ottla.wire import varint"),
+        ("server/connection.py", "from ottla.broker.dispatch import Dispatcher"),
+        ("cli/server.py", "from ottla.broker.broker import Broker"),
+        ("seams/disk.py", "import os\nos.unlink('x')"),
+        ("log/log.py", "import os\nos.path.join('a', 'b')"),
+        ("coordination/local.py", "if TYPE_CHECKING:\n    import sqlite3"),
+        ("cli/main.py", "from ottla import __version__"),
+    ],
+)
+def test_what_is_allowed_passes(path: str, text: str) -> None:
+    """The checks above do not cry wolf."""
+    assert violations_in(text, path) == []
