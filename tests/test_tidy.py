@@ -1,4 +1,4 @@
-"""The shape of the code itself: who may import whom, what stays above the seams, how long a file may be.
+"""The shape of the code itself: who may import whom, what stays above the seams, how long files are.
 
 The rules are data at the top; `violations_in` applies them to one module's text, so that the last
 tests can feed it offending text and see it named.
@@ -47,14 +47,15 @@ MAY_ALSO_IMPORT: dict[str, set[str]] = {
 # The package's own version may be read anywhere.
 FREE_NAMES = {"__version__"}
 
-# Below the seams the outside world is handed in (idea 4 of the design): no clock, no chance, no file,
-# no socket, no thread of one's own, so that the same code runs in a simulation.
+# Below the seams the outside world is handed in (idea 4 of the design): no clock, no chance, no
+# file, no socket, no thread of one's own, so that the same code runs in a simulation.
 BELOW_THE_SEAMS = {
     "wire", "log", "replica", "coordination", "cluster", "coordinator", "broker", "server",
 }  # fmt: skip
 FORBIDDEN_MODULES = {
     "time", "random", "uuid", "socket", "mmap", "sqlite3", "threading", "subprocess", "secrets",
-    "multiprocessing", "shutil", "tempfile", "pathlib", "io", "select", "selectors", "fcntl", "glob",
+    "multiprocessing", "shutil", "tempfile", "pathlib", "io", "select", "selectors", "fcntl",
+    "glob",
 }  # fmt: skip
 OS_ALLOWED = {"os.PathLike", "os.fspath", "os.path", "os.strerror"}
 FORBIDDEN_CALLS = {"open"}
@@ -176,7 +177,7 @@ def modules() -> list[str]:
 
 @pytest.mark.parametrize("path", modules())
 def test_module_keeps_the_rules(path: str) -> None:
-    """Each module imports only what its room may, touches no outside world below the seams, and is short."""
+    """Each module imports only what its room may, keeps below the seams, and is short."""
     found = violations_in((SOURCE / path).read_text(), path)
     assert not found, "\n".join(found)
 
@@ -193,15 +194,14 @@ def test_tests_are_short_files_too() -> None:
 
 def test_every_test_states_its_claim() -> None:
     """Each test function has a docstring: the claim it proves."""
-    silent = []
-    for file in TESTS.rglob("test_*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if (
-                isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-                and node.name.startswith("test_")
-                and not ast.get_docstring(node)
-            ):
-                silent.append(f"{file.relative_to(TESTS)}:{node.lineno}: {node.name}")
+    silent = [
+        f"{file.relative_to(TESTS)}:{node.lineno}: {node.name}"
+        for file in TESTS.rglob("test_*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+        and not ast.get_docstring(node)
+    ]
     assert not silent, "\n".join(silent)
 
 
