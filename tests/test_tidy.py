@@ -1,4 +1,4 @@
-"""The shape of the code itself: who may import whom, what stays above the seams, how long a file is.
+"""The shape of the code: who may import whom, what stays above the seams, how long a file is.
 
 The rules are data at the top; `violations_in` applies them to one module's text, so that the last
 tests can feed it offending text and see it named.
