@@ -1,0 +1,144 @@
+"""What a handler is told beside the request, and how an answer may come later.
+
+`Peer` lives as long as its connection, `Context` as long as one request. A `Pending` is an answer
+that is not there yet: the handler's side calls `resolve` (or `fail`) once, the connection's side
+calls `then` once, in either order, and `cancel` when the connection goes. Nothing here knows about
+sockets or bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.wire.out import Out
+
+
+class PeerError(Exception):
+    """The peer's fault: the connection closes, and the text is the one logged line saying why."""
+
+
+class Peer:
+    """One connection, as far as a handler may know it."""
+
+    __slots__ = (
+        "address",
+        "client_software_name",
+        "client_software_version",
+        "disconnect",
+        "listener_name",
+        "received_at",
+    )
+
+    def __init__(
+        self,
+        listener_name: str = "PLAINTEXT",
+        address: str = "",
+        disconnect: Callable[[str], object] | None = None,
+    ) -> None:
+        self.listener_name = listener_name
+        self.address = address
+        self.client_software_name = ""
+        self.client_software_version = ""
+        # Closes the connection with a reason; for faults found after `handle` has returned.
+        self.disconnect: Callable[[str], object] | None = disconnect
+        # Monotonic seconds when the bytes of the current request came; 0.0 when nobody says.
+        self.received_at = 0.0
+
+
+class Context:
+    """One request's circumstances."""
+
+    __slots__ = ("api_version", "broker", "client_id", "correlation_id", "peer")
+
+    def __init__(
+        self,
+        broker: Broker,
+        peer: Peer,
+        api_version: int,
+        correlation_id: int = 0,
+        client_id: str | None = None,
+    ) -> None:
+        self.broker = broker
+        self.peer = peer
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+
+
+class Pending:
+    """An answer that comes later: a response object on the handler's side, a frame on the other."""
+
+    __slots__ = ("_callback", "_frame", "_on_cancel", "_on_settled", "_settled", "cancelled")
+
+    def __init__(self, on_cancel: Callable[[], object] | None = None) -> None:
+        self._on_cancel = on_cancel
+        self._on_settled: Callable[[Any, BaseException | None], Out | None] | None = None
+        self._settled: tuple[Any, BaseException | None] | None = None
+        self._callback: Callable[[Out | None], object] | None = None
+        self._frame: tuple[Out | None] | None = None
+        self.cancelled = False
+
+    # The handler's side
+
+    def resolve(self, response: Any) -> None:
+        """The answer is here; None when there is nothing to send."""
+        self._settle(response, None)
+
+    def fail(self, error: BaseException) -> None:
+        """The handler failed; the dispatcher turns it into an error answer or a closed connection."""
+        self._settle(None, error)
+
+    @property
+    def done(self) -> bool:
+        """Settled or cancelled: a further `resolve` changes nothing."""
+        return self.cancelled or self._settled is not None
+
+    # The connection's side
+
+    def then(self, callback: Callable[[Out | None], object]) -> None:
+        """Call back once with the frame to send, or None for nothing to send; at once if it is here."""
+        if self.cancelled:
+            return
+        if self._frame is not None:
+            callback(self._frame[0])
+        else:
+            self._callback = callback
+
+    def cancel(self) -> None:
+        """Nobody waits any more: forget the callback and give back what the handler holds."""
+        if self.cancelled:
+            return
+        self.cancelled = True
+        self._callback = None
+        on_cancel, self._on_cancel = self._on_cancel, None
+        if on_cancel is not None and self._settled is None:
+            on_cancel()
+
+    # Between the two: the dispatcher
+
+    def on_settled(self, encode: Callable[[Any, BaseException | None], Out | None]) -> None:
+        """Install what turns a response or an error into a frame."""
+        self._on_settled = encode
+        if self._settled is not None:
+            self._deliver(*self._settled)
+
+    def _settle(self, response: Any, error: BaseException | None) -> None:
+        if self.cancelled or self._settled is not None:
+            return
+        self._settled = (response, error)
+        self._on_cancel = None
+        if self._on_settled is not None:
+            self._deliver(response, error)
+
+    def _deliver(self, response: Any, error: BaseException | None) -> None:
+        assert self._on_settled is not None
+        frame = self._on_settled(response, error)
+        if self.cancelled:  # encoding found a fault and closed the connection
+            return
+        self._frame = (frame,)
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback(frame)

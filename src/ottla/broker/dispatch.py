@@ -1,0 +1,298 @@
+"""A request frame finds its handler; a response object becomes a frame.
+
+    header -> route (API and version) -> compiled reader -> handler -> compiled writer -> frame
+
+A route is made the first time its API and version are asked for (the handler's module is imported
+then, so starting costs nothing) and kept; after that a request costs one dictionary look-up before
+its reader runs. `handle` raises `PeerError` when the connection must close: a malformed request, an
+API or version that is not served, a fault that no response can carry. A handler that fails is
+answered with UNKNOWN_SERVER_ERROR where its response can say so; it never takes the server down.
+Bytes after the end of a well-formed request are ignored, as Kafka ignores them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.context import Context, Peer, PeerError, Pending
+from ottla.wire.apis import API, Api
+from ottla.wire.errors import ErrorCode
+from ottla.wire.header import finish, start_response
+from ottla.wire.schema import reader, writer
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.wire.out import Out
+
+__all__ = ["HANDLERS", "Context", "Dispatcher", "Peer", "PeerError", "Pending"]
+
+log = logging.getLogger("ottla.broker")
+
+API_VERSIONS = 18
+
+# The APIs this broker serves, and in ApiVersions says it serves: key -> file in `handlers/`.
+HANDLERS: dict[int, str] = {
+    0: "produce",
+    1: "fetch",
+    2: "list_offsets",
+    3: "metadata",
+    18: "api_versions",
+    19: "create_topics",
+    20: "delete_topics",
+    21: "delete_records",
+    22: "init_producer_id",
+    23: "offset_for_leader_epoch",
+    32: "describe_configs",
+    33: "alter_configs",
+    35: "describe_log_dirs",
+    37: "create_partitions",
+    44: "incremental_alter_configs",
+    57: "update_features",
+    60: "describe_cluster",
+    61: "describe_producers",
+    74: "list_config_resources",
+    75: "describe_topic_partitions",
+}
+
+# API key and version as one number, correlation id, length of the client id.
+_read_header_start = struct.Struct(">iih").unpack_from
+_HEADER_START_BYTES = 10
+
+_MALFORMED = (ValueError, IndexError, struct.error, OverflowError)
+
+Handle = Callable[[Any, Context], Any]
+Failure = Callable[[Any, ErrorCode, Context], Any]
+
+
+class Route:
+    """All that is known beforehand about one API in one version, and what has been counted."""
+
+    __slots__ = (
+        "api",
+        "failure",
+        "flexible",
+        "flexible_response",
+        "handle",
+        "queue_s",
+        "read",
+        "requests",
+        "response",
+        "total_s",
+        "version",
+        "write",
+    )
+
+    def __init__(self, api: Api, version: int, handle: Handle, failure: Failure | None) -> None:
+        self.api = api
+        self.version = version
+        self.handle = handle
+        self.failure = failure
+        self.read: Callable[[Any, int], tuple[Any, int]] = reader(api.request, version)
+        self.write: Callable[[Any, Out], object] = writer(api.response, version)
+        self.response: type[Any] = api.response
+        self.flexible = version >= api.flexible_from
+        # KIP-511: the ApiVersions response header stays v0, for a client that knows nothing yet.
+        self.flexible_response = self.flexible and api.key != API_VERSIONS
+        self.requests = 0
+        self.queue_s = 0.0
+        self.total_s = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.api.name} v{self.version}"
+
+
+class Dispatcher:
+    """Answers frames on behalf of one broker. One per broker, shared by all its connections."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._monotonic = broker.clock.monotonic
+        self._routes: dict[int, Route] = {}
+        self._tasks: set[asyncio.Future[Any]] = set()
+
+    @property
+    def routes(self) -> list[Route]:
+        """The routes used so far, with their counts: what the request metrics are made of."""
+        return list(self._routes.values())
+
+    def handle(self, frame: memoryview, peer: Peer) -> Out | Pending | None:
+        """Answer one frame (without its length); None when nothing is to be sent (acks=0)."""
+        started = self._monotonic()
+        try:
+            key_and_version, correlation_id, client_id_size = _read_header_start(frame)
+            route = self._routes.get(key_and_version)
+            if route is None:
+                route = self._find_route(key_and_version >> 16, key_and_version & 0xFFFF)
+            position = _HEADER_START_BYTES
+            client_id = None
+            if client_id_size >= 0:
+                position += client_id_size
+                client_id = str(frame[_HEADER_START_BYTES:position], "utf-8")
+            if route.flexible:
+                if frame[position]:
+                    position = _skip_tagged_fields(frame, position)
+                else:
+                    position += 1
+            request, _ = route.read(frame, position)
+        except _MALFORMED as error:
+            raise PeerError(_malformed(frame, error)) from error
+        context = Context(self._broker, peer, route.version, correlation_id, client_id)
+        route.requests += 1
+        if peer.received_at:
+            route.queue_s += started - peer.received_at
+        try:
+            answer = route.handle(request, context)
+            if answer.__class__ is route.response:
+                out = start_response(correlation_id, route.flexible_response)
+                route.write(answer, out)
+                finish(out)
+                route.total_s += self._monotonic() - started
+                return out
+        except PeerError:
+            raise
+        except Exception as error:
+            return self._encode(route, request, context, started, None, error)
+        if answer is None:
+            route.total_s += self._monotonic() - started
+            return None
+        return self._later(route, request, context, started, answer)
+
+    def close(self) -> None:
+        """Give up the answers still being worked on."""
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    def _later(
+        self, route: Route, request: Any, context: Context, started: float, answer: Any
+    ) -> Pending:
+        pending = answer if isinstance(answer, Pending) else self._pending(answer)
+
+        def settled(response: Any, error: BaseException | None) -> Out | None:
+            try:
+                return self._encode(route, request, context, started, response, error)
+            except PeerError as fault:
+                pending.cancel()
+                if context.peer.disconnect is not None:
+                    context.peer.disconnect(str(fault))
+                return None
+
+        pending.on_settled(settled)
+        return pending
+
+    def _pending(self, awaitable: Awaitable[Any]) -> Pending:
+        """Run an awaitable to its end, whether or not the connection stays to hear of it.
+
+        What it does (creating a topic, say) must not be torn in the middle by a lost connection.
+        """
+        task = asyncio.ensure_future(awaitable)
+        self._tasks.add(task)
+        pending = Pending()
+
+        def done(task: asyncio.Future[Any]) -> None:
+            self._tasks.discard(task)
+            if task.cancelled():
+                pending.fail(PeerError("the broker is stopping"))
+            elif (error := task.exception()) is not None:
+                pending.fail(error)
+            else:
+                pending.resolve(task.result())
+
+        task.add_done_callback(done)
+        return pending
+
+    def _encode(
+        self,
+        route: Route,
+        request: Any,
+        context: Context,
+        started: float,
+        response: Any,
+        error: BaseException | None,
+    ) -> Out | None:
+        """A response, or the answer for an error, as a frame; `PeerError` when it cannot be one."""
+        route.total_s += self._monotonic() - started
+        if isinstance(error, PeerError):
+            raise error
+        if error is not None:
+            log.error(
+                "%s from %s failed", route, context.peer.address or "a client", exc_info=error
+            )
+            response = self._failure(route, request, context)
+        if response is None:
+            return None
+        out = start_response(context.correlation_id, route.flexible_response)
+        try:
+            route.write(response, out)
+        except Exception as fault:
+            log.exception("the answer to %s cannot be written", route)
+            raise PeerError(f"the answer to {route} could not be written") from fault
+        finish(out)
+        return out
+
+    def _failure(self, route: Route, request: Any, context: Context) -> Any:
+        if route.failure is not None:
+            return route.failure(request, ErrorCode.UNKNOWN_SERVER_ERROR, context)
+        if hasattr(route.response, "error_code"):
+            return route.response(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        raise PeerError(f"{route} failed in the broker and its response has no place for an error")
+
+    def _find_route(self, key: int, version: int) -> Route:
+        api, name = API.get(key), HANDLERS.get(key)
+        if api is None or name is None:
+            raise PeerError(f"API key {key} (version {version}) is not served")
+        module = import_module(f"ottla.broker.handlers.{name}")
+        lowest, highest = api.versions
+        if lowest <= version <= highest:
+            route = Route(api, version, module.handle, getattr(module, "failure", None))
+            self._routes[key << 16 | version] = route
+            return route
+        if key == API_VERSIONS:
+            # KIP-511: the client learns the range from a v0 answer; its body is not looked at.
+            route = Route(api, 0, module.unsupported_version, None)
+            route.read = _read_nothing
+            return route
+        raise PeerError(
+            f"{api.name} version {version} is not served, only {lowest} to {highest} are"
+        )
+
+
+def _read_nothing(frame: memoryview, position: int) -> tuple[None, int]:
+    return None, position
+
+
+def _malformed(frame: memoryview, error: Exception) -> str:
+    if len(frame) < _HEADER_START_BYTES:
+        return f"a request of {len(frame)} bytes is shorter than a request header"
+    key, version = struct.unpack_from(">hh", frame)
+    api = API.get(key)
+    return f"malformed {api.name if api else key} v{version} request: {error}"
+
+
+def _skip_tagged_fields(frame: memoryview, position: int) -> int:
+    """The header has no tagged field that we know; Kafka lets a client send them all the same."""
+    count, position = _read_unsigned_varint(frame, position)
+    for _ in range(count):
+        _, position = _read_unsigned_varint(frame, position)
+        size, position = _read_unsigned_varint(frame, position)
+        position += size
+        if position > len(frame):
+            raise ValueError("a tagged field of the header is longer than the request")
+    return position
+
+
+def _read_unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift > 28:
+            raise ValueError("a varint of the header is longer than 5 bytes")
