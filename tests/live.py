@@ -1,109 +1,138 @@
 """A real `ottla server` process for tests: start, stop, kill, restart on its port and directory.
 
-`OttlaServer(directory, log_segment_bytes="1048576")`: settings carry Kafka's names with `_` for `.`.
+`Server` is a context manager; it owes its caller that no process is left behind and that what the
+server wrote on stderr is in the failure's text.
 """
 
 from __future__ import annotations
 
-import re
-import selectors
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Self
+from types import TracebackType
 
-READY_TIMEOUT_S = 20
-STOP_TIMEOUT_S = 20
-READY = re.compile(rb"ottla \S+ ready on (\S+):(\d+), node (\d+), data in (.*)")
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
 
 
-class OttlaServer:
-    """Use as a context manager, or `start` and `stop` it several times on one data directory."""
+def free_port() -> int:
+    """A port nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
-    def __init__(self, directory: Path, *, port: int = 0, **settings: str) -> None:
+
+class Server:
+    """One broker process on loopback; `settings` are Kafka's option names."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        settings: Mapping[str, object] | None = None,
+        arguments: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
+        port: int | None = None,
+    ) -> None:
         self.directory = directory
-        self.data = directory / "data"
-        self.port = port
-        self.settings = {name.replace("_", "."): value for name, value in settings.items()}
-        self.arguments: list[str] = []
-        self.started_in_s = 0.0
-        self.process: subprocess.Popen[bytes] | None = None
-        self._errors: IO[bytes] | None = None
+        self.settings = dict(settings or {})
+        self.arguments = arguments
+        self.environment = dict(environment or {})
+        self.port = port or free_port()
+        self.process: subprocess.Popen[str] | None = None
+        self.errors_path = directory.parent / f"{directory.name}.stderr"
 
     @property
-    def address(self) -> str:
+    def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def __enter__(self) -> Self:
-        self.start()
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def command(self) -> list[str]:
+        sets = [
+            part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")
+        ]
+        return [
+            sys.executable, "-m", "ottla", "server", "--data-dir", str(self.directory),
+            "--listen", self.bootstrap, *sets, *self.arguments,
+        ]  # fmt: skip
+
+    def start(self) -> Server:
+        """Start and wait for the ready line."""
+        assert self.process is None, "already running"
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        with self.errors_path.open("a") as errors:
+            self.process = subprocess.Popen(
+                self.command(),
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env={**os.environ, **self.environment},
+            )
+        self.ready_line = self._wait_ready()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Return when the ready line is out; a restart listens on the same port again."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "ottla", "server", "--data-dir", str(self.data)]
-        command += ["--listen", self.address, *self.arguments]
-        for name, value in self.settings.items():
-            command += ["--set", f"{name}={value}"]
-        began = time.monotonic()
-        self._errors = open(self.directory / "stderr.txt", "ab")  # noqa: SIM115, closed in _close
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors)
-        try:
-            line = self._first_line(began + READY_TIMEOUT_S)
-            match = READY.match(line)
-            assert match, f"not a ready line: {line!r}\n{self.errors()}"
-        except BaseException:
-            self.kill()
-            raise
-        self.port = int(match[2])
-        self.started_in_s = time.monotonic() - began
-
-    def stop(self) -> int | None:
-        """SIGTERM and the exit code; None when it was not running."""
-        if self.process is None:
-            return None
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            code = self.process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise AssertionError(
-                f"no end {STOP_TIMEOUT_S} s after SIGTERM\n{self.errors()}"
-            ) from None
-        self._close()
-        return code
-
-    def kill(self) -> None:
-        """SIGKILL: nothing more is flushed or marked."""
-        if self.process is not None:
-            self.process.kill()
-            self._close()
-
-    def errors(self) -> str:
-        """The log so far, for a failure's message."""
-        return (self.directory / "stderr.txt").read_text(errors="replace")[-6000:]
-
-    def _close(self) -> None:
-        assert self.process is not None
-        self.process.wait()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        self.process = None
-        if self._errors is not None:
-            self._errors.close()
-
-    def _first_line(self, deadline: float) -> bytes:
+    def _wait_ready(self) -> str:
         assert self.process is not None
         assert self.process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
-            if not selector.select(deadline - time.monotonic()):
-                raise AssertionError(f"no ready line after {READY_TIMEOUT_S} s\n{self.errors()}")
-        line = self.process.stdout.readline()
-        assert line, f"ottla ended before it was ready:\n{self.errors()}"
-        return line
+        deadline = time.monotonic() + START_TIMEOUT_S
+        os.set_blocking(self.process.stdout.fileno(), False)
+        line = ""
+        while time.monotonic() < deadline:
+            line += self.process.stdout.read() or ""
+            if "\n" in line:
+                return line.strip()
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.01)
+        self.kill()
+        raise AssertionError(f"the server did not get ready:\n{self.errors()}")
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the server did not stop:\n{self.errors()}") from None
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+            self.process = None
+
+    def errors(self) -> str:
+        """What the server said on stderr so far."""
+        return self.errors_path.read_text() if self.errors_path.exists() else ""
+
+    def __enter__(self) -> Server:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.process is None:
+            return
+        if kind is None:
+            self.stop()
+        else:
+            self.kill()

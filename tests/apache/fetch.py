@@ -1,0 +1,33 @@
+"""`python -m tests.apache.fetch`: bring Apache Kafka's jars and warm its start, once.
+
+Exit code 0 when Apache Kafka can be started afterwards; otherwise one sentence says what is
+missing.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.apache import jars
+from tests.apache.kafka import ApacheKafka
+
+
+def main() -> int:
+    if shutil.which("java") is None:
+        print("Java is not installed: tests that need Apache Kafka will be skipped")
+        return 1
+    try:
+        jars.fetch()
+    except jars.JarsMissing as missing:
+        print(missing)
+        return 1
+    with TemporaryDirectory() as scratch, ApacheKafka(Path(scratch) / "kafka") as kafka:
+        print(f"Apache Kafka {jars.KAFKA_VERSION} starts here in {kafka.started_in_s:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

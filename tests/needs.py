@@ -1,0 +1,54 @@
+"""What a test needs beyond Python: skip with a reason when it is missing.
+
+Under `OTTLA_REQUIRE_ALL=1` (set by the CI) a missing part fails the test instead, so that nothing
+is left out unnoticed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import NoReturn
+
+import pytest
+
+from tests.apache import jars
+
+REQUIRE_ALL = "OTTLA_REQUIRE_ALL"
+
+
+def java() -> str:
+    """The path of `java`."""
+    return _program("java", "Java 17 or later")
+
+
+def kcat() -> str:
+    """The path of `kcat` (Debian's package of that name)."""
+    return _program("kcat", "kcat, from the package of that name")
+
+
+def apache() -> None:
+    """Apache Kafka's jars and a Java to run them; the jars are fetched when Maven can."""
+    java()
+    if not jars.present():
+        try:
+            jars.fetch()
+        except jars.JarsMissing as missing:
+            _missing(str(missing))
+
+
+def long() -> None:
+    """A soak, or a run over many seeds."""
+    if os.environ.get("OTTLA_LONG") != "1":
+        pytest.skip("a long run; set OTTLA_LONG=1")
+
+
+def _program(name: str, what: str) -> str:
+    path = shutil.which(name)
+    return path if path is not None else _missing(f"{name} is not installed ({what})")
+
+
+def _missing(reason: str) -> NoReturn:
+    if os.environ.get(REQUIRE_ALL) == "1":
+        pytest.fail(f"{reason}; {REQUIRE_ALL}=1 asks for everything", pytrace=False)
+    pytest.skip(reason)
