@@ -155,20 +155,6 @@ NAMES = (
     "base_sequence",
     "record_count",
 )
-    "base_offset",
-    "length",
-    "leader_epoch",
-    "magic",
-    "crc",
-    "attributes",
-    "last_offset_delta",
-    "base_timestamp",
-    "max_timestamp",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "record_count",
-]
 
 
 def _sized(data: bytes | None) -> bytes:
