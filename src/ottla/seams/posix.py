@@ -1,0 +1,79 @@
+"""What RealDisk asks of the operating system, with a way out where a call is missing.
+
+Linux is what we test; a Mac has no fdatasync and needs F_FULLFSYNC, and some file systems lack
+this or that.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sys
+
+Bytes = bytes | bytearray | memoryview
+
+DESCRIPTORS_MAX_DEFAULT = 512  # half of the 1,024 that many laptops allow a process
+DESCRIPTOR_SHARE = 2  # sockets may have the other half of RLIMIT_NOFILE
+
+
+class AlreadyLocked(OSError):
+    """Another process (or another broker in this one) holds the lock."""
+
+
+class LockedFile:
+    """flock keeps out a second broker, also within this process; lockf keeps out Apache Kafka,
+    which uses that one.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            raise AlreadyLocked(errno.EAGAIN, "another broker holds the lock", path) from error
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def write_all(descriptor: int, data: Bytes, position: int, done: int) -> None:
+    view = memoryview(data)
+    while done < len(view):
+        written = os.pwrite(descriptor, view[done:], position + done)
+        if written == 0:
+            raise OSError(errno.EIO, "the device took no bytes")
+        done += written
+
+
+def sync_descriptor(descriptor: int) -> None:
+    if sys.platform == "darwin":
+        # There fsync stops at the drive's cache (fsync(2)).
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    elif hasattr(os, "fdatasync"):
+        os.fdatasync(descriptor)
+    else:
+        os.fsync(descriptor)
+
+
+def named(error: OSError, path: str) -> OSError:
+    """The same error with the path in it: descriptors tell an operator nothing."""
+    return error if error.filename else OSError(error.errno, error.strerror or str(error), path)
+
+
+def descriptors_allowed() -> int:
+    try:
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    except (ImportError, OSError, ValueError):
+        return DESCRIPTORS_MAX_DEFAULT
+    if soft <= 0 or soft == resource.RLIM_INFINITY:
+        return DESCRIPTORS_MAX_DEFAULT
+    return max(16, soft // DESCRIPTOR_SHARE)
