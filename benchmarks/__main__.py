@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure both brokers in one run, print a table, write JSON, draw a plot."""
+"""`python -m benchmarks`: measure both brokers in one run; a table, a JSON file, a plot."""
 
 from __future__ import annotations
 

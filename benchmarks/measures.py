@@ -1,4 +1,4 @@
-"""Each measure of the table: what it is called, what it must reach, and how it is taken from a broker.
+"""Each measure of the table, and how it is taken from a broker.
 
 A measure gets both brokers through `Run` and records figures by name; the table divides Ottla's by
 Kafka's. Brokers that only one measure needs are started by that measure and removed after it.
@@ -39,7 +39,7 @@ class Run:
 
 
 def throughput(run: Run) -> None:
-    """MB/s in and out with 1 KB values, CPU per GB, memory before and after; small requests; latency."""
+    """MB/s in and out with 1 KB values, CPU per GB, memory, small requests, latency."""
     brokers: list[Broker] = [kind() for kind in BOTH]
     try:
         for broker in brokers:

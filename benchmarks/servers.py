@@ -1,4 +1,4 @@
-"""The two brokers under measure, as child processes with one face: start, stop, kill, CPU, memory."""
+"""The two brokers under measure as child processes: start, stop, kill, CPU, memory."""
 
 from __future__ import annotations
 
