@@ -1,4 +1,4 @@
-"""The whole of Ottla in ten seconds: a broker, a topic, a producer, a consumer, a crash, a clean stop.
+"""Ottla in ten seconds: a broker, a topic, a producer, a consumer, a crash, a clean stop.
 
 Everything runs on loopback in a temporary directory. The clients are confluent-kafka's, unmodified.
 """
