@@ -1,0 +1,1 @@
+"""Bytes and messages: Kafka's protocol, without any input or output."""

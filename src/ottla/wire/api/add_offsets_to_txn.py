@@ -1,0 +1,15 @@
+"""AddOffsetsToTxn (key 25)."""
+
+from ..schema import Int16, Int32, Int64, String, Struct
+
+
+class AddOffsetsToTxnRequest(Struct, key=25, versions=(0, 4), flexible=3):
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    group_id: String = ""
+
+
+class AddOffsetsToTxnResponse(Struct, key=25, versions=(0, 4), flexible=3):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0

@@ -1,0 +1,31 @@
+"""AlterConfigs (key 33)."""
+
+from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct
+
+
+class AlterableConfig(Struct):
+    name: String = ""
+    value: NullableString = ""
+
+
+class AlterConfigsResource(Struct):
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: list[AlterableConfig] = []
+
+
+class AlterConfigsRequest(Struct, key=33, versions=(0, 2), flexible=2):
+    resources: list[AlterConfigsResource] = []
+    validate_only: Bool = False
+
+
+class AlterConfigsResourceResponse(Struct):
+    error_code: Int16 = 0
+    error_message: NullableString = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+
+
+class AlterConfigsResponse(Struct, key=33, versions=(0, 2), flexible=2):
+    throttle_time_ms: Int32 = 0
+    responses: list[AlterConfigsResourceResponse] = []

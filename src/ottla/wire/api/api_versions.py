@@ -1,0 +1,36 @@
+"""ApiVersions (key 18)."""
+
+from ..schema import Bool, Int16, Int32, Int64, String, Struct, since, tagged
+
+
+class ApiVersionsRequest(Struct, key=18, versions=(0, 4), flexible=3):
+    client_software_name: String = since(3)
+    client_software_version: String = since(3)
+
+
+class ApiVersion(Struct):
+    api_key: Int16 = 0
+    min_version: Int16 = 0
+    max_version: Int16 = 0
+
+
+class SupportedFeatureKey(Struct):
+    name: String = since(3)
+    min_version: Int16 = since(3)
+    max_version: Int16 = since(3)
+
+
+class FinalizedFeatureKey(Struct):
+    name: String = since(3)
+    max_version_level: Int16 = since(3)
+    min_version_level: Int16 = since(3)
+
+
+class ApiVersionsResponse(Struct, key=18, versions=(0, 4), flexible=3):
+    error_code: Int16 = 0
+    api_keys: list[ApiVersion] = []
+    throttle_time_ms: Int32 = since(1)
+    supported_features: list[SupportedFeatureKey] = tagged(0, since=3)
+    finalized_features_epoch: Int64 = tagged(1, since=3, default=-1)
+    finalized_features: list[FinalizedFeatureKey] = tagged(2, since=3)
+    zk_migration_ready: Bool = tagged(3, since=3)

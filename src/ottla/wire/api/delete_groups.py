@@ -1,0 +1,17 @@
+"""DeleteGroups (key 42)."""
+
+from ..schema import Int16, Int32, String, Struct
+
+
+class DeleteGroupsRequest(Struct, key=42, versions=(0, 2), flexible=2):
+    groups_names: list[String] = []
+
+
+class DeletableGroupResult(Struct):
+    group_id: String = ""
+    error_code: Int16 = 0
+
+
+class DeleteGroupsResponse(Struct, key=42, versions=(0, 2), flexible=2):
+    throttle_time_ms: Int32 = 0
+    results: list[DeletableGroupResult] = []

@@ -1,0 +1,26 @@
+"""DeleteTopics (key 20)."""
+
+from ..schema import Int16, Int32, NullableString, String, Struct, Uuid, since
+
+
+class DeleteTopicState(Struct):
+    name: NullableString = since(6, default=None)
+    topic_id: Uuid = since(6)
+
+
+class DeleteTopicsRequest(Struct, key=20, versions=(1, 6), flexible=4):
+    topics: list[DeleteTopicState] = since(6)
+    topic_names: list[String] = since(1, 5)
+    timeout_ms: Int32 = 0
+
+
+class DeletableTopicResult(Struct):
+    name: NullableString = since(0, nullable=6)
+    topic_id: Uuid = since(6)
+    error_code: Int16 = 0
+    error_message: NullableString = since(5, default=None)
+
+
+class DeleteTopicsResponse(Struct, key=20, versions=(1, 6), flexible=4):
+    throttle_time_ms: Int32 = 0
+    responses: list[DeletableTopicResult] = []

@@ -1,0 +1,45 @@
+"""DescribeConfigs (key 32)."""
+
+from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct, since
+
+
+class DescribeConfigsResource(Struct):
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configuration_keys: list[String] | None = []
+
+
+class DescribeConfigsRequest(Struct, key=32, versions=(1, 4), flexible=4):
+    resources: list[DescribeConfigsResource] = []
+    include_synonyms: Bool = False
+    include_documentation: Bool = since(3)
+
+
+class DescribeConfigsSynonym(Struct):
+    name: String = ""
+    value: NullableString = ""
+    source: Int8 = 0
+
+
+class DescribeConfigsResourceResult(Struct):
+    name: String = ""
+    value: NullableString = ""
+    read_only: Bool = False
+    config_source: Int8 = -1
+    is_sensitive: Bool = False
+    synonyms: list[DescribeConfigsSynonym] = []
+    config_type: Int8 = since(3)
+    documentation: NullableString = since(3)
+
+
+class DescribeConfigsResult(Struct):
+    error_code: Int16 = 0
+    error_message: NullableString = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: list[DescribeConfigsResourceResult] = []
+
+
+class DescribeConfigsResponse(Struct, key=32, versions=(1, 4), flexible=4):
+    throttle_time_ms: Int32 = 0
+    results: list[DescribeConfigsResult] = []

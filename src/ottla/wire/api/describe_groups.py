@@ -1,0 +1,33 @@
+"""DescribeGroups (key 15)."""
+
+from ..schema import Bool, Bytes, Int16, Int32, NullableString, String, Struct, since
+
+
+class DescribeGroupsRequest(Struct, key=15, versions=(0, 6), flexible=5):
+    groups: list[String] = []
+    include_authorized_operations: Bool = since(3)
+
+
+class DescribedGroupMember(Struct):
+    member_id: String = ""
+    group_instance_id: NullableString = since(4, default=None)
+    client_id: String = ""
+    client_host: String = ""
+    member_metadata: Bytes = b""
+    member_assignment: Bytes = b""
+
+
+class DescribedGroup(Struct):
+    error_code: Int16 = 0
+    error_message: NullableString = since(6, default=None)
+    group_id: String = ""
+    group_state: String = ""
+    protocol_type: String = ""
+    protocol_data: String = ""
+    members: list[DescribedGroupMember] = []
+    authorized_operations: Int32 = since(3, default=-2147483648)
+
+
+class DescribeGroupsResponse(Struct, key=15, versions=(0, 6), flexible=5):
+    throttle_time_ms: Int32 = since(1)
+    groups: list[DescribedGroup] = []

@@ -1,0 +1,28 @@
+"""FindCoordinator (key 10)."""
+
+from ..schema import Int8, Int16, Int32, NullableString, String, Struct, since
+
+
+class FindCoordinatorRequest(Struct, key=10, versions=(0, 6), flexible=3):
+    key: String = since(0, 3)
+    key_type: Int8 = since(1)
+    coordinator_keys: list[String] = since(4)
+
+
+class Coordinator(Struct):
+    key: String = since(4)
+    node_id: Int32 = since(4)
+    host: String = since(4)
+    port: Int32 = since(4)
+    error_code: Int16 = since(4)
+    error_message: NullableString = since(4)
+
+
+class FindCoordinatorResponse(Struct, key=10, versions=(0, 6), flexible=3):
+    throttle_time_ms: Int32 = since(1)
+    error_code: Int16 = since(0, 3)
+    error_message: NullableString = since(1, 3)
+    node_id: Int32 = since(0, 3)
+    host: String = since(0, 3)
+    port: Int32 = since(0, 3)
+    coordinators: list[Coordinator] = since(4)

@@ -1,0 +1,32 @@
+"""IncrementalAlterConfigs (key 44)."""
+
+from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct
+
+
+class AlterableConfig(Struct):
+    name: String = ""
+    config_operation: Int8 = 0
+    value: NullableString = ""
+
+
+class AlterConfigsResource(Struct):
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: list[AlterableConfig] = []
+
+
+class IncrementalAlterConfigsRequest(Struct, key=44, versions=(0, 1), flexible=1):
+    resources: list[AlterConfigsResource] = []
+    validate_only: Bool = False
+
+
+class AlterConfigsResourceResponse(Struct):
+    error_code: Int16 = 0
+    error_message: NullableString = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+
+
+class IncrementalAlterConfigsResponse(Struct, key=44, versions=(0, 1), flexible=1):
+    throttle_time_ms: Int32 = 0
+    responses: list[AlterConfigsResourceResponse] = []

@@ -1,0 +1,21 @@
+"""InitProducerId (key 22)."""
+
+from ..schema import Bool, Int16, Int32, Int64, NullableString, Struct, since
+
+
+class InitProducerIdRequest(Struct, key=22, versions=(0, 5), flexible=2):
+    transactional_id: NullableString = ""
+    transaction_timeout_ms: Int32 = 0
+    producer_id: Int64 = since(3, default=-1)
+    producer_epoch: Int16 = since(3, default=-1)
+    enable2_pc: Bool = since(6)
+    keep_prepared_txn: Bool = since(6)
+
+
+class InitProducerIdResponse(Struct, key=22, versions=(0, 5), flexible=2):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id: Int64 = -1
+    producer_epoch: Int16 = 0
+    ongoing_txn_producer_id: Int64 = since(6, default=-1)
+    ongoing_txn_producer_epoch: Int16 = since(6, default=-1)

@@ -1,0 +1,21 @@
+"""ListGroups (key 16)."""
+
+from ..schema import Int16, Int32, String, Struct, since
+
+
+class ListGroupsRequest(Struct, key=16, versions=(0, 5), flexible=3):
+    states_filter: list[String] = since(4)
+    types_filter: list[String] = since(5)
+
+
+class ListedGroup(Struct):
+    group_id: String = ""
+    protocol_type: String = ""
+    group_state: String = since(4)
+    group_type: String = since(5)
+
+
+class ListGroupsResponse(Struct, key=16, versions=(0, 5), flexible=3):
+    throttle_time_ms: Int32 = since(1)
+    error_code: Int16 = 0
+    groups: list[ListedGroup] = []

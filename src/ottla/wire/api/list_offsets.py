@@ -1,0 +1,39 @@
+"""ListOffsets (key 2)."""
+
+from ..schema import Int8, Int16, Int32, Int64, String, Struct, since
+
+
+class ListOffsetsPartition(Struct):
+    partition_index: Int32 = 0
+    current_leader_epoch: Int32 = since(4, default=-1)
+    timestamp: Int64 = 0
+
+
+class ListOffsetsTopic(Struct):
+    name: String = ""
+    partitions: list[ListOffsetsPartition] = []
+
+
+class ListOffsetsRequest(Struct, key=2, versions=(1, 11), flexible=6):
+    replica_id: Int32 = 0
+    isolation_level: Int8 = since(2)
+    topics: list[ListOffsetsTopic] = []
+    timeout_ms: Int32 = since(10)
+
+
+class ListOffsetsPartitionResponse(Struct):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    timestamp: Int64 = -1
+    offset: Int64 = -1
+    leader_epoch: Int32 = since(4, default=-1)
+
+
+class ListOffsetsTopicResponse(Struct):
+    name: String = ""
+    partitions: list[ListOffsetsPartitionResponse] = []
+
+
+class ListOffsetsResponse(Struct, key=2, versions=(1, 11), flexible=6):
+    throttle_time_ms: Int32 = since(2)
+    topics: list[ListOffsetsTopicResponse] = []

@@ -1,0 +1,29 @@
+"""UpdateFeatures (key 57)."""
+
+from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct, since
+
+
+class FeatureUpdateKey(Struct):
+    feature: String = ""
+    max_version_level: Int16 = 0
+    allow_downgrade: Bool = since(0, 0)
+    upgrade_type: Int8 = since(1, default=1)
+
+
+class UpdateFeaturesRequest(Struct, key=57, versions=(0, 2), flexible=0):
+    timeout_ms: Int32 = 60000
+    feature_updates: list[FeatureUpdateKey] = []
+    validate_only: Bool = since(1)
+
+
+class UpdatableFeatureResult(Struct):
+    feature: String = ""
+    error_code: Int16 = 0
+    error_message: NullableString = ""
+
+
+class UpdateFeaturesResponse(Struct, key=57, versions=(0, 2), flexible=0):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: NullableString = ""
+    results: list[UpdatableFeatureResult] = since(0, 1)

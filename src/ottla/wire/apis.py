@@ -1,0 +1,106 @@
+"""The table of APIs: key, name, versions, and the module with their messages.
+
+Only the table is imported at start; the messages of an API are imported when they are first asked
+for. Versions are those that Kafka 4.3 serves as stable.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+__all__ = ["API", "Api"]
+
+NEVER = 32768
+
+
+class Api:
+    """One API of the protocol."""
+
+    def __init__(
+        self,
+        key: int,
+        name: str,
+        versions: tuple[int, int],
+        flexible_from: int,
+        module: str,
+        *,
+        advertised_from: int | None = None,
+    ) -> None:
+        self.key = key
+        self.name = name
+        self.versions = versions
+        self.flexible_from = flexible_from
+        self.module = module
+        # What ApiVersions says. Produce claims 0 to 2 too, or older librdkafka switches its
+        # compression off (KAFKA-18659).
+        self.advertised = (versions[0] if advertised_from is None else advertised_from, versions[1])
+
+    def serves(self, version: int) -> bool:
+        """Whether requests of this version can be read."""
+        return self.versions[0] <= version <= self.versions[1]
+
+    def flexible_response(self, version: int) -> bool:
+        """Whether the response header has tagged fields (ApiVersions never: KIP-511)."""
+        return version >= self.flexible_from and self.key != 18
+
+    @cached_property
+    def request(self) -> Any:
+        """The class of the request."""
+        return getattr(self.messages(), f"{self.name}Request")
+
+    @cached_property
+    def response(self) -> Any:
+        """The class of the response."""
+        return getattr(self.messages(), f"{self.name}Response")
+
+    def messages(self) -> Any:
+        return import_module(f".api.{self.module}", __package__)
+
+    def __repr__(self) -> str:
+        return f"Api({self.key}, {self.name}, versions {self.versions[0]}-{self.versions[1]})"
+
+
+TABLE = (
+    Api(0, "Produce", (3, 13), 9, "produce", advertised_from=0),
+    Api(1, "Fetch", (4, 18), 12, "fetch"),
+    Api(2, "ListOffsets", (1, 11), 6, "list_offsets"),
+    Api(3, "Metadata", (0, 13), 9, "metadata"),
+    Api(8, "OffsetCommit", (2, 10), 8, "offset_commit"),
+    Api(9, "OffsetFetch", (1, 10), 6, "offset_fetch"),
+    Api(10, "FindCoordinator", (0, 6), 3, "find_coordinator"),
+    Api(11, "JoinGroup", (0, 9), 6, "join_group"),
+    Api(12, "Heartbeat", (0, 4), 4, "heartbeat"),
+    Api(13, "LeaveGroup", (0, 5), 4, "leave_group"),
+    Api(14, "SyncGroup", (0, 5), 4, "sync_group"),
+    Api(15, "DescribeGroups", (0, 6), 5, "describe_groups"),
+    Api(16, "ListGroups", (0, 5), 3, "list_groups"),
+    Api(18, "ApiVersions", (0, 4), 3, "api_versions"),
+    Api(19, "CreateTopics", (2, 7), 5, "create_topics"),
+    Api(20, "DeleteTopics", (1, 6), 4, "delete_topics"),
+    Api(21, "DeleteRecords", (0, 2), 2, "delete_records"),
+    Api(22, "InitProducerId", (0, 5), 2, "init_producer_id"),
+    Api(23, "OffsetForLeaderEpoch", (2, 4), 4, "offset_for_leader_epoch"),
+    Api(24, "AddPartitionsToTxn", (0, 5), 3, "add_partitions_to_txn"),
+    Api(25, "AddOffsetsToTxn", (0, 4), 3, "add_offsets_to_txn"),
+    Api(26, "EndTxn", (0, 5), 3, "end_txn"),
+    Api(27, "WriteTxnMarkers", (1, 2), 1, "write_txn_markers"),
+    Api(28, "TxnOffsetCommit", (0, 5), 3, "txn_offset_commit"),
+    Api(32, "DescribeConfigs", (1, 4), 4, "describe_configs"),
+    Api(33, "AlterConfigs", (0, 2), 2, "alter_configs"),
+    Api(35, "DescribeLogDirs", (1, 5), 2, "describe_log_dirs"),
+    Api(37, "CreatePartitions", (0, 3), 2, "create_partitions"),
+    Api(42, "DeleteGroups", (0, 2), 2, "delete_groups"),
+    Api(44, "IncrementalAlterConfigs", (0, 1), 1, "incremental_alter_configs"),
+    Api(47, "OffsetDelete", (0, 0), NEVER, "offset_delete"),
+    Api(57, "UpdateFeatures", (0, 2), 0, "update_features"),
+    Api(60, "DescribeCluster", (0, 2), 0, "describe_cluster"),
+    Api(61, "DescribeProducers", (0, 0), 0, "describe_producers"),
+    Api(65, "DescribeTransactions", (0, 0), 0, "describe_transactions"),
+    Api(66, "ListTransactions", (0, 2), 0, "list_transactions"),
+    Api(74, "ListConfigResources", (0, 1), 0, "list_config_resources"),
+    Api(75, "DescribeTopicPartitions", (0, 0), 0, "describe_topic_partitions"),
+)
+
+API: dict[int, Api] = {api.key: api for api in TABLE}

@@ -1,0 +1,62 @@
+"""Where a writer puts its bytes: one growing buffer, and file ranges that are never read into it.
+
+An `Out` is a `bytearray`. A range of a file that belongs inside the message is only noted in
+`blobs`, with the position in the bytearray before which it goes; the connection sends the pieces
+in turn, the range straight from the file. The frame's size is therefore `frame_bytes(out)`, not
+`len(out)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["FileRange", "Out", "RecordsPart", "RecordsToWrite", "frame_bytes"]
+
+
+class FileRange:
+    """Some bytes of a file that a connection can send without reading them."""
+
+    __slots__ = ("file", "position", "size")
+
+    def __init__(self, file: Any, position: int, size: int) -> None:
+        self.file = file
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FileRange):
+            return NotImplemented
+        mine = (self.file, self.position, self.size)
+        return mine == (other.file, other.position, other.size)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"FileRange({self.file!r}, position={self.position}, size={self.size})"
+
+
+RecordsPart = bytes | bytearray | memoryview | FileRange
+RecordsToWrite = RecordsPart | Sequence[RecordsPart]
+
+
+class Out(bytearray):
+    """The bytes of a message being written, and the file ranges that lie between them."""
+
+    # A class-wide empty default: most messages carry no file range and pay nothing for the chance.
+    blobs: Sequence[tuple[int, FileRange]] = ()
+
+    def add_blob(self, blob: FileRange) -> None:
+        """Let `blob` follow what has been written so far."""
+        self.blobs = [*self.blobs, (len(self), blob)]
+
+
+def frame_bytes(out: Out) -> int:
+    """How many bytes `out` will be on the wire."""
+    size = len(out)
+    for _, blob in out.blobs:
+        size += blob.size
+    return size
