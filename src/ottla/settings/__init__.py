@@ -1,7 +1,34 @@
-"""Every option of a broker and of its topics, declared once, under Kafka's names."""
+"""Every option of a broker and of its topics, declared once, under Kafka's names.
 
+`Settings` is what a broker runs with, `LogConfig` what a partition's log does; `TOPIC_CONFIGS` and
+`BROKER_OPTIONS` are the declarations.
+"""
+
+from ottla.settings.broker import BROKER_OPTIONS
+from ottla.settings.checks import Problem, SettingsError
+from ottla.settings.listeners import Listener
 from ottla.settings.log_config import LogConfig
-from ottla.settings.option import InvalidValue, Option
+from ottla.settings.option import InvalidValue, Option, Standing, Type, Update
+from ottla.settings.properties import Entry, MalformedProperties, parse_properties
+from ottla.settings.settings import Settings, log_config
 from ottla.settings.topic import TOPIC_CONFIGS, validate_topic_config
 
-__all__ = ["TOPIC_CONFIGS", "InvalidValue", "LogConfig", "Option", "validate_topic_config"]
+__all__ = [
+    "BROKER_OPTIONS",
+    "TOPIC_CONFIGS",
+    "Entry",
+    "InvalidValue",
+    "Listener",
+    "LogConfig",
+    "MalformedProperties",
+    "Option",
+    "Problem",
+    "Settings",
+    "SettingsError",
+    "Standing",
+    "Type",
+    "Update",
+    "log_config",
+    "parse_properties",
+    "validate_topic_config",
+]

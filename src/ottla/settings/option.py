@@ -7,6 +7,7 @@ beside it declare them, each once.
 
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from typing import TypeAlias
 
 KiB = 1024
@@ -77,21 +78,24 @@ class InvalidValue(ValueError):
 
 
 class InvalidList(InvalidValue):
-    """A list with an empty item, which Kafka words differently."""
+    """A list that is empty or has an empty item; Kafka words these without the value."""
 
-    def __init__(self, name: str, complaint: str = "values must not be empty.") -> None:
-        ValueError.__init__(self, f"Configuration '{name}' {complaint}")
+    def __init__(self, name: str, complaint: str) -> None:
+        ValueError.__init__(self, complaint)
         self.name, self.value, self.reason = name, "", complaint
 
 
 class Rule:
     """A limit on values: how it reads in a table, and the check that raises InvalidValue."""
 
-    __slots__ = ("check", "text")
+    __slots__ = ("check", "distinct", "text")
 
-    def __init__(self, text: str, check: Callable[[str, Value], None]) -> None:
+    def __init__(
+        self, text: str, check: Callable[[str, Value], None], *, distinct: bool = False
+    ) -> None:
         self.text = text
         self.check = check
+        self.distinct = distinct  # of a list: an item that is there already is dropped
 
 
 class Option:
@@ -143,6 +147,8 @@ class Option:
     def parse(self, text: str | None) -> Value:
         """The value that a text means. Raises InvalidValue."""
         value = parse_text(self.name, self.type, text)
+        if isinstance(value, tuple) and self.rule is not None and self.rule.distinct:
+            value = tuple(dict.fromkeys(value))
         self.check(value)
         return value
 
@@ -153,6 +159,9 @@ class Option:
     def text(self, value: Value) -> str | None:
         """The value as Kafka writes it: `true`, `a,b`, `1.5`, nothing for null."""
         return None if value is None else value_text(value)
+
+
+idle = partial(Option, standing=Standing.IDLE)
 
 
 def parse_text(name: str, type_: Type, text: str | None) -> Value:
@@ -236,69 +245,3 @@ def java_text(value: object) -> str:
     if isinstance(value, (bool, float)):
         return value_text(value)
     return str(value)
-
-
-# -- rules ------------------------------------------------------------------------------------
-
-
-def between(low: float | None, high: float | None = None) -> Rule:
-    def check(name: str, value: Value) -> None:
-        if not isinstance(value, (int, float)):
-            raise InvalidValue(name, value, "Value must be non-null")
-        if low is not None and value < low:
-            raise InvalidValue(name, value, f"Value must be at least {java_text(low)}")
-        if high is not None and value > high:
-            raise InvalidValue(name, value, f"Value must be no more than {java_text(high)}")
-
-    if high is None:
-        return Rule(f"[{low},...]", check)
-    return Rule(f"[...,{high}]" if low is None else f"[{low},...,{high}]", check)
-
-
-def at_least(low: float) -> Rule:
-    return between(low)
-
-
-def between_or(low: int, high: int, other: int) -> Rule:
-    def check(name: str, value: Value) -> None:
-        if not isinstance(value, int) or not (low <= value <= high or value == other):
-            reason = f"Value must be between {low} and {high} or equal to {other}"
-            raise InvalidValue(name, value, reason)
-
-    return Rule(f"[{low},...,{high}] or {other}", check)
-
-
-def one_of(*allowed: str) -> Rule:
-    words = ", ".join(allowed)
-
-    def check(name: str, value: Value) -> None:
-        if value not in allowed:
-            raise InvalidValue(name, value, f"String must be one of: {words}")
-
-    return Rule(f"[{words}]", check)
-
-
-def one_of_ignoring_case(*allowed: str) -> Rule:
-    words = ", ".join(allowed)
-
-    def check(name: str, value: Value) -> None:
-        if not isinstance(value, str) or value.upper() not in allowed:
-            reason = f"String must be one of (case insensitive): {words}"
-            raise InvalidValue(name, value, reason)
-
-    return Rule(f"(case insensitive) [{words}]", check)
-
-
-def items_of(*allowed: str) -> Rule:
-    """A list whose items are all among these. Repetitions are let through, as Kafka does."""
-    words = ", ".join(allowed)
-
-    def check(name: str, value: Value) -> None:
-        assert isinstance(value, tuple)
-        if value and "" in value:
-            raise InvalidList(name)
-        for item in value:
-            if item not in allowed:
-                raise InvalidValue(name, item, f"String must be one of: {words}")
-
-    return Rule(f"[{words}]", check)

@@ -21,12 +21,8 @@ from ottla.settings.option import (
     Option,
     Rule,
     Value,
-    at_least,
-    between,
-    between_or,
-    items_of,
-    one_of,
 )
+from ottla.settings.rules import at_least, between, between_or, items_of, one_of
 
 # What Kafka counts as one message by default: 1 MiB and the 12 bytes of offset and size before it.
 MAX_MESSAGE_BYTES_DEFAULT = MiB + 12

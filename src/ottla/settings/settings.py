@@ -1,0 +1,210 @@
+"""One broker's settings: what files, environment, command line and dynamic configs add up to.
+
+`Settings.load` puts layers of entries over the defaults (later layers win), parses every value once
+and checks the options against each other; what it cannot accept is raised all together, what it does
+not know is kept as a warning. The result never changes: a dynamic config makes a new `Settings`.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from ottla.settings.broker import BROKER_OPTIONS
+from ottla.settings.checks import Problem, SettingsError, check_standing, check_together, unknown
+from ottla.settings.listeners import Listener
+from ottla.settings.log_config import LogConfig, log_config_of
+from ottla.settings.option import InvalidValue, Update, Value
+from ottla.settings.properties import Entry
+from ottla.settings.topic import SYNONYMS, TOPIC_CONFIGS
+
+# Topics with the same overrides share one LogConfig; beyond so many the cache begins anew.
+LOG_CONFIGS_MAX = 1000
+
+_DEFAULTS: dict[str, Value] = {name: option.default for name, option in BROKER_OPTIONS.items()}
+
+
+class Settings:
+    __slots__ = (
+        "_log_configs",
+        "_topic_defaults",
+        "dynamic",
+        "dynamic_default",
+        "given",
+        "idle",
+        "listeners",
+        "values",
+        "warnings",
+    )
+
+    given: dict[str, Entry]  # what was set at the start, as text, with its origin
+    dynamic: dict[str, str]  # what was set while running, for this broker
+    dynamic_default: dict[str, str]  # what was set while running, for all brokers
+    values: dict[str, Value]  # what holds, of every option
+    listeners: tuple[Listener, ...]
+    warnings: tuple[str, ...]
+    idle: tuple[str, ...]  # options that were set and change nothing here
+
+    def __init__(
+        self,
+        given: dict[str, Entry],
+        *,
+        dynamic_default: Mapping[str, str] | None = None,
+        dynamic: Mapping[str, str] | None = None,
+    ) -> None:
+        self.given = given
+        self.dynamic_default = dict(dynamic_default or {})
+        self.dynamic = dict(dynamic or {})
+        self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
+        problems: list[Problem] = []
+        warnings: list[str] = []
+        idle: list[str] = []
+        self.values = dict(_DEFAULTS)
+        for entry in given.values():
+            option = BROKER_OPTIONS.get(entry.name)
+            if option is None:
+                warnings += unknown(entry, problems)
+                continue
+            try:
+                self.values[entry.name] = option.parse(entry.value)
+            except InvalidValue as error:
+                problems.append(Problem.of_value(error, entry, option))
+            else:
+                check_standing(option, self.values[entry.name], entry, problems, idle)
+        self._apply_dynamic(warnings)
+        self._agree_on_node_id()
+        self.listeners = check_together(self.values, given, problems)
+        if problems:
+            raise SettingsError(problems)
+        self.warnings = tuple(warnings)
+        self.idle = tuple(idle)
+        self._topic_defaults = self._defaults_of_topics()
+
+    @classmethod
+    def load(cls, *layers: Iterable[Entry]) -> "Settings":
+        """From layers of entries; an entry in a later layer replaces one of the same name."""
+        return cls({entry.name: entry for layer in layers for entry in layer})
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object], where: str = "") -> "Settings":
+        """From names and values, as tests and programs have them at hand."""
+        return cls.load(Entry(name, _text(value), where) for name, value in properties.items())
+
+    def with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> "Settings":
+        """These settings with the dynamic configs of all brokers and of this one over them."""
+        return Settings(self.given, dynamic_default=default, dynamic=own)
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def integer(self, name: str) -> int:
+        value = self.values[name]
+        assert isinstance(value, int), name
+        return value
+
+    def number(self, name: str) -> float:
+        value = self.values[name]
+        assert isinstance(value, (int, float)), name
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self.values[name]
+        assert isinstance(value, bool), name
+        return value
+
+    def text(self, name: str) -> str:
+        value = self.values[name]
+        assert isinstance(value, str), name
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        value = self.values[name]
+        assert isinstance(value, tuple), name
+        return value
+
+    @property
+    def node_id(self) -> int:
+        return self.integer("node.id")
+
+    @property
+    def data_directory(self) -> str:
+        return self.texts("log.dir" if self.values["log.dirs"] is None else "log.dirs")[0]
+
+    @property
+    def rack(self) -> str | None:
+        rack = self.values["broker.rack"]
+        assert rack is None or isinstance(rack, str)
+        return rack
+
+    @property
+    def inter_broker_listener(self) -> str:
+        name = self.values["inter.broker.listener.name"]
+        return str(name or self.values["security.inter.broker.protocol"]).upper()
+
+    # -- topics -------------------------------------------------------------------------------
+
+    def topic_value(self, name: str) -> Value:
+        """What a topic that does not set this config gets from the broker."""
+        return self._topic_defaults[name]
+
+    def topic_values(self, overrides: Mapping[str, str]) -> dict[str, Value]:
+        """All configs of a topic with these overrides. Raises InvalidValue."""
+        values = dict(self._topic_defaults)
+        for name, text in overrides.items():
+            if name in TOPIC_CONFIGS:
+                values[name] = TOPIC_CONFIGS[name].parse(text)
+        return values
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        key = frozenset(overrides.items())
+        config = self._log_configs.get(key)
+        if config is None:
+            if len(self._log_configs) >= LOG_CONFIGS_MAX:
+                self._log_configs.clear()
+            config = self._log_configs[key] = log_config_of(
+                self.topic_values(overrides),
+                producer_id_expiration_ms=self.integer("producer.id.expiration.ms"),
+                flush_before_ack=self.flag("log.flush.before.ack"),
+            )
+        return config
+
+    def _defaults_of_topics(self) -> dict[str, Value]:
+        return {name: self._topic_default(name) for name in TOPIC_CONFIGS}
+
+    def _topic_default(self, name: str) -> Value:
+        for broker_name, factor in SYNONYMS.get(name, ()):
+            value = self.values[broker_name]
+            if value is None:
+                continue
+            if factor != 1:
+                assert isinstance(value, int)
+                value *= factor
+            # Any negative time means for ever, and Kafka writes that as -1.
+            return -1 if name == "retention.ms" and isinstance(value, int) and value < 0 else value
+        return TOPIC_CONFIGS[name].default
+
+    # -- making -------------------------------------------------------------------------------
+
+    def _apply_dynamic(self, warnings: list[str]) -> None:
+        for layer in (self.dynamic_default, self.dynamic):
+            for name, text in layer.items():
+                option = BROKER_OPTIONS.get(name)
+                if option is None or option.update is Update.READ_ONLY:
+                    continue
+                try:
+                    self.values[name] = option.parse(text)
+                except InvalidValue as error:
+                    warnings.append(f"dynamic config {name} is not applied: {error}")
+
+    def _agree_on_node_id(self) -> None:
+        """broker.id is the older name of node.id: each stands in for the other (KIP-631)."""
+        if "node.id" not in self.given and "broker.id" in self.given:
+            self.values["node.id"] = self.values["broker.id"]
+        elif "broker.id" not in self.given:
+            self.values["broker.id"] = self.values["node.id"]
+
+
+def log_config(settings: Settings, overrides: Mapping[str, str]) -> LogConfig:
+    return settings.log_config(overrides)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
