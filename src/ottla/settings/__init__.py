@@ -11,6 +11,12 @@ from ottla.settings.log_config import LogConfig
 from ottla.settings.option import InvalidValue, Option, Standing, Type, Update
 from ottla.settings.properties import Entry, MalformedProperties, parse_properties
 from ottla.settings.settings import Settings, log_config
+from ottla.settings.sources import (
+    broker_rows,
+    entries_of_environment,
+    entry_of_assignment,
+    topic_rows,
+)
 from ottla.settings.topic import TOPIC_CONFIGS, validate_topic_config
 
 __all__ = [
@@ -28,7 +34,11 @@ __all__ = [
     "Standing",
     "Type",
     "Update",
+    "broker_rows",
+    "entries_of_environment",
+    "entry_of_assignment",
     "log_config",
     "parse_properties",
+    "topic_rows",
     "validate_topic_config",
 ]

@@ -61,7 +61,7 @@ class SettingsError(ValueError):
 
 
 def unknown(entry: Entry, problems: list[Problem]) -> list[str]:
-    """The warnings for a name that is not an option; a name that must not be ignored is a problem."""
+    """The warnings for a name that is no option; one that must not be ignored is a problem."""
     name = entry.name
     reason = REFUSED_LEFTOVERS.get(name)
     if reason is not None:
@@ -185,9 +185,7 @@ def _check_limits(values: Mapping[str, Value], complain: Complain) -> None:
     wait = _number(values, "replica.fetch.wait.max.ms")
     for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
         if wait > _number(values, name):
-            rule = (
-                f"must be at least replica.fetch.wait.max.ms, {values['replica.fetch.wait.max.ms']}"
-            )
+            rule = f"must be at least replica.fetch.wait.max.ms, {wait}"
             complain(name, rule, f"{name}=30000")
 
 

@@ -56,7 +56,6 @@ class Standing(IntEnum):
     HONOURED = 0
     IDLE = 1  # Kafka knows it; here there is nothing it could change, so it is accepted
     REFUSED = 2  # to accept it would be a lie (an authorizer that does not authorize)
-    REMOVED = 3  # older Kafka knew it, 4.x does not: named in a warning
 
 
 BOOLEAN, STRING, INT, SHORT, LONG = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT, Type.LONG

@@ -43,7 +43,7 @@ def write_properties(values: dict[str, str]) -> str:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Lines without comments and blanks, continuations joined, each with its first line's number."""
+    """Lines without comments and blanks, continuations joined, each with its number."""
     lines: list[tuple[int, str]] = []
     continued = False
     natural = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")

@@ -1,8 +1,8 @@
 """One broker's settings: what files, environment, command line and dynamic configs add up to.
 
-`Settings.load` puts layers of entries over the defaults (later layers win), parses every value once
-and checks the options against each other; what it cannot accept is raised all together, what it does
-not know is kept as a warning. The result never changes: a dynamic config makes a new `Settings`.
+`Settings.load` puts layers of entries over the defaults (later layers win), parses every value
+once and checks the options against each other; what it cannot accept is raised all together, what
+it does not know is kept as a warning. The result never changes: a dynamic config makes a new one.
 """
 
 from collections.abc import Iterable, Mapping
