@@ -194,8 +194,8 @@ class ReadSource(Source):
         self, field: Field, kind: Text | Blob, target: str, nullable: bool, where: str
     ) -> None:
         _, length, null = self.length(field.name, "h" if isinstance(kind, Text) else "i", where)
-        # Bytes that are not UTF-8 become U+FFFD, as in Kafka: then a name is unknown or not allowed,
-        # which is an answer, not a broken connection.
+        # Bytes that are not UTF-8 become U+FFFD, as in Kafka: the name is then unknown or not
+        # allowed, which has its own answer.
         value = "str(buf[pos:end], 'utf-8', 'replace')"
         if isinstance(kind, Blob):
             value = "buf[pos:end]" if kind.records else "bytes(buf[pos:end])"
