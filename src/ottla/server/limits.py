@@ -1,0 +1,145 @@
+"""Every limit of the server by name, and the account of what all connections hold together.
+
+A limit never grows a queue: at it, reading pauses until there is room again (bytes, requests
+waiting), newcomers wait or are turned away (connections), or the connection closes with a reason
+(frame size, idleness). Who holds nothing may always be served; who holds something while all
+together hold too much waits, except for one at a time that may receive its request to the end,
+so that a house full of half requests still moves.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+KiB = 1024
+MiB = 1024 * KiB
+
+FRAME_BYTES_MAX = 100 * MiB  # Kafka's socket.request.max.bytes
+CONNECTION_HELD_BYTES_MAX = 16 * MiB  # requests waiting and answers unsent of one connection
+HELD_BYTES_MAX = 256 * MiB  # the same in all, and the buffers; Kafka's queued.max.request.bytes
+UNANSWERED_MAX = 500  # requests of one connection; Kafka's queued.max.requests is for all
+REQUESTS_PER_TURN = 64  # of one connection, then the others have their turn
+UNSENT_BYTES = 64 * KiB  # answers of one turn; beyond it each further request asks for room
+SEND_BYTES_PER_TURN = 1 * MiB  # to one connection, then the others have their turn
+SCRATCH_BYTES = 64 * KiB  # one buffer for whoever reads now and has no request under way
+OWN_BUFFER_BYTES_MIN = 4 * KiB  # for the start of a request whose end is still under way
+PREAD_BYTES_MAX = 16 * KiB  # file ranges up to this size are read and go out with their header
+BUFFERS_PER_SEND = 64
+SPARE_BUFFER_S = 5.0  # a connection that has read nothing for so long gives its buffer back
+STALLED_S = 10.0  # with half a request while others wait for room: the connection closes
+SWEEP_S_MIN = 0.05
+
+CONNECTIONS_MAX = (1 << 31) - 1  # Kafka's max.connections and max.connections.per.ip
+CONNECTIONS_IDLE_MS_MAX = 600_000  # Kafka's connections.max.idle.ms
+DRAIN_S_MAX = 5.0  # how long a stopping server waits for answers under way
+
+
+class Limits:
+    """The limits that an operator may set, with Kafka's names and defaults."""
+
+    __slots__ = (
+        "connection_held_bytes_max",
+        "connections_idle_ms_max",
+        "connections_max",
+        "connections_per_ip_max",
+        "connections_per_ip_overrides",
+        "frame_bytes_max",
+        "held_bytes_max",
+        "unanswered_max",
+    )
+
+    def __init__(
+        self,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        held_bytes_max: int = -1,
+        unanswered_max: int = UNANSWERED_MAX,
+        connection_held_bytes_max: int = CONNECTION_HELD_BYTES_MAX,
+        connections_max: int = CONNECTIONS_MAX,
+        connections_per_ip_max: int = CONNECTIONS_MAX,
+        connections_per_ip_overrides: Mapping[str, int] | None = None,
+        connections_idle_ms_max: int = CONNECTIONS_IDLE_MS_MAX,
+    ) -> None:
+        self.frame_bytes_max = frame_bytes_max
+        # Kafka's default for queued.max.request.bytes is -1, no limit; here -1 is a generous one.
+        self.held_bytes_max = held_bytes_max if held_bytes_max > 0 else HELD_BYTES_MAX
+        self.unanswered_max = unanswered_max
+        self.connection_held_bytes_max = connection_held_bytes_max
+        self.connections_max = connections_max
+        self.connections_per_ip_max = connections_per_ip_max
+        self.connections_per_ip_overrides = dict(connections_per_ip_overrides or {})
+        self.connections_idle_ms_max = connections_idle_ms_max
+
+    def per_ip(self, host: str) -> int:
+        """How many connections one host may have."""
+        return self.connections_per_ip_overrides.get(host, self.connections_per_ip_max)
+
+
+class Waiter(Protocol):
+    def room_again(self) -> object: ...
+
+
+class Held:
+    """How many bytes all connections hold together, and who waits for some to be given back."""
+
+    __slots__ = ("_later", "_overdraft", "_scheduled", "_waiting", "limit", "used")
+
+    def __init__(self, limit: int, later: Callable[[Callable[[], object]], object]) -> None:
+        self.limit = limit
+        self.used = 0
+        self._later = later
+        self._waiting: dict[Waiter, None] = {}  # in the order of their coming
+        self._overdraft: Waiter | None = None
+        self._scheduled = False
+
+    @property
+    def full(self) -> bool:
+        return self.used >= self.limit
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def take(self, size: int) -> None:
+        self.used += size
+
+    def give(self, size: int) -> None:
+        self.used -= size
+        if self._waiting and self.used < self.limit:
+            self._wake_later()
+
+    def may_grow(self, waiter: Waiter, size: int) -> bool:
+        """Whether the waiter may take `size` more for its request; if not, it is called later."""
+        if self.used + size <= self.limit or self._overdraft is waiter:
+            return True
+        if self._overdraft is None:
+            self._overdraft = waiter
+            return True
+        self.wait(waiter)
+        return False
+
+    def wait(self, waiter: Waiter) -> None:
+        self._waiting[waiter] = None
+
+    def received(self, waiter: Waiter) -> None:
+        """The waiter has its whole request: another may overdraw."""
+        if self._overdraft is waiter:
+            self._overdraft = None
+            if self._waiting:
+                self._wake_later()
+
+    def forget(self, waiter: Waiter) -> None:
+        """The waiter is closed."""
+        self._waiting.pop(waiter, None)
+        self.received(waiter)
+
+    def _wake_later(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._later(self._wake)
+
+    def _wake(self) -> None:
+        self._scheduled = False
+        # Each asks again; those for whom there is still no room queue up anew in the same order.
+        waiting, self._waiting = self._waiting, {}
+        for waiter in waiting:
+            waiter.room_again()

@@ -1,0 +1,108 @@
+"""What one connection still has to send: answers in their order, and file ranges between them.
+
+Small answers that wait together go out in one system call. A file range goes from the file to the
+socket without passing through Python, in slices, so that one big reader does not hold the loop.
+Nobody else may change an answer once it is here: it is sent from where it lies.
+"""
+
+from collections import deque
+
+from ottla.seams.network import Data, FileTooShort, Stream
+from ottla.server.limits import BUFFERS_PER_SEND, PREAD_BYTES_MAX, SEND_BYTES_PER_TURN
+from ottla.wire.out import FileRange, Out
+
+
+class Output:
+    """A queue of bytes and file ranges, and how far the first of them has gone out."""
+
+    __slots__ = ("_file_sent", "_pieces", "held")
+
+    def __init__(self) -> None:
+        self._pieces: deque[Data | FileRange] = deque()
+        self._file_sent = 0
+        self.held = 0  # bytes in memory; a file range holds none
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def put(self, out: Out) -> None:
+        """Adds one answer. Raises FileTooShort or OSError when a small range cannot be read."""
+        if not out.blobs:
+            self._pieces.append(out)
+            self.held += len(out)
+            return
+        view = memoryview(out)
+        start = 0
+        for position, blob in out.blobs:
+            self._put_data(view[start:position])
+            start = position
+            if blob.size > PREAD_BYTES_MAX:
+                self._pieces.append(blob)
+            elif blob.size:
+                # One packet and one wake-up of the reader instead of two.
+                data = blob.file.pread(blob.size, blob.position)
+                if len(data) < blob.size:
+                    raise FileTooShort
+                self._put_data(data)
+        self._put_data(view[start:])
+
+    def send(self, stream: Stream) -> bool:
+        """Sends what there is room for, at most one turn's worth; True when nothing is left."""
+        pieces = self._pieces
+        budget = SEND_BYTES_PER_TURN
+        while pieces:
+            piece = pieces[0]
+            if isinstance(piece, FileRange):
+                sent = self._send_file(stream, piece, budget)
+            else:
+                sent = self._send_data(stream)
+            if not sent:
+                return False
+            budget -= sent
+            if budget <= 0:
+                return not pieces
+        return True
+
+    def clear(self) -> None:
+        self._pieces.clear()
+        self._file_sent = self.held = 0
+
+    def _put_data(self, data: Data) -> None:
+        if data:
+            self._pieces.append(data)
+            self.held += len(data)
+
+    def _send_file(self, stream: Stream, range_: FileRange, budget: int) -> int:
+        done = self._file_sent
+        sent = stream.send_file(
+            range_.file, range_.position + done, min(range_.size - done, budget)
+        )
+        done += sent
+        if done >= range_.size:
+            self._pieces.popleft()
+            done = 0
+        self._file_sent = done
+        return sent
+
+    def _send_data(self, stream: Stream) -> int:
+        pieces = self._pieces
+        buffers: list[Data] = []
+        file_follows = False
+        for piece in pieces:
+            if isinstance(piece, FileRange):
+                file_follows = True
+                break
+            buffers.append(piece)
+            if len(buffers) == BUFFERS_PER_SEND:
+                break
+        sent = left = stream.send(buffers, file_follows)
+        for buffer in buffers:
+            size = len(buffer)
+            if size > left:
+                if left:
+                    pieces[0] = memoryview(buffer)[left:]
+                break
+            left -= size
+            pieces.popleft()
+        self.held -= sent
+        return sent
