@@ -1,0 +1,222 @@
+"""What compaction keeps of a batch: Kafka's cleaner, one batch at a time, on bytes.
+
+Two walks over a log. The first fills an `OffsetMap` from the dirty part: key → offset of its last
+record. The second gives every batch below the map's end to a `BatchFilter`, which answers with the
+bytes to keep: the batch as it was, the batch with some records gone, an empty batch, or nothing.
+
+The rules are Kafka's:
+- A record survives if no later record has its key. A record without a key does not survive.
+- A tombstone survives until its delete horizon (KIP-534): the first cleaning that meets it stamps
+  the time of that cleaning plus `delete.retention.ms` into the batch, as base timestamp under an
+  attribute bit; a cleaning after that time drops it.
+- Records of aborted transactions go. A transaction's marker stays while any batch of it was seen,
+  and then until its own delete horizon.
+- A batch that holds the last sequence of an active producer, or the last offset of the cleaned
+  range, stays even when it is empty: base and last offset, sequences and producer never change.
+- Records that stay are copied byte for byte; only a new base timestamp makes new bytes of them.
+
+Nothing here touches a file. Whoever calls owes whole batches in order of offset, and every aborted
+transaction of the range. A batch whose checksum is wrong raises `CorruptBatch`: it is never given
+a new checksum.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ottla.log.batch import (
+    Batch,
+    Buffer,
+    ScannedRecord,
+    control_type,
+    empty_batch,
+    rebuild,
+    scan_records,
+)
+from ottla.log.transaction_index import AbortedTransaction
+from ottla.wire.records import NO_PRODUCER_ID
+
+CONTROL_ABORT = 0
+CONTROL_COMMIT = 1
+
+# What one key costs: its slot in the dictionary, the key as bytes, the offset as an int. Keys
+# longer than KEY_BYTES_MAX are kept as a digest of another length, so the two never meet.
+KEY_BYTES_MAX = 16
+DIGEST_BYTES = 20
+ENTRY_BYTES = 176
+
+
+class OffsetMap:
+    """Key → offset of its last record, within a budget of memory."""
+
+    __slots__ = ("_offsets", "entries_max", "latest_offset")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._offsets: dict[bytes, int] = {}
+        self.entries_max = max(1, bytes_max // ENTRY_BYTES)
+        self.latest_offset = -1  # everything up to here is in the map
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def has_room(self, count: int) -> bool:
+        """Whether `count` more keys may go in; one batch always may, or nothing would move."""
+        return not self._offsets or len(self._offsets) + count <= self.entries_max
+
+    def put(self, key: bytes, offset: int) -> None:
+        self._offsets[key if len(key) <= KEY_BYTES_MAX else _digest(key)] = offset
+
+    def get(self, key: bytes) -> int:
+        return self._offsets.get(key if len(key) <= KEY_BYTES_MAX else _digest(key), -1)
+
+    def add(self, batch: Batch, start_offset: int) -> None:
+        """Puts the keys of a batch's records from `start_offset` on; the batch is not aborted."""
+        batch.check()
+        base_offset = batch.base_offset
+        for record in scan_records(batch.records(), batch.count):
+            offset = base_offset + record.offset_delta
+            if record.key is not None and offset >= start_offset:
+                self.put(record.key, offset)
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.blake2b(key, digest_size=DIGEST_BYTES).digest()
+
+
+class Transactions:
+    """Which transactions are open, aborted or not, as the walk comes along."""
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._coming = sorted(aborted, key=lambda a: a.first_offset, reverse=True)
+        self._aborting: dict[int, AbortedTransaction] = {}
+        self._batch_seen: set[int] = set()  # producers whose aborted batches were met
+        self._committing: set[int] = set()
+        self.retained: list[AbortedTransaction] = []  # for the cleaned segment's index
+
+    def on_batch(self, batch: Batch) -> bool:
+        """Whether this data batch belongs to an aborted transaction."""
+        self._begin_up_to(batch.last_offset)
+        if not batch.is_transactional:
+            return False
+        if batch.producer_id in self._aborting:
+            self._batch_seen.add(batch.producer_id)
+            return True
+        self._committing.add(batch.producer_id)
+        return False
+
+    def on_control(self, batch: Batch) -> bool:
+        """Whether this marker is no longer needed: none of its transaction's batches was met."""
+        self._begin_up_to(batch.last_offset)
+        kind = control_type(batch)
+        if kind is None:
+            return True  # emptied by an earlier cleaning
+        if kind == CONTROL_ABORT:
+            aborted = self._aborting.pop(batch.producer_id, None)
+            if aborted is None or batch.producer_id not in self._batch_seen:
+                return True
+            self._batch_seen.discard(batch.producer_id)
+            self.retained.append(aborted)
+            return False
+        if kind == CONTROL_COMMIT:
+            if batch.producer_id in self._committing:
+                self._committing.discard(batch.producer_id)
+                return False
+            return True
+        return False
+
+    def take_retained(self) -> list[AbortedTransaction]:
+        """The aborted transactions whose markers stayed since the last call."""
+        taken, self.retained = self.retained, []
+        return taken
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._coming and self._coming[-1].first_offset <= offset:
+            aborted = self._coming.pop()
+            self._aborting.setdefault(aborted.producer_id, aborted)
+
+
+class LastRecord(NamedTuple):
+    """The last a partition knows of a producer: which batch of it must stay."""
+
+    last_data_offset: int | None
+    producer_epoch: int
+
+
+class BatchFilter:
+    """Answers for each batch of a log, in order, what is left of it."""
+
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        transactions: Transactions,
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        producers: dict[int, LastRecord],
+        upper_bound_offset: int,
+    ) -> None:
+        self._offsets = offsets
+        self._transactions = transactions
+        self._now_ms = now_ms
+        self._delete_retention_ms = delete_retention_ms
+        self._producers = producers
+        self._upper_bound_offset = upper_bound_offset
+        self.records_read = 0
+        self.records_kept = 0
+        self.records_without_key = 0
+
+    def clean(self, batch: Batch) -> Buffer | None:
+        """The bytes to keep for this batch, or None when it goes altogether."""
+        batch.check()
+        horizon_ms = batch.delete_horizon_ms
+        self.records_read += batch.count
+        if batch.is_control:
+            unneeded = self._transactions.on_control(batch)
+            discard = unneeded and horizon_ms is not None and horizon_ms <= self._now_ms
+        else:
+            unneeded = discard = self._transactions.on_batch(batch)
+        keep_empty = self._must_stay(batch)
+        if discard and not keep_empty:
+            return None
+        data = b"" if discard else batch.records()
+        kept = [] if discard else list(self._kept(batch, data))
+        if not kept:
+            return empty_batch(batch) if keep_empty else None
+        self.records_kept += len(kept)
+        needs_horizon = horizon_ms is None and (
+            (batch.is_control and unneeded) or any(not record.has_value for record in kept)
+        )
+        if needs_horizon:
+            return rebuild(batch, data, kept, self._now_ms + self._delete_retention_ms)
+        if len(kept) == batch.count:
+            return batch.data
+        return rebuild(batch, data, kept, None)
+
+    def _must_stay(self, batch: Batch) -> bool:
+        if batch.last_offset + 1 == self._upper_bound_offset:
+            return True  # or the last offset would be forgotten
+        last = self._producers.get(batch.producer_id)
+        if last is None or batch.producer_id == NO_PRODUCER_ID:
+            return False
+        if last.last_data_offset is not None:
+            return batch.last_offset == last.last_data_offset
+        return batch.is_control and batch.producer_epoch == last.producer_epoch
+
+    def _kept(self, batch: Batch, data: bytes) -> Iterator[ScannedRecord]:
+        records = scan_records(data, batch.count)
+        if batch.is_control:
+            yield from records
+            return
+        offsets = self._offsets
+        latest_offset = offsets.latest_offset
+        horizon_ms = batch.delete_horizon_ms
+        tombstones_stay = horizon_ms is None or self._now_ms < horizon_ms
+        base_offset = batch.base_offset
+        for record in records:
+            offset = base_offset + record.offset_delta
+            if offset > latest_offset:
+                yield record
+            elif record.key is None:
+                self.records_without_key += 1
+            elif offset >= offsets.get(record.key) and (record.has_value or tombstones_stay):
+                yield record
