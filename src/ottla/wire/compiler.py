@@ -168,7 +168,9 @@ class ReadSource(Source):
             mark = self.name(f"{field.name}_mark")
             self.run.append(("b", mark))
             self.flush()
-            self.put(f"if {mark} < 0: {target} = None")
+            # Behind a tag the mark is an unsigned number, elsewhere a signed one.
+            null = f"{mark} < 0" if field.tag is None else f"{mark} < 1"
+            self.put(f"if {null}: {target} = None")
             self.put("else:")
             self.depth += 1
             self.struct(kind, target)
@@ -334,10 +336,11 @@ class WriteSource(Source):
         elif nullable:
             part = self.name(field.name)
             self.flush()
-            self.put(f"if ({part} := {value}) is None: out += {struct.pack('>b', -1)!r}")
+            null = b"\xff" if field.tag is None else b"\x00"
+            self.put(f"if ({part} := {value}) is None: out += {null!r}")
             self.put("else:")
             self.depth += 1
-            self.put(f"out += {struct.pack('>b', 1)!r}")
+            self.put(f"out += {bytes([1])!r}")
             self.struct(kind, part)
             self.flush()
             self.depth -= 1

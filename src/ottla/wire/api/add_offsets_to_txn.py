@@ -1,4 +1,7 @@
-"""AddOffsetsToTxn (key 25)."""
+"""AddOffsetsToTxn (key 25): the transaction is about to commit offsets of a group.
+
+v2 PRODUCER_FENCED may come back · v3 flexible · v4 TRANSACTION_ABORTABLE may come back.
+"""
 
 from ..schema import Int16, Int32, Int64, String, Struct
 

@@ -1,4 +1,8 @@
-"""AddPartitionsToTxn (key 24)."""
+"""AddPartitionsToTxn (key 24): the transaction is about to write to these partitions.
+
+v2 PRODUCER_FENCED may come back · v3 flexible · v4 batched, between brokers: several transactions,
+or only a check that the partitions are in · v5 TRANSACTION_ABORTABLE may come back.
+"""
 
 from ..schema import Bool, Int16, Int32, Int64, String, Struct, since
 
@@ -9,11 +13,11 @@ class AddPartitionsToTxnTopic(Struct):
 
 
 class AddPartitionsToTxnTransaction(Struct):
-    transactional_id: String = since(4)
-    producer_id: Int64 = since(4)
-    producer_epoch: Int16 = since(4)
-    verify_only: Bool = since(4)
-    topics: list[AddPartitionsToTxnTopic] = since(4)
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    verify_only: Bool = False
+    topics: list[AddPartitionsToTxnTopic] = []
 
 
 class AddPartitionsToTxnRequest(Struct, key=24, versions=(0, 5), flexible=3):
@@ -35,8 +39,8 @@ class AddPartitionsToTxnTopicResult(Struct):
 
 
 class AddPartitionsToTxnResult(Struct):
-    transactional_id: String = since(4)
-    topic_results: list[AddPartitionsToTxnTopicResult] = since(4)
+    transactional_id: String = ""
+    topic_results: list[AddPartitionsToTxnTopicResult] = []
 
 
 class AddPartitionsToTxnResponse(Struct, key=24, versions=(0, 5), flexible=3):

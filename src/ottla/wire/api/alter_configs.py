@@ -1,4 +1,7 @@
-"""AlterConfigs (key 33)."""
+"""AlterConfigs (key 33): replace all configs of a resource; what is not named goes back to default.
+
+v2 flexible.
+"""
 
 from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct
 

@@ -1,4 +1,9 @@
-"""ApiVersions (key 18)."""
+"""ApiVersions (key 18): what this broker can do; the first request of nearly every client.
+
+v1 throttle time · v3 flexible, the client's name and version, features · v4 features whose lowest
+version is 0 may be listed. A version that is not known is answered in v0 with UNSUPPORTED_VERSION,
+and the response header never has tagged fields (KIP-511).
+"""
 
 from ..schema import Bool, Int16, Int32, Int64, String, Struct, since, tagged
 
@@ -15,15 +20,15 @@ class ApiVersion(Struct):
 
 
 class SupportedFeatureKey(Struct):
-    name: String = since(3)
-    min_version: Int16 = since(3)
-    max_version: Int16 = since(3)
+    name: String = ""
+    min_version: Int16 = 0
+    max_version: Int16 = 0
 
 
 class FinalizedFeatureKey(Struct):
-    name: String = since(3)
-    max_version_level: Int16 = since(3)
-    min_version_level: Int16 = since(3)
+    name: String = ""
+    max_version_level: Int16 = 0
+    min_version_level: Int16 = 0
 
 
 class ApiVersionsResponse(Struct, key=18, versions=(0, 4), flexible=3):

@@ -1,4 +1,7 @@
-"""CreatePartitions (key 37)."""
+"""CreatePartitions (key 37): give topics more partitions.
+
+v2 flexible · v3 THROTTLING_QUOTA_EXCEEDED may come back.
+"""
 
 from ..schema import Bool, Int16, Int32, NullableString, String, Struct
 

@@ -1,4 +1,8 @@
-"""CreateTopics (key 19)."""
+"""CreateTopics (key 19): make topics, with a number of partitions or a given assignment.
+
+v2 throttle time · v4 -1 asks for the broker's default of partitions and replication · v5 flexible;
+the answer shows what was made · v6 THROTTLING_QUOTA_EXCEEDED may come back · v7 topic id.
+"""
 
 from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct, Uuid, since, tagged
 
@@ -28,11 +32,11 @@ class CreateTopicsRequest(Struct, key=19, versions=(2, 7), flexible=5):
 
 
 class CreatableTopicConfigs(Struct):
-    name: String = since(5)
-    value: NullableString = since(5)
-    read_only: Bool = since(5)
-    config_source: Int8 = since(5, default=-1)
-    is_sensitive: Bool = since(5)
+    name: String = ""
+    value: NullableString = ""
+    read_only: Bool = False
+    config_source: Int8 = -1
+    is_sensitive: Bool = False
 
 
 class CreatableTopicResult(Struct):

@@ -1,4 +1,7 @@
-"""DeleteGroups (key 42)."""
+"""DeleteGroups (key 42): forget groups that have no members.
+
+v1 throttled only after the answer · v2 flexible.
+"""
 
 from ..schema import Int16, Int32, String, Struct
 

@@ -1,4 +1,7 @@
-"""DeleteRecords (key 21)."""
+"""DeleteRecords (key 21): drop the records before an offset (-1: all that are committed).
+
+v2 flexible.
+"""
 
 from ..schema import Int16, Int32, Int64, String, Struct
 

@@ -1,11 +1,15 @@
-"""DeleteTopics (key 20)."""
+"""DeleteTopics (key 20): remove topics.
 
-from ..schema import Int16, Int32, NullableString, String, Struct, Uuid, since
+v1 throttle time · v3 TOPIC_DELETION_DISABLED may come back · v4 flexible · v5 error message · v6
+topics by id.
+"""
+
+from ..schema import NO_UUID, Int16, Int32, NullableString, String, Struct, Uuid, since
 
 
 class DeleteTopicState(Struct):
-    name: NullableString = since(6, default=None)
-    topic_id: Uuid = since(6)
+    name: NullableString = None
+    topic_id: Uuid = NO_UUID
 
 
 class DeleteTopicsRequest(Struct, key=20, versions=(1, 6), flexible=4):

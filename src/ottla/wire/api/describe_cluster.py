@@ -1,4 +1,7 @@
-"""DescribeCluster (key 60)."""
+"""DescribeCluster (key 60): the cluster's id, controller and brokers.
+
+v1 asks brokers or controllers · v2 fenced brokers too.
+"""
 
 from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct, since
 

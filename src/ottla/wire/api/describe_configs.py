@@ -1,4 +1,7 @@
-"""DescribeConfigs (key 32)."""
+"""DescribeConfigs (key 32): the configs of topics and brokers, and where each value comes from.
+
+v1 synonyms and the config's source · v3 type and documentation · v4 flexible.
+"""
 
 from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct, since
 

@@ -1,4 +1,8 @@
-"""DescribeGroups (key 15)."""
+"""DescribeGroups (key 15): state, members and assignments of groups.
+
+v1 throttle time · v3 what the client may do · v4 static members · v5 flexible · v6 an error
+message, and GROUP_ID_NOT_FOUND for what does not exist.
+"""
 
 from ..schema import Bool, Bytes, Int16, Int32, NullableString, String, Struct, since
 

@@ -1,4 +1,8 @@
-"""DescribeLogDirs (key 35)."""
+"""DescribeLogDirs (key 35): which log directories a broker has, and how large their partitions are.
+
+v2 flexible · v3 an error for all · v4 total and usable bytes of the volume · v5 whether the
+directory is cordoned.
+"""
 
 from ..schema import Bool, Int16, Int32, Int64, String, Struct, since
 

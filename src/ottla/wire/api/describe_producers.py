@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61)."""
+"""DescribeProducers (key 61): the producers that a partition remembers."""
 
 from ..schema import Int16, Int32, Int64, NullableString, String, Struct
 

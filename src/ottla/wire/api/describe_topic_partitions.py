@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (key 75)."""
+"""DescribeTopicPartitions (key 75): topics and partitions page by page (KIP-966)."""
 
 from ..schema import NO_UUID, Bool, Int16, Int32, NullableString, String, Struct, Uuid
 

@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65)."""
+"""DescribeTransactions (key 65): state and partitions of transactions."""
 
 from ..schema import Int16, Int32, Int64, String, Struct
 

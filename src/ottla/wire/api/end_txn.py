@@ -1,4 +1,8 @@
-"""EndTxn (key 26)."""
+"""EndTxn (key 26): commit or abort the transaction.
+
+v2 PRODUCER_FENCED may come back · v3 flexible · v4 TRANSACTION_ABORTABLE may come back · v5 the
+next epoch is given in the answer (KIP-890).
+"""
 
 from ..schema import Bool, Int16, Int32, Int64, String, Struct, since
 

@@ -1,4 +1,10 @@
-"""Fetch (key 1)."""
+"""Fetch (key 1): read record batches, for consumers and followers alike.
+
+v4 isolation level, aborted transactions · v5 log start offset · v7 sessions that name only what
+changed (KIP-227) · v9 the reader's leader epoch · v10 zstd allowed · v11 rack, nearest replica ·
+v12 flexible, diverging epoch · v13 topics by id · v15 replica state instead of replica id · v16 the
+new leaders' addresses · v17 the follower's directory id · v18 the follower's high watermark.
+"""
 
 from ..schema import (
     Int8,
@@ -16,8 +22,8 @@ from ..schema import (
 
 
 class ReplicaState(Struct):
-    replica_id: Int32 = since(15, default=-1)
-    replica_epoch: Int64 = since(15, default=-1)
+    replica_id: Int32 = -1
+    replica_epoch: Int64 = -1
 
 
 class FetchPartition(Struct):
@@ -40,7 +46,7 @@ class FetchTopic(Struct):
 class ForgottenTopic(Struct):
     topic: String = since(7, 12)
     topic_id: Uuid = since(13)
-    partitions: list[Int32] = since(7)
+    partitions: list[Int32] = []
 
 
 class FetchRequest(Struct, key=1, versions=(4, 18), flexible=12):
@@ -59,13 +65,13 @@ class FetchRequest(Struct, key=1, versions=(4, 18), flexible=12):
 
 
 class EpochEndOffset(Struct):
-    epoch: Int32 = since(12, default=-1)
-    end_offset: Int64 = since(12, default=-1)
+    epoch: Int32 = -1
+    end_offset: Int64 = -1
 
 
 class LeaderIdAndEpoch(Struct):
-    leader_id: Int32 = since(12, default=-1)
-    leader_epoch: Int32 = since(12, default=-1)
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
 
 
 class SnapshotId(Struct):
@@ -99,10 +105,10 @@ class FetchableTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    node_id: Int32 = since(16)
-    host: String = since(16)
-    port: Int32 = since(16)
-    rack: NullableString = since(16, default=None)
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: NullableString = None
 
 
 class FetchResponse(Struct, key=1, versions=(4, 18), flexible=12):

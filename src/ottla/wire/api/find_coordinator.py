@@ -1,4 +1,8 @@
-"""FindCoordinator (key 10)."""
+"""FindCoordinator (key 10): which broker looks after a group or a transactional id.
+
+v1 transactional ids, error message, throttle time · v3 flexible · v4 several keys at once · v5
+TRANSACTION_ABORTABLE may come back · v6 share groups.
+"""
 
 from ..schema import Int8, Int16, Int32, NullableString, String, Struct, since
 
@@ -10,12 +14,12 @@ class FindCoordinatorRequest(Struct, key=10, versions=(0, 6), flexible=3):
 
 
 class Coordinator(Struct):
-    key: String = since(4)
-    node_id: Int32 = since(4)
-    host: String = since(4)
-    port: Int32 = since(4)
-    error_code: Int16 = since(4)
-    error_message: NullableString = since(4)
+    key: String = ""
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    error_code: Int16 = 0
+    error_message: NullableString = ""
 
 
 class FindCoordinatorResponse(Struct, key=10, versions=(0, 6), flexible=3):

@@ -1,4 +1,7 @@
-"""Heartbeat (key 12)."""
+"""Heartbeat (key 12): a member says it is alive and learns whether the group rebalances.
+
+v1 throttle time · v3 static members · v4 flexible.
+"""
 
 from ..schema import Int16, Int32, NullableString, String, Struct, since
 

@@ -1,4 +1,9 @@
-"""IncrementalAlterConfigs (key 44)."""
+"""IncrementalAlterConfigs (key 44): change single configs of a resource.
+
+Each is set, deleted, or, if it is a list, appended to or subtracted from.
+
+v1 flexible.
+"""
 
 from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct
 

@@ -1,4 +1,9 @@
-"""InitProducerId (key 22)."""
+"""InitProducerId (key 22): a producer's id and epoch, for idempotence and transactions.
+
+v2 flexible · v3 the producer's present id and epoch, to bump instead of to fence (KIP-360) · v4
+PRODUCER_FENCED may come back · v5 TRANSACTION_ABORTABLE too. Version 6 (two-phase commit,
+KIP-939) is not stable in Kafka 4.3.
+"""
 
 from ..schema import Bool, Int16, Int32, Int64, NullableString, Struct, since
 

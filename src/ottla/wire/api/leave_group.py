@@ -1,11 +1,14 @@
-"""LeaveGroup (key 13)."""
+"""LeaveGroup (key 13): members go, so that the group need not wait for them to time out.
+
+v1 throttle time · v3 several members at once, static ones too · v4 flexible · v5 why they go.
+"""
 
 from ..schema import Int16, Int32, NullableString, String, Struct, since
 
 
 class MemberIdentity(Struct):
-    member_id: String = since(3)
-    group_instance_id: NullableString = since(3, default=None)
+    member_id: String = ""
+    group_instance_id: NullableString = None
     reason: NullableString = since(5, default=None)
 
 
@@ -16,9 +19,9 @@ class LeaveGroupRequest(Struct, key=13, versions=(0, 5), flexible=4):
 
 
 class MemberResponse(Struct):
-    member_id: String = since(3)
-    group_instance_id: NullableString = since(3)
-    error_code: Int16 = since(3)
+    member_id: String = ""
+    group_instance_id: NullableString = ""
+    error_code: Int16 = 0
 
 
 class LeaveGroupResponse(Struct, key=13, versions=(0, 5), flexible=4):

@@ -1,4 +1,7 @@
-"""ListConfigResources (key 74)."""
+"""ListConfigResources (key 74): the resources that can have configs.
+
+v0 client metrics only · v1 every type.
+"""
 
 from ..schema import Int8, Int16, Int32, String, Struct, since
 

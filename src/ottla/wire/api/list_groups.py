@@ -1,4 +1,7 @@
-"""ListGroups (key 16)."""
+"""ListGroups (key 16): the groups this broker coordinates.
+
+v1 throttle time · v3 flexible · v4 by state · v5 by type.
+"""
 
 from ..schema import Int16, Int32, String, Struct, since
 

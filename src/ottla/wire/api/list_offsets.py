@@ -1,4 +1,9 @@
-"""ListOffsets (key 2)."""
+"""ListOffsets (key 2): the offset for a timestamp; -1 means the end, -2 the start.
+
+v1 one offset with its timestamp · v2 isolation level · v4 leader epoch · v6 flexible · v7 -3: the
+record with the largest timestamp · v8 -4: the local start · v9 -5: the last one tiered · v10 a
+timeout for answers from remote storage · v11 -6: the first one not tiered yet.
+"""
 
 from ..schema import Int8, Int16, Int32, Int64, String, Struct, since
 

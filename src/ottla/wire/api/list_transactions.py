@@ -1,4 +1,7 @@
-"""ListTransactions (key 66)."""
+"""ListTransactions (key 66): the transactions this broker coordinates.
+
+v1 by how long they have been running · v2 by a pattern of their ids.
+"""
 
 from ..schema import Int16, Int32, Int64, NullableString, String, Struct, since
 

@@ -1,4 +1,10 @@
-"""Metadata (key 3)."""
+"""Metadata (key 3): the brokers, topics and partition leaders a client needs before anything else.
+
+v1 null asks for all topics; controller, rack, internal topics · v2 cluster id · v3 throttle time ·
+v4 topics are created only if the client says so · v5 offline replicas · v7 leader epoch · v8 what
+the client may do · v9 flexible · v10 topic id · v11 the cluster's operations moved to
+DescribeCluster · v12 topics by id, without a name · v13 an error for all (rebootstrap).
+"""
 
 from ..schema import Bool, Int16, Int32, NullableString, String, Struct, Uuid, since
 

@@ -1,4 +1,9 @@
-"""OffsetCommit (key 8)."""
+"""OffsetCommit (key 8): remember how far a group has read.
+
+v2 generation and member · v3 throttle time · v5 no retention time any more · v6 leader epoch · v7
+static members · v8 flexible · v9 groups of the new protocol (the generation may be a member epoch)
+· v10 topics by id.
+"""
 
 from ..schema import Int16, Int32, Int64, NullableString, String, Struct, Uuid, since
 

@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47)."""
+"""OffsetDelete (key 47): forget a group's committed offsets of some partitions."""
 
 from ..schema import Int16, Int32, String, Struct
 

@@ -1,4 +1,7 @@
-"""OffsetForLeaderEpoch (key 23)."""
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, to find where two logs part.
+
+v2 the asker's leader epoch, throttle time · v3 replica id · v4 flexible.
+"""
 
 from ..schema import Int16, Int32, Int64, String, Struct, since
 

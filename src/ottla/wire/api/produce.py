@@ -1,4 +1,10 @@
-"""Produce (key 0)."""
+"""Produce (key 0): append record batches to partitions.
+
+v3 record batches v2, transactional id · v5 log start offset · v7 zstd allowed · v8 which records
+were wrong · v9 flexible · v10 the new leader on NOT_LEADER_OR_FOLLOWER · v11 TRANSACTION_ABORTABLE
+may come back (KIP-890) · v12 adds the partition to the transaction by itself · v13 topics by id.
+Versions 0 to 2 are advertised (apis.py) and refused.
+"""
 
 from ..schema import (
     Int16,
@@ -33,13 +39,13 @@ class ProduceRequest(Struct, key=0, versions=(3, 13), flexible=9):
 
 
 class BatchIndexAndErrorMessage(Struct):
-    batch_index: Int32 = since(8)
-    batch_index_error_message: NullableString = since(8, default=None)
+    batch_index: Int32 = 0
+    batch_index_error_message: NullableString = None
 
 
 class LeaderIdAndEpoch(Struct):
-    leader_id: Int32 = since(10, default=-1)
-    leader_epoch: Int32 = since(10, default=-1)
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
 
 
 class PartitionProduceResponse(Struct):
@@ -60,10 +66,10 @@ class TopicProduceResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    node_id: Int32 = since(10)
-    host: String = since(10)
-    port: Int32 = since(10)
-    rack: NullableString = since(10, default=None)
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: NullableString = None
 
 
 class ProduceResponse(Struct, key=0, versions=(3, 13), flexible=9):

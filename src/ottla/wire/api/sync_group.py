@@ -1,4 +1,7 @@
-"""SyncGroup (key 14)."""
+"""SyncGroup (key 14): the leader hands in the assignment, every member fetches its share.
+
+v1 throttle time · v3 static members · v4 flexible · v5 protocol type and name, to be checked.
+"""
 
 from ..schema import Bytes, Int16, Int32, NullableString, String, Struct, since
 

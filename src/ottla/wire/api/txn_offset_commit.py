@@ -1,4 +1,8 @@
-"""TxnOffsetCommit (key 28)."""
+"""TxnOffsetCommit (key 28): commit offsets that count only if the transaction does.
+
+v2 leader epoch · v3 flexible; member and generation · v4 TRANSACTION_ABORTABLE may come back · v5
+adds the group to the transaction by itself.
+"""
 
 from ..schema import Int16, Int32, Int64, NullableString, String, Struct, since
 

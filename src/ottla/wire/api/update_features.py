@@ -1,4 +1,7 @@
-"""UpdateFeatures (key 57)."""
+"""UpdateFeatures (key 57): raise or lower the finalized level of a feature.
+
+v1 upgrade type instead of a flag, dry run · v2 no results per feature any more.
+"""
 
 from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct, since
 

@@ -1,4 +1,7 @@
-"""WriteTxnMarkers (key 27)."""
+"""WriteTxnMarkers (key 27): the coordinator tells leaders how transactions ended.
+
+v1 flexible · v2 the transaction's version, for stricter epoch checks.
+"""
 
 from ..schema import Bool, Int8, Int16, Int32, Int64, String, Struct, since
 
