@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from ottla.log.batch import Batch, CorruptBatch, rebuild, scan_records
 from ottla.log.compaction import ENTRY_BYTES, OffsetMap
-from ottla.log.segment import LOG
+from ottla.log.segment import LOG, TRANSACTION_INDEX
+from ottla.log.transaction_index import TransactionIndex
 from ottla.seams.disk import RealDisk
 from ottla.wire.compression import Compression
 from ottla.wire.records import Record, read_records, write_batch
@@ -43,10 +44,11 @@ class Roll(NamedTuple):
 
 
 class Clean(NamedTuple):
-    """A cleaning, some time later, with room for so many keys."""
+    """A cleaning, some time later, with room for so many keys; perhaps all over again."""
 
     later_ms: int
     keys_max: int
+    again: bool
 
 
 PAIRS = st.tuples(st.sampled_from([*KEYS, None]), st.none() | st.binary(min_size=0, max_size=30))
@@ -60,7 +62,7 @@ STEPS = st.lists(
         ),
         st.builds(End, st.sampled_from(TRANSACTIONAL), st.sampled_from([ABORT, COMMIT])),
         st.builds(Roll),
-        st.builds(Clean, st.integers(0, 1_500), st.sampled_from([1, 3, 1_000])),
+        st.builds(Clean, st.integers(0, 1_500), st.sampled_from([1, 3, 1_000]), st.booleans()),
     ),
     max_size=40,
 )
@@ -96,6 +98,8 @@ def last_sequences(batches: list[Batch]) -> dict[int, tuple[int, int]]:
 
 
 def check_cleaning(partition: PartitionFiles, clean: Clean, now_ms: int) -> None:
+    if clean.again:
+        partition.clean_offset = 0
     plan = partition.plan(
         now_ms=now_ms,
         delete_retention_ms=DELETE_RETENTION_MS,
@@ -124,6 +128,9 @@ def check_cleaning(partition: PartitionFiles, clean: Clean, now_ms: int) -> None
     keys = [record.key for record in cleaned]
     assert len(keys) == len(set(keys)), "below the cleaned end each key is there once"
     assert None not in keys
+    assert [r for r in after if r.offset >= outcome.end_offset] == [
+        r for r in before if r.offset >= outcome.end_offset
+    ], "above it nothing has changed"
     if outcome.end_offset == plan.first_uncleanable_offset:
         assert young_tombstones <= {record.offset for record in after}
     for batch in after_batches:
@@ -149,7 +156,7 @@ def test_compaction_keeps_what_the_twin_keeps(steps: list[object]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         partition = new_partition(directory)
         now_ms = START_MS
-        for step in [*steps, Roll(), Clean(0, 1_000), Clean(2_000, 1_000), Clean(2_000, 1_000)]:
+        for step in [*steps, Roll(), *[Clean(2_000, 1_000, again=True)] * 3]:
             if isinstance(step, Put):
                 partition.append(
                     [
@@ -212,11 +219,16 @@ def test_an_aborted_transaction_goes_and_its_marker_follows(tmp_path: object) ->
     def kinds() -> list[str]:
         return ["marker" if batch.is_control else "data" for batch in partition.batches()]
 
+    def indexed() -> int:
+        return len(TransactionIndex(partition.disk, partition.path(0, TRANSACTION_INDEX)).all())
+
     clean_again(partition, START_MS)
     assert kinds() == ["marker", "data"]
     assert partition.batches()[0].delete_horizon_ms is None
+    assert indexed() == 1
     clean_again(partition, START_MS + 10)
     assert kinds() == ["marker", "data"]
+    assert indexed() == 0
     assert partition.batches()[0].delete_horizon_ms == START_MS + 10 + DELETE_RETENTION_MS
     clean_again(partition, START_MS + 9 + DELETE_RETENTION_MS)
     assert kinds() == ["marker", "data"]
