@@ -315,11 +315,12 @@ class RealDisk:
     def unlink(self, path: str, *, missing_ok: bool = False) -> None:
         with self._guard:
             self._keep_readable(path)
-            try:
-                os.unlink(path)
-            except FileNotFoundError:
-                if not missing_ok:
-                    raise
+        # Outside the guard: freeing a big file takes its time, and others want to open theirs.
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
 
     def _keep_readable(self, path: str) -> None:
         """Whoever still holds the file keeps a descriptor of it: without the name there is no

@@ -1,0 +1,1 @@
+"""One partition on disk: segments, indexes, producers, epochs, recovery, retention, compaction."""

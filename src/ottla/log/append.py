@@ -1,0 +1,176 @@
+"""The answer to an append, and why a client's batch is refused: Kafka's checks in Kafka's order.
+
+The good case is decided in `Log.append` with one comparison chain; only when it fails does
+`refusal` look again, slowly, and name the first thing wrong, with the error code that Kafka 4.3
+answers.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.log.checksum import crc32c
+from ottla.log.segment import BATCH_OVERHEAD, HEADER, HEADER_BYTES
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.settings import LogConfig
+
+MAGIC = 2
+CRC_FROM = 21  # the checksum covers the header from the attributes on, and the records
+LEGACY_OVERHEAD = 14  # the smallest record of the formats before v2
+
+CODEC_MASK = 0x07
+APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+CODEC_MAX = 4  # zstd
+
+NO_OFFSET = -1
+NO_TIMESTAMP = -1
+
+
+class Origin(enum.Enum):
+    """Who appends: a client is checked in full; a coordinator may write markers."""
+
+    CLIENT = 0
+    COORDINATOR = 1
+
+
+class RecordError(NamedTuple):
+    """Why one record of a batch was refused."""
+
+    batch_index: int
+    message: str
+
+
+class AppendResult:
+    """What a produce response says about one partition."""
+
+    __slots__ = (
+        "append_time_ms",
+        "base_offset",
+        "duplicate",
+        "error_code",
+        "error_message",
+        "last_offset",
+        "log_start_offset",
+        "record_errors",
+    )
+
+    def __init__(
+        self,
+        error_code: int,
+        base_offset: int = NO_OFFSET,
+        last_offset: int = NO_OFFSET,
+        append_time_ms: int = NO_TIMESTAMP,
+        log_start_offset: int = NO_OFFSET,
+        error_message: str | None = None,
+        record_errors: list[RecordError] | None = None,
+        duplicate: bool = False,
+    ) -> None:
+        self.error_code = error_code
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.append_time_ms = append_time_ms
+        self.log_start_offset = log_start_offset
+        self.error_message = error_message
+        self.record_errors = record_errors or []
+        self.duplicate = duplicate
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"AppendResult({fields})"
+
+
+class Refusal(NamedTuple):
+    """Why a batch is not appended."""
+
+    error_code: int
+    reason: str
+
+    @property
+    def tells_log_start(self) -> bool:
+        """Kafka's answer carries the log start offset for some errors and -1 for these."""
+        return self.error_code not in _WITHOUT_LOG_START
+
+
+_WITHOUT_LOG_START = (
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+
+
+def refusal(records: memoryview, config: LogConfig, *, origin: Origin) -> Refusal | None:
+    """What Kafka has against these records; None when their header is sound.
+
+    The same order as there: what ProduceRequest.validateRecords sees, then
+    analyzeAndValidateRecords, then LogValidator.validateBatch.
+    """
+    sizes = _batch_sizes(records)
+    if isinstance(sizes, str):
+        return Refusal(ErrorCode.CORRUPT_MESSAGE, sizes)
+    if not sizes:
+        return Refusal(ErrorCode.INVALID_RECORD, "no record batch")
+    if records[16] != MAGIC:
+        return Refusal(ErrorCode.INVALID_RECORD, f"magic {records[16]}")
+    if len(sizes) > 1 and origin is Origin.CLIENT:
+        return Refusal(ErrorCode.INVALID_RECORD, f"{len(sizes)} batches where one is allowed")
+    size = sizes[0]
+    if size < HEADER_BYTES:
+        return Refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes")
+    (base_offset, _, _, _, crc, attributes, delta, _, _, producer_id, _, sequence, count) = (
+        HEADER.unpack_from(records)
+    )
+    if base_offset != 0 and origin is Origin.CLIENT:
+        return Refusal(ErrorCode.INVALID_RECORD, f"base offset {base_offset}, should be 0")
+    if size > config.max_message_bytes:
+        return Refusal(
+            ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes, {config.max_message_bytes} are allowed"
+        )
+    found_crc = crc32c(records[:size], CRC_FROM)
+    if found_crc != crc:
+        return Refusal(
+            ErrorCode.CORRUPT_MESSAGE, f"checksum {found_crc:#010x}, {crc:#010x} is written"
+        )
+    if attributes & CODEC_MASK > CODEC_MAX:
+        return Refusal(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"compression type {attributes & CODEC_MASK}"
+        )
+    if origin is Origin.CLIENT:
+        if delta < 0 or count <= 0 or count != delta + 1:
+            return Refusal(ErrorCode.INVALID_RECORD, f"{count} records up to offset delta {delta}")
+        if attributes & CONTROL_BIT:
+            return Refusal(ErrorCode.INVALID_RECORD, "clients may not write control records")
+        if producer_id >= 0 and sequence < 0:
+            return Refusal(
+                ErrorCode.INVALID_RECORD, f"sequence {sequence} from producer {producer_id}"
+            )
+    if size > config.segment_bytes:
+        return Refusal(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes in segments of {config.segment_bytes}"
+        )
+    return None
+
+
+def _batch_sizes(records: memoryview) -> list[int] | str:
+    """The whole batches in order (a part of one at the end is not one), or why that cannot be
+    told.
+    """
+    sizes = []
+    position = 0
+    while len(records) - position >= BATCH_OVERHEAD + 5:
+        length = int.from_bytes(records[position + 8 : position + 12], "big", signed=True)
+        magic = records[position + 16]
+        if length < LEGACY_OVERHEAD:
+            return f"record size {length} is less than the minimum record overhead"
+        if magic > MAGIC:
+            return f"invalid magic {magic}"
+        if length + BATCH_OVERHEAD > len(records) - position:
+            break
+        sizes.append(length + BATCH_OVERHEAD)
+        position += length + BATCH_OVERHEAD
+    return sizes

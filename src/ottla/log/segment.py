@@ -1,0 +1,365 @@
+"""One segment: a log file and its indexes, from a base offset to where the next segment begins.
+
+It knows where things are; it decides nothing. Files are opened when first used, indexes loaded
+when first asked: a segment nobody reads costs a few hundred bytes. I/O errors pass through as
+OSError; the log above takes itself offline.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from ottla.log.index import OffsetIndex
+from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from ottla.log.transaction_index import TransactionIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.seams.disk import Bytes, Disk, File
+
+LOG = ".log"
+INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TRANSACTION_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
+RELATIVE_OFFSET_MAX = 2**31 - 1  # both indexes hold relative offsets as int32
+
+BATCH_OVERHEAD = 12  # base offset and length come before what the length counts
+HEADER_BYTES = 61
+HEADER = struct.Struct(">qiibIhiqqqhii")
+SCAN_BYTES = 16 * 1024  # read at once when walking over headers: a few batches of the usual size
+HINTS_MAX = 32
+
+
+class BatchAt:
+    """What a scan tells of one batch: where it lies and what its header says."""
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "count",
+        "crc",
+        "last_offset",
+        "leader_epoch",
+        "magic",
+        "max_timestamp",
+        "position",
+        "producer_epoch",
+        "producer_id",
+        "size",
+    )
+
+    def __init__(self, view: Bytes, at: int, position: int) -> None:
+        (
+            self.base_offset,
+            length,
+            self.leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        ) = HEADER.unpack_from(view, at)
+        self.last_offset = self.base_offset + last_offset_delta
+        self.size = length + BATCH_OVERHEAD
+        self.position = position
+
+
+class Segment:
+    """The files of one segment."""
+
+    __slots__ = (
+        "_disk",
+        "_file",
+        "_index",
+        "_last_batch_offset",
+        "_last_batch_position",
+        "_time_index",
+        "_transaction_index",
+        "base_offset",
+        "bytes_since_index",
+        "created_ms",
+        "directory",
+        "first_timestamp",
+        "hints",
+        "largest_timestamp",
+        "largest_timestamp_offset",
+        "next_offset",
+        "size_bytes",
+        "suffix",
+        "unsynced_name",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        *,
+        size_bytes: int = 0,
+        next_offset: int | None = None,
+        created_ms: int = 0,
+        suffix: str = "",
+    ) -> None:
+        self._disk = disk
+        self.directory = directory
+        self.base_offset = base_offset
+        self.suffix = suffix
+        self.size_bytes = size_bytes
+        self.next_offset = base_offset if next_offset is None else next_offset
+        self.created_ms = created_ms
+        self.bytes_since_index = 0
+        self.first_timestamp: int | None = None  # None: not looked up yet
+        self.largest_timestamp: int | None = None if size_bytes else NO_TIMESTAMP
+        self.largest_timestamp_offset = -1
+        self.unsynced_name = not size_bytes
+        self.hints: dict[int, int] | None = None  # offset -> position, where recent reads ended
+        self._last_batch_offset = -1  # of the last append by this process
+        self._last_batch_position = 0
+        self._file: File | None = None
+        self._index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._transaction_index: TransactionIndex | None = None
+
+    @classmethod
+    def create(
+        cls, disk: Disk, directory: str, base_offset: int, *, now_ms: int, suffix: str = ""
+    ) -> Segment:
+        """A new, empty segment; its log file exists at once, its indexes when they have entries."""
+        segment = cls(disk, directory, base_offset, created_ms=now_ms, suffix=suffix)
+        segment._file = disk.open(segment.path(LOG), create=True)
+        segment._file.truncate(0)
+        for extension in (INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            disk.unlink(segment.path(extension), missing_ok=True)
+        segment.unsynced_name = True
+        return segment
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path(LOG)!r}, next_offset={self.next_offset}, {self.size_bytes} B)"
+
+    def path(self, extension: str) -> str:
+        return f"{self.directory}/{self.base_offset:020d}{extension}{self.suffix}"
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            # The file of an empty segment may come with its first batch.
+            self._file = self._disk.open(self.path(LOG), create=not self.size_bytes)
+        return self._file
+
+    @property
+    def index(self) -> OffsetIndex:
+        if self._index is None:
+            file, size = self._open_or_create(INDEX)
+            self._index = OffsetIndex(self.base_offset, file, size)
+        return self._index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            file, size = self._open_or_create(TIME_INDEX)
+            self._time_index = TimeIndex(self.base_offset, file, size)
+        return self._time_index
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        if self._transaction_index is None:
+            self._transaction_index = TransactionIndex(self._disk, self.path(TRANSACTION_INDEX))
+        return self._transaction_index
+
+    def _open_or_create(self, extension: str) -> tuple[File, int]:
+        path = self.path(extension)
+        file = self._disk.open(path, create=not self._disk.exists(path))
+        return file, file.size()
+
+    def append(
+        self,
+        data: Bytes,
+        *,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        index_interval_bytes: int,
+    ) -> None:
+        """Write one batch at the end, and note it in the indexes once an interval is full."""
+        position = self.size_bytes
+        (self._file or self.file).append(data)
+        size = len(data)
+        if self.largest_timestamp is None:
+            self.load_timestamps()
+        assert self.largest_timestamp is not None
+        if max_timestamp > self.largest_timestamp:
+            self.largest_timestamp = max_timestamp
+            self.largest_timestamp_offset = last_offset
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        if self.bytes_since_index > index_interval_bytes:
+            self.index.append(last_offset, position)
+            if self.largest_timestamp >= 0:
+                self.time_index.append(self.largest_timestamp, self.largest_timestamp_offset)
+            self.bytes_since_index = 0
+        self.bytes_since_index += size
+        self._last_batch_offset = base_offset
+        self._last_batch_position = position
+        self.size_bytes = position + size
+        self.next_offset = last_offset + 1
+
+    @property
+    def index_entries(self) -> int:
+        return len(self._index) if self._index is not None else 0
+
+    def position_of(self, offset: int) -> int | None:
+        """The position of the first batch that ends at or after `offset`."""
+        if offset >= self.next_offset:
+            return None
+        if offset >= self._last_batch_offset >= 0:
+            return self._last_batch_position
+        if self.hints is not None and (hint := self.hints.get(offset)) is not None:
+            return hint
+        start = self.index.lookup(offset) if self.size_bytes > SCAN_BYTES else 0
+        for batch in self.batches(start):
+            if batch.last_offset >= offset:
+                return batch.position
+        return None
+
+    def batch_at(self, position: int) -> BatchAt:
+        """The header of the batch that begins here."""
+        return BatchAt(self.file.pread(HEADER_BYTES, position), 0, position)
+
+    def hint(self, offset: int, position: int) -> None:
+        """The batch with `offset` will begin at `position`: what a tailing reader asks for next."""
+        if self.hints is None or len(self.hints) >= HINTS_MAX:
+            self.hints = {}
+        self.hints[offset] = position
+
+    def batches(self, position: int = 0, end: int | None = None) -> Iterator[BatchAt]:
+        """Headers from `position` on, read in pieces; stops at what is no whole batch."""
+        end = self.size_bytes if end is None else end
+        file = self.file
+        data = b""
+        start = position  # where `data` lies in the file
+        while position + HEADER_BYTES <= end:
+            at = position - start
+            if at < 0 or at + HEADER_BYTES > len(data):
+                data = file.pread(min(SCAN_BYTES, end - position), position)
+                start, at = position, 0
+                if len(data) < HEADER_BYTES:
+                    return
+            batch = BatchAt(data, at, position)
+            if batch.size < HEADER_BYTES or position + batch.size > end:
+                return
+            yield batch
+            position += batch.size
+
+    def load_timestamps(self) -> None:
+        """Find the largest timestamp of a segment that was not written by this process."""
+        if self.largest_timestamp is not None:
+            return
+        largest = self.time_index.last() or TimestampOffset(NO_TIMESTAMP, -1)
+        last_indexed = self.index.last()
+        for batch in self.batches(last_indexed[1] if last_indexed else 0):
+            if batch.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+        self.largest_timestamp, self.largest_timestamp_offset = largest
+
+    def largest(self) -> TimestampOffset:
+        """The largest timestamp in the segment and the last offset of the batch that carries it."""
+        if self.largest_timestamp is None:
+            self.load_timestamps()
+        assert self.largest_timestamp is not None
+        return TimestampOffset(self.largest_timestamp, self.largest_timestamp_offset)
+
+    def rolling_timestamp(self) -> int:
+        """The first batch's timestamp, from which `segment.ms` counts; -1 when it has none."""
+        if self.first_timestamp is None:
+            first = next(self.batches(), None)
+            self.first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
+        return self.first_timestamp
+
+    def seal(self) -> None:
+        """Nothing more will be appended: complete the time index and write both out."""
+        if self.size_bytes:
+            largest = self.largest()
+            if largest.timestamp >= 0:
+                self.time_index.append(*largest)
+        self.write_out_indexes()
+        self.hints = None
+
+    def write_out_indexes(self) -> None:
+        if self._index is not None:
+            self._index.write_out()
+        if self._time_index is not None:
+            self._time_index.write_out()
+
+    def files(self) -> list[File]:
+        """What a flush must sync, indexes written out before."""
+        found = [self.file]
+        for extension in (INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            path = self.path(extension)
+            if self._disk.exists(path):
+                found.append(self._disk.open(path))
+        return found
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut away the batch that holds `offset` and all after it; answers the bytes removed."""
+        position = self.position_of(offset)
+        if position is None:
+            return 0
+        removed = self.size_bytes - position
+        self.cut(position)
+        self.index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        self.next_offset = offset
+        self.bytes_since_index = 0
+        self.largest_timestamp = None if self.size_bytes else NO_TIMESTAMP
+        self.largest_timestamp_offset = -1
+        self.first_timestamp = None
+        return removed
+
+    def cut(self, size_bytes: int) -> None:
+        """Shorten the log file alone."""
+        self.file.truncate(size_bytes)
+        self.size_bytes = size_bytes
+        self._last_batch_offset = -1
+        self.hints = None
+
+    def change_suffix(self, suffix: str) -> None:
+        """Rename all files, say from `.swap` to none, or to `.deleted`."""
+        self.write_out_indexes()
+        old = self.suffix
+        for extension in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            path = self.path(extension)
+            if self._disk.exists(path):
+                self._disk.rename(path, path.removesuffix(old) + suffix if old else path + suffix)
+        self.suffix = suffix
+        self._transaction_index = None
+
+    def delete(self) -> None:
+        """Unlink all files. Whoever was lent a range of the log file can still read it."""
+        for extension in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            self._disk.unlink(self.path(extension), missing_ok=True)
+        self.close()
+
+    def move(self, directory: str) -> None:
+        """The directory has been renamed."""
+        self.directory = directory
+        self._transaction_index = None
+
+    def close(self) -> None:
+        """Give back descriptors and memory; the next use loads again."""
+        self.write_out_indexes()
+        self._file = self._index = self._time_index = self._transaction_index = None
+        self.hints = None
