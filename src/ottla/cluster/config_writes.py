@@ -1,0 +1,102 @@
+"""Configs, features and producer ids changed: decided elsewhere, written here, answered."""
+
+from collections.abc import Callable, Sequence
+
+from ottla.cluster import configs, features, nodes
+from ottla.cluster.image import (
+    BrokerConfigured,
+    Change,
+    FeatureImage,
+    FeaturesChanged,
+    TopicConfigured,
+)
+from ottla.cluster.producer_ids import next_block
+from ottla.cluster.requests import (
+    ConfigOutcome,
+    FeaturesOutcome,
+    FeatureUpdate,
+    Refusal,
+    Resource,
+    ResourceType,
+)
+from ottla.cluster.state import State
+from ottla.cluster.steps import Step
+from ottla.coordination.tree import Create, Delete, Operation, Set
+from ottla.wire.errors import ErrorCode
+
+
+async def alter(
+    state: State,
+    wanted: Sequence[Resource],
+    decide: Callable[[int], dict[str, str] | Refusal],
+    validate_only: bool,
+) -> list[ConfigOutcome]:
+    """Change the configs of each resource as `decide` says for its place in the sequence."""
+    outcomes: list[ConfigOutcome] = []
+    changed: list[Step] = []
+    for place, resource in enumerate(wanted):
+        decided = decide(place)
+        if isinstance(decided, Refusal):
+            outcomes.append(ConfigOutcome(resource, *decided))
+            continue
+        outcomes.append(ConfigOutcome(resource))
+        changed.append(config_step(state, resource, decided))
+    if not validate_only:
+        await state.write(changed)
+    return outcomes
+
+
+def config_step(state: State, resource: Resource, new: dict[str, str]) -> Step:
+    """Write the configs of one resource; it has a node only while it has configs."""
+    old = configs.configs_of(state.image, resource)
+    change: Change
+    if resource.type == ResourceType.TOPIC:
+        path = nodes.topic_config_path(resource.name)
+        change = TopicConfigured(resource.name, new)
+    else:
+        path = nodes.broker_config_path(resource.name)
+        change = BrokerConfigured(resource.name, new)
+    operations: list[Operation] = []
+    if new and new != old:
+        value = nodes.config_value(new)
+        operations = [Set(path, value) if old else Create(path, value)]
+    elif old and not new:
+        operations = [Delete(path)]
+    # A broker takes its configs again even when they are the same: what they point to, such as
+    # a key store, may have changed (KAFKA-14136).
+    if not operations and resource.type == ResourceType.TOPIC:
+        return Step([])
+    return Step(operations, [change])
+
+
+async def update_features(
+    state: State, updates: Sequence[FeatureUpdate], validate_only: bool
+) -> FeaturesOutcome:
+    """Finalize other feature levels: all that are asked for, or none."""
+    old = state.image.features
+    supported = state.options.supported_features
+    decided = features.updated(old, supported, updates, state.options.node_id)
+    if isinstance(decided, Refusal):
+        return FeaturesOutcome(*decided)
+    if decided != old.levels and not validate_only:
+        new = FeatureImage(decided, old.epoch + 1)
+        operations = [Set(nodes.FEATURES, nodes.features_value(new), old.epoch)]
+        await state.write([Step(operations, [FeaturesChanged(new)])])
+    return FeaturesOutcome()
+
+
+async def allocate_producer_ids(state: State, broker_id: int) -> range | Refusal:
+    """A block of producer ids that nobody has had and nobody else will get."""
+    block = next_block(state.last_producer_id)
+    if block is None:
+        message = "Exhausted all producerIds as the next block's end producerId has exceeded"
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+    value = nodes.producer_ids_value(broker_id, block[0], block[-1])
+    operation: Operation = Set(nodes.PRODUCER_IDS, value)
+    if state.last_producer_id is None:
+        operation = Create(nodes.PRODUCER_IDS, value)
+    # Remembered first: should the write fail and yet have taken place, the block is lost, which
+    # does no harm; handed out twice it would.
+    state.last_producer_id = block[-1]
+    await state.write([Step([operation])])
+    return block

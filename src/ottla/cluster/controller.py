@@ -1,0 +1,271 @@
+"""The controller: the only writer of the tree. Takes requests one at a time and answers them.
+
+Each request is decided against the newest picture (pure functions in topics.py, configs.py,
+features.py), written to the tree in steps (steps.py) and published in the feed; the answer is
+given once the brokers beside this controller have applied it. Every write carries a check of the
+controller's epoch, so that a controller that has been replaced can write nothing more.
+
+When a write fails, what the tree holds is not known: before the next request the controller reads
+it again, finishes what was begun, and gives its followers the whole picture.
+
+A caller that goes away (a client that disconnects) does not stop a request that has begun.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from ottla.cluster import config_writes, configs, registration, topic_writes
+from ottla.cluster.configs import AnyConfig, ConfigRules
+from ottla.cluster.feed import Feed
+from ottla.cluster.image import BrokerInfo, ClusterImage
+from ottla.cluster.requests import (
+    AdoptedTopic,
+    ConfigOutcome,
+    DeletionOutcome,
+    FeaturesOutcome,
+    FeatureUpdate,
+    NewPartitions,
+    NewTopic,
+    PartitionsOutcome,
+    Refusal,
+    Resource,
+    TopicOutcome,
+    TopicRef,
+)
+from ottla.cluster.state import NotController, Options, State
+from ottla.coordination.tree import BadVersion, SessionExpired, Tree, TreeError
+from ottla.seams.chance import Chance
+from ottla.seams.clock import Clock
+from ottla.wire.errors import ErrorCode
+
+log = logging.getLogger(__name__)
+
+# Requests that wait for their turn; Kafka's controller has no such limit, its network threads do.
+EVENTS_WAITING_MAX = 1_000
+
+NOT_CONTROLLER = Refusal(ErrorCode.NOT_CONTROLLER, "This is not the correct controller.")
+BUSY = Refusal(ErrorCode.REQUEST_TIMED_OUT, "The controller has too many requests waiting.")
+
+
+class Event(NamedTuple):
+    """A request in the queue."""
+
+    act: Callable[[State], Awaitable[Any]]
+    answer: "asyncio.Future[Any]"
+
+
+class Controller:
+    """Answers every request with codes and messages; raises only when it cannot start."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        clock: Clock,
+        chance: Chance,
+        options: Options | None = None,
+        rules: ConfigRules | None = None,
+    ) -> None:
+        self._state = State(tree, clock, chance, options or Options(), rules or AnyConfig())
+        self._events: asyncio.Queue[Event] = asyncio.Queue(EVENTS_WAITING_MAX)
+        self._task: asyncio.Task[None] | None = None
+        self._active = False
+        self._must_load = False
+
+    @property
+    def feed(self) -> Feed:
+        """What brokers follow."""
+        return self._state.feed
+
+    @property
+    def image(self) -> ClusterImage:
+        """The newest picture; a broker may be a little behind it."""
+        return self._state.image
+
+    async def start(self) -> None:
+        """Become the controller and read the tree. Raises TreeError, CorruptNode, NotController."""
+        await registration.elect(self._state)
+        self._active = True
+        self._task = asyncio.create_task(self._work(), name="controller")
+
+    async def stop(self) -> None:
+        """Finish what is under way, refuse what waits, let the followers go."""
+        self._active = False
+        if self._task is not None:
+            if self._events.empty():
+                self._events.put_nowait(Event(nothing, asyncio.Future()))  # to wake the worker
+            await self._task
+        self.feed.close()
+
+    async def register_broker(self, broker: BrokerInfo) -> BrokerInfo:
+        """Make a broker known that has started; its leader epochs rise. With its epoch.
+
+        Does not wait for the broker to apply the change: it may start to follow afterwards.
+        """
+        registered = await self._submit(lambda s: registration.register_broker(s, broker))
+        if isinstance(registered, Refusal):
+            raise NotController(f"broker {broker.id} cannot register: {registered.error_message}")
+        assert isinstance(registered, BrokerInfo)
+        return registered
+
+    async def unregister_broker(self, broker_id: int) -> None:
+        """A broker has stopped."""
+        await self._submit(lambda s: registration.unregister_broker(s, broker_id))
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], validate_only: bool = False
+    ) -> list[TopicOutcome]:
+        """Answers in the order asked for; names given twice come once, at the end."""
+        answer = await self._applied(lambda s: topic_writes.create_topics(s, topics, validate_only))
+        if isinstance(answer, Refusal):
+            return [TopicOutcome(topic.name, *answer) for topic in topics]
+        return list(answer)
+
+    async def adopt_topics(self, topics: Sequence[AdoptedTopic]) -> list[TopicOutcome]:
+        """Make known topics whose folders were found on disk. For the start of a broker."""
+        answer = await self._submit(lambda s: topic_writes.adopt_topics(s, topics))
+        if isinstance(answer, Refusal):
+            return [TopicOutcome(topic.name, *answer) for topic in topics]
+        return list(answer)
+
+    async def delete_topics(self, topics: Sequence[TopicRef]) -> list[DeletionOutcome]:
+        """Answered once the topics are gone from the picture; directories follow."""
+        answer = await self._applied(lambda s: topic_writes.delete_topics(s, topics))
+        if isinstance(answer, Refusal):
+            return [DeletionOutcome(topic.name, topic.id, *answer) for topic in topics]
+        return list(answer)
+
+    async def confirm_deletions(self, broker_id: int, topic_ids: Sequence[bytes]) -> None:
+        """The broker has moved or removed all directories of these deleted topics."""
+        await self._submit(lambda s: topic_writes.confirm_deletions(s, broker_id, topic_ids))
+
+    async def create_partitions(
+        self, topics: Sequence[NewPartitions], validate_only: bool = False
+    ) -> list[PartitionsOutcome]:
+        """Names given twice are answered once, first."""
+        answer = await self._applied(
+            lambda s: topic_writes.create_partitions(s, topics, validate_only)
+        )
+        if isinstance(answer, Refusal):
+            return [PartitionsOutcome(topic.name, *answer) for topic in topics]
+        return list(answer)
+
+    async def alter_configs(
+        self,
+        resources: Sequence[tuple[Resource, Sequence[tuple[str, str | None]]]],
+        validate_only: bool = False,
+    ) -> list[ConfigOutcome]:
+        """Replace all dynamic configs of each resource."""
+
+        async def act(state: State) -> list[ConfigOutcome]:
+            def decide(place: int) -> dict[str, str] | Refusal:
+                resource, wanted = resources[place]
+                return configs.altered(state.image, state.rules, resource, wanted)
+
+            return await config_writes.alter(state, names, decide, validate_only)
+
+        names = [resource for resource, _ in resources]
+        return await self._configs(act, names)
+
+    async def incremental_alter_configs(
+        self,
+        resources: Sequence[tuple[Resource, Sequence[tuple[str, int, str | None]]]],
+        validate_only: bool = False,
+    ) -> list[ConfigOutcome]:
+        """Change some dynamic configs of each resource: (config, Op, value)."""
+
+        async def act(state: State) -> list[ConfigOutcome]:
+            def decide(place: int) -> dict[str, str] | Refusal:
+                resource, wanted = resources[place]
+                return configs.incrementally_altered(state.image, state.rules, resource, wanted)
+
+            return await config_writes.alter(state, names, decide, validate_only)
+
+        names = [resource for resource, _ in resources]
+        return await self._configs(act, names)
+
+    async def update_features(
+        self, updates: Sequence[FeatureUpdate], validate_only: bool = False
+    ) -> FeaturesOutcome:
+        """All or none, with one answer, as Kafka's controller does it."""
+        answer = await self._applied(
+            lambda s: config_writes.update_features(s, updates, validate_only)
+        )
+        if isinstance(answer, Refusal):
+            return FeaturesOutcome(*answer)
+        assert isinstance(answer, FeaturesOutcome)
+        return answer
+
+    async def allocate_producer_ids(self, broker_id: int) -> range | Refusal:
+        """A thousand producer ids for the broker."""
+        answer = await self._submit(lambda s: config_writes.allocate_producer_ids(s, broker_id))
+        assert isinstance(answer, range | Refusal)
+        return answer
+
+    async def _configs(
+        self, act: Callable[[State], Awaitable[Any]], resources: Sequence[Resource]
+    ) -> list[ConfigOutcome]:
+        answer = await self._applied(act)
+        if isinstance(answer, Refusal):
+            return [ConfigOutcome(resource, *answer) for resource in resources]
+        return list(answer)
+
+    async def _applied(self, act: Callable[[State], Awaitable[Any]]) -> Any:
+        """The answer, after the brokers beside this controller have applied what led to it."""
+        answer = await self._submit(act)
+        await self.feed.wait_applied(self.image.number)
+        return answer
+
+    async def _submit(self, act: Callable[[State], Awaitable[Any]]) -> Any:
+        """Put a request into the queue and wait for its answer, or for a Refusal."""
+        if not self._active:
+            return NOT_CONTROLLER
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        try:
+            self._events.put_nowait(Event(act, answer))
+        except asyncio.QueueFull:
+            return BUSY
+        # The caller may be cancelled; the answer must not be, lest the worker trips over it.
+        return await asyncio.shield(answer)
+
+    async def _work(self) -> None:
+        """Run one request after the other; when no longer active, refuse those that wait."""
+        while self._active or not self._events.empty():
+            event = await self._events.get()
+            result = await self._run(event.act) if self._active else NOT_CONTROLLER
+            if not event.answer.done():
+                event.answer.set_result(result)
+
+    async def _run(self, act: Callable[[State], Awaitable[Any]]) -> Any:
+        try:
+            if self._must_load:
+                await registration.load(self._state)
+                self._must_load = False
+            return await act(self._state)
+        except SessionExpired as error:
+            return self._resign(error)
+        except BadVersion as error:
+            if error.path == "/controller_epoch":
+                return self._resign(error)
+            return self._failed(error)
+        except TreeError as error:
+            return self._failed(error)
+        except Exception as error:  # one request that goes wrong must not end the controller
+            log.exception("the controller failed at a request")
+            self._must_load = True
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
+
+    def _failed(self, error: TreeError) -> Refusal:
+        log.error("the controller could not write to the coordination tree: %s", error)
+        self._must_load = True
+        return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def _resign(self, error: TreeError) -> Refusal:
+        log.error("this node is no longer the controller: %s", error)
+        self._active = False
+        return NOT_CONTROLLER
+
+
+async def nothing(state: State) -> None:
+    """The request that only wakes the controller."""

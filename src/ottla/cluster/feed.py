@@ -1,0 +1,157 @@
+"""The controller's feed: numbered changes that brokers follow with a long poll.
+
+A follower says which number it has; `after` answers with what came since, waiting while that is
+nothing. The feed remembers the newest BATCHES_KEPT_MAX batches: a follower that is further behind,
+or that has followed a controller of another epoch, gets the whole picture instead. A follower
+reports what it has applied, so that a write can be answered after the broker beside the controller
+has it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.cluster.image import (
+    Change,
+    ClusterImage,
+    PartitionsChanged,
+    PartitionsCreated,
+    TopicCreated,
+)
+
+# One node catches up at once; a follower that is a thousand writes behind is better off with the
+# picture, which is no longer than the topics there are.
+BATCHES_KEPT_MAX = 1_000
+# And a batch may create thousands of partitions: what is kept is limited by its content too.
+WEIGHT_KEPT_MAX = 20_000
+
+
+class Batch(NamedTuple):
+    """Changes that take effect together, as the controller with that epoch made them."""
+
+    number: int
+    controller_epoch: int
+    changes: Sequence[Change]
+
+
+class Picture(NamedTuple):
+    """Everything, for a follower that is too far behind."""
+
+    image: ClusterImage
+
+
+class StaleController(Exception):
+    """Changes from a controller that has been replaced since."""
+
+
+class Feed:
+    """What the controller publishes into and brokers follow."""
+
+    def __init__(self, image: ClusterImage | None = None) -> None:
+        self.image = image if image is not None else ClusterImage()
+        self.closed = False
+        self._kept: deque[Batch] = deque()
+        self._kept_weight = 0
+        self._published = asyncio.Event()
+        self._applied: dict[int, int] = {}  # follower's broker id to the number it has applied
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    def publish(self, changes: Sequence[Change]) -> int:
+        """Number the changes, make them the newest batch and wake the followers."""
+        number = self.image.number + 1
+        self.image = self.image.apply(number, changes)
+        self._kept.append(Batch(number, self.image.controller_epoch, changes))
+        self._kept_weight += weight(changes)
+        while len(self._kept) > BATCHES_KEPT_MAX or self._kept_weight > WEIGHT_KEPT_MAX:
+            self._kept_weight -= weight(self._kept.popleft().changes)
+        self._published.set()
+        self._published = asyncio.Event()
+        return number
+
+    def restart(self, image: ClusterImage) -> None:
+        """Begin with another picture: every follower gets it whole."""
+        self.image = image
+        self._kept.clear()
+        self._kept_weight = 0
+        self._published.set()
+        self._published = asyncio.Event()
+
+    async def after(self, number: int, controller_epoch: int) -> list[Batch] | Picture:
+        """What came after `number`, as soon as there is something. Empty when the feed closes."""
+        while not self.closed:
+            if controller_epoch != self.image.controller_epoch or number > self.image.number:
+                return Picture(self.image)
+            missed = self.image.number - number
+            if missed > len(self._kept):
+                return Picture(self.image)
+            if missed > 0:
+                return [self._kept[i] for i in range(len(self._kept) - missed, len(self._kept))]
+            await self._published.wait()
+        return []
+
+    def follow(self, broker_id: int) -> None:
+        """From now on `wait_applied` waits for this broker too."""
+        self._applied.setdefault(broker_id, 0)
+
+    def unfollow(self, broker_id: int) -> None:
+        """No longer wait for this broker."""
+        self._applied.pop(broker_id, None)
+        self._wake()
+
+    def applied(self, broker_id: int, number: int) -> None:
+        """The broker works with picture `number` now."""
+        self._applied[broker_id] = number
+        self._wake()
+
+    async def wait_applied(self, number: int) -> None:
+        """Return when every broker that follows beside this controller has applied `number`."""
+        if self._applied_by_all() >= number:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((number, future))
+        await future
+
+    def close(self) -> None:
+        """Let followers and those who wait for them go."""
+        self.closed = True
+        self._published.set()
+        self._applied.clear()
+        self._wake()
+
+    def _applied_by_all(self) -> int:
+        return min(self._applied.values(), default=self.image.number)
+
+    def _wake(self) -> None:
+        reached = self._applied_by_all()
+        still = []
+        for number, future in self._waiting:
+            if number <= reached or self.closed:
+                if not future.done():
+                    future.set_result(None)
+            else:
+                still.append((number, future))
+        self._waiting = still
+
+
+def follow_batches(image: ClusterImage, batches: Sequence[Batch]) -> ClusterImage:
+    """The picture after these batches; raises StaleController if an old controller made one."""
+    for batch in batches:
+        if batch.controller_epoch < image.controller_epoch:
+            raise StaleController(
+                f"change {batch.number} comes from controller epoch {batch.controller_epoch}, "
+                f"but this broker follows epoch {image.controller_epoch}"
+            )
+        image = image.apply(batch.number, batch.changes)
+    return image
+
+
+def weight(changes: Sequence[Change]) -> int:
+    """How many things the changes carry: each partition counts."""
+    total = len(changes)
+    for change in changes:
+        if isinstance(change, TopicCreated):
+            total += len(change.topic.partitions)
+        elif isinstance(change, PartitionsCreated | PartitionsChanged):
+            total += len(change.partitions)
+    return total

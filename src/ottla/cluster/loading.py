@@ -1,0 +1,154 @@
+"""From the tree to the first picture, with what a crash left half-done. Pure.
+
+`read_cluster` is given all nodes and returns the picture as it ought to be together with the
+repairs that make the tree agree with it: missing states of a topic that was being created, the
+rest of a topic that was being deleted.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+
+from ottla.cluster import nodes
+from ottla.cluster.image import ClusterImage, FeatureImage, PartitionImage, TopicImage
+from ottla.cluster.steps import StateValues, Step, cut, removal, states
+from ottla.coordination.tree import Create, Operation
+
+Nodes: TypeAlias = Mapping[str, tuple[bytes, int]]
+
+
+class Loaded(NamedTuple):
+    """The picture, the deletions that brokers have yet to confirm, and what to write first."""
+
+    image: ClusterImage
+    waiting: dict[str, dict[bytes, set[int]]]  # by topic name and id, the brokers to confirm
+    repairs: list[Step]
+
+
+def read_cluster(found: Nodes, values: StateValues) -> Loaded:
+    """What the nodes, given by path, come to."""
+    waiting = {
+        name: nodes.read_deletion(path, data)
+        for path, name, data in children(found, nodes.DELETIONS)
+    }
+    topics: dict[str, TopicImage] = {}
+    repairs: list[Step] = []
+    reader = StateReader()
+    grouped = by_topic(found)
+    for path, name, data in children(found, nodes.TOPICS):
+        assignment = nodes.read_topic(path, data)
+        if assignment.topic_id in waiting.get(name, ()):
+            repairs += removal(grouped.get(name, [path]))
+            continue
+        partitions, missing = read_partitions(found, name, assignment, reader)
+        topics[name] = TopicImage(name, assignment.topic_id, partitions)
+        if missing:
+            repairs += completion(found, name, missing, values)
+    topic_configs = {}
+    for path, name, data in children(found, nodes.TOPIC_CONFIGS):
+        if name in topics:
+            topic_configs[name] = nodes.read_config(path, data)
+        else:
+            repairs += removal([path])
+    image = ClusterImage(
+        cluster_id=read_cluster_id(found),
+        topics=topics,
+        topics_by_id={topic.id: topic for topic in topics.values()},
+        topic_configs={name: configs for name, configs in topic_configs.items() if configs},
+        broker_configs={
+            "" if name == nodes.ALL_BROKERS else name: nodes.read_config(path, data)
+            for path, name, data in children(found, nodes.BROKER_CONFIGS)
+        },
+        features=read_features(found),
+        deletions={topic_id: name for name, ids in waiting.items() for topic_id in ids},
+    )
+    return Loaded(image, waiting, repairs)
+
+
+class StateReader:
+    """Reads states; equal values, which most are, are read once."""
+
+    def __init__(self) -> None:
+        self._read: dict[bytes, nodes.State] = {}
+
+    def read(self, path: str, data: bytes) -> nodes.State:
+        state = self._read.get(data)
+        if state is None:
+            state = self._read[data] = nodes.read_state(path, data)
+        return state
+
+
+def read_partitions(
+    found: Nodes, name: str, assignment: nodes.Assignment, reader: StateReader
+) -> tuple[tuple[PartitionImage, ...], list[PartitionImage]]:
+    """All partitions of a topic, and those of them that have no state node yet."""
+    partitions: list[PartitionImage] = []
+    missing: list[PartitionImage] = []
+    parent = nodes.partitions_path(name)
+    moving = bool(assignment.adding or assignment.removing)
+    for index, replicas in enumerate(assignment.replicas):
+        path = f"{parent}/{index}/state"
+        node = found.get(path)
+        if node is None:
+            # Its creation was cut short; it begins as it would have begun.
+            partition = PartitionImage(index, replicas[0], 0, 0, replicas, replicas)
+            missing.append(partition)
+        else:
+            state = reader.read(path, node[0])
+            partition = PartitionImage(
+                index, state.leader, state.leader_epoch, node[1], replicas, state.isr
+            )
+        if moving:
+            partition = partition._replace(
+                adding_replicas=tuple(assignment.adding.get(str(index), ())),
+                removing_replicas=tuple(assignment.removing.get(str(index), ())),
+            )
+        partitions.append(partition)
+    return tuple(partitions), missing
+
+
+def completion(
+    found: Nodes, name: str, missing: list[PartitionImage], values: StateValues
+) -> Iterator[Step]:
+    """Make what a topic lacks."""
+
+    def operations() -> Iterator[Operation]:
+        if nodes.partitions_path(name) not in found:
+            yield Create(nodes.partitions_path(name))
+        for operation in states(name, missing, values):
+            if operation.path not in found:
+                yield operation
+
+    return cut(operations(), ())
+
+
+def by_topic(found: Nodes) -> dict[str, list[str]]:
+    """The paths of topics that are being deleted; empty, and so quick, when none are."""
+    grouped: dict[str, list[str]] = {}
+    if not any(path.startswith(nodes.DELETIONS + "/") for path in found):
+        return grouped
+    start = len(nodes.TOPICS) + 1
+    for path in found:
+        if path.startswith(nodes.TOPICS + "/"):
+            grouped.setdefault(path[start:].split("/", 1)[0], []).append(path)
+    return grouped
+
+
+def children(found: Nodes, parent: str) -> Iterator[tuple[str, str, bytes]]:
+    """Path, name and data of the nodes right below the parent."""
+    prefix = parent + "/"
+    start = len(prefix)
+    for path, (data, _) in found.items():
+        if path.startswith(prefix) and "/" not in path[start:]:
+            yield path, path[start:], data
+
+
+def read_cluster_id(found: Nodes) -> str:
+    node = found.get(nodes.CLUSTER_ID)
+    return str(nodes.load(nodes.CLUSTER_ID, node[0]).get("id", "")) if node is not None else ""
+
+
+def read_features(found: Nodes) -> FeatureImage:
+    node = found.get(nodes.FEATURES)
+    if node is None:
+        return FeatureImage({}, 0)
+    return FeatureImage(nodes.read_features(nodes.FEATURES, node[0]), node[1])

@@ -1,0 +1,255 @@
+"""Kafka's paths in the coordination tree, and the JSON in its nodes. Pure.
+
+A Kafka operator who looks at the tree finds what a ZooKeeper-based Kafka would have written. The
+version of a partition's state node is its partition epoch, as it was there.
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ottla.cluster.image import BrokerInfo, Endpoint, FeatureImage, PartitionImage
+
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+CLUSTER_ID = "/cluster/id"
+BROKER_IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+TOPIC_CONFIGS = "/config/topics"
+BROKER_CONFIGS = "/config/brokers"
+DELETIONS = "/admin/delete_topics"
+PRODUCER_IDS = "/latest_producer_id_block"
+FEATURES = "/feature"
+
+# What has to be there before anything else, parents first.
+FIXED = (
+    "/brokers",
+    BROKER_IDS,
+    TOPICS,
+    "/config",
+    TOPIC_CONFIGS,
+    BROKER_CONFIGS,
+    "/admin",
+    DELETIONS,
+    "/cluster",
+)
+# Kafka's name for the configs of all brokers; on the wire it is the empty string.
+ALL_BROKERS = "<default>"
+
+
+class CorruptNode(Exception):
+    """A node whose value is not what its path asks for."""
+
+    def __init__(self, path: str, value: bytes, error: Exception) -> None:
+        super().__init__(
+            f"coordination tree, node {path}: found {value[:200]!r}, which is not the JSON "
+            f"expected there ({error}); restore the tree from a backup"
+        )
+
+
+class Assignment(NamedTuple):
+    """The value of a topic's node."""
+
+    topic_id: bytes
+    replicas: list[tuple[int, ...]]  # by partition index
+    adding: Mapping[str, Sequence[int]]
+    removing: Mapping[str, Sequence[int]]
+
+
+class State(NamedTuple):
+    """The value of a partition's state node."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+
+
+def topic_path(name: str) -> str:
+    return f"{TOPICS}/{name}"
+
+
+def partitions_path(name: str) -> str:
+    return f"{TOPICS}/{name}/partitions"
+
+
+def state_path(name: str, partition: int) -> str:
+    return f"{TOPICS}/{name}/partitions/{partition}/state"
+
+
+def topic_config_path(name: str) -> str:
+    return f"{TOPIC_CONFIGS}/{name}"
+
+
+def broker_config_path(name: str) -> str:
+    return f"{BROKER_CONFIGS}/{name or ALL_BROKERS}"
+
+
+def deletion_path(name: str) -> str:
+    return f"{DELETIONS}/{name}"
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def uuid_text(uuid: bytes) -> str:
+    """Kafka's way to write an id: 22 characters of base64url."""
+    return base64.urlsafe_b64encode(uuid)[:22].decode()
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The id that `uuid_text` wrote."""
+    uuid = base64.urlsafe_b64decode(text + "==")
+    if len(uuid) != 16:
+        raise ValueError(f"an id has 16 bytes, {text!r} has {len(uuid)}")
+    return uuid
+
+
+def dump(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def load(path: str, data: bytes) -> dict[str, Any]:
+    """The JSON object in a node."""
+    try:
+        value = json.loads(data)
+        if not isinstance(value, dict):
+            raise ValueError("not a JSON object")
+    except ValueError as error:
+        raise CorruptNode(path, data, error) from error
+    return value
+
+
+def topic_value(topic_id: bytes, replicas: Sequence[Sequence[int]]) -> bytes:
+    return dump(
+        {
+            "removing_replicas": {},
+            "partitions": {str(i): list(ids) for i, ids in enumerate(replicas)},
+            "topic_id": uuid_text(topic_id),
+            "adding_replicas": {},
+            "version": 3,
+        }
+    )
+
+
+def read_topic(path: str, data: bytes) -> Assignment:
+    value = load(path, data)
+    try:
+        partitions = value["partitions"]
+        shared: dict[tuple[int, ...], tuple[int, ...]] = {}
+        replicas = []
+        for i in range(len(partitions)):
+            ids = tuple(partitions[str(i)])
+            replicas.append(shared.setdefault(ids, ids))
+        return Assignment(
+            uuid_bytes(value["topic_id"]),
+            replicas,
+            value.get("adding_replicas", {}),
+            value.get("removing_replicas", {}),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptNode(path, data, error) from error
+
+
+def state_value(state: State, controller_epoch: int) -> bytes:
+    return dump(
+        {
+            "controller_epoch": controller_epoch,
+            "leader": state.leader,
+            "version": 1,
+            "leader_epoch": state.leader_epoch,
+            "isr": state.isr,
+        }
+    )
+
+
+def read_state(path: str, data: bytes) -> State:
+    value = load(path, data)
+    try:
+        return State(int(value["leader"]), int(value["leader_epoch"]), tuple(value["isr"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptNode(path, data, error) from error
+
+
+def state_of(partition: PartitionImage) -> State:
+    return State(partition.leader, partition.leader_epoch, partition.isr)
+
+
+def config_value(configs: Mapping[str, str]) -> bytes:
+    return dump({"version": 1, "config": dict(configs)})
+
+
+def read_config(path: str, data: bytes) -> dict[str, str]:
+    configs = load(path, data).get("config")
+    if not isinstance(configs, dict):
+        raise CorruptNode(path, data, ValueError("'config' is not an object"))
+    return {str(name): str(value) for name, value in configs.items()}
+
+
+def deletion_value(waiting: Mapping[bytes, Iterable[int]]) -> bytes:
+    """By topic id, the brokers that have not confirmed yet that its directories are gone."""
+    topics = {uuid_text(topic_id): sorted(ids) for topic_id, ids in waiting.items()}
+    return dump({"version": 1, "topics": topics})
+
+
+def read_deletion(path: str, data: bytes) -> dict[bytes, set[int]]:
+    try:
+        topics = load(path, data)["topics"]
+        return {uuid_bytes(topic_id): set(ids) for topic_id, ids in topics.items()}
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise CorruptNode(path, data, error) from error
+
+
+def producer_ids_value(broker_id: int, first: int, last: int) -> bytes:
+    # Strings: as Kafka writes them, lest a JSON reader takes them for floating point.
+    return dump(
+        {"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)}
+    )
+
+
+def read_producer_ids(path: str, data: bytes) -> int:
+    """The last id of the newest block."""
+    try:
+        return int(load(path, data)["block_end"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptNode(path, data, error) from error
+
+
+def broker_value(broker: BrokerInfo, now_ms: int) -> bytes:
+    first = next(iter(broker.endpoints.values()), Endpoint("", -1))
+    value: dict[str, object] = {
+        "features": {},
+        "listener_security_protocol_map": {
+            name: endpoint.security_protocol for name, endpoint in broker.endpoints.items()
+        },
+        "endpoints": [
+            f"{name}://{endpoint.host}:{endpoint.port}"
+            for name, endpoint in broker.endpoints.items()
+        ],
+        "jmx_port": -1,
+        "port": first.port,
+        "host": first.host,
+        "version": 5,
+        "timestamp": str(now_ms),
+    }
+    if broker.rack is not None:
+        value["rack"] = broker.rack
+    return dump(value)
+
+
+def controller_value(broker_id: int, now_ms: int) -> bytes:
+    return dump(
+        {"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1}
+    )
+
+
+def features_value(features: FeatureImage) -> bytes:
+    return dump({"version": 2, "status": 1, "features": dict(features.levels)})
+
+
+def read_features(path: str, data: bytes) -> dict[str, int]:
+    features = load(path, data).get("features")
+    if not isinstance(features, dict):
+        raise CorruptNode(path, data, ValueError("'features' is not an object"))
+    return {str(name): int(level) for name, level in features.items()}

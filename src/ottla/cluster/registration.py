@@ -1,0 +1,124 @@
+"""How a controller comes to be, and how brokers come and go."""
+
+from collections.abc import Iterator
+
+from ottla.cluster import features, loading, nodes, steps
+from ottla.cluster.image import (
+    NO_LEADER,
+    BrokerGone,
+    BrokerInfo,
+    BrokerRegistered,
+    FeatureImage,
+    PartitionImage,
+    TopicImage,
+)
+from ottla.cluster.state import NotController, State
+from ottla.cluster.steps import StateValues, Step
+from ottla.cluster.topics import Collisions
+from ottla.coordination.tree import Create, Delete, NodeExists, Operation, Set
+
+
+async def elect(state: State) -> None:
+    """Become the controller, with an epoch that none had before, or raise NotController."""
+    found = await state.tree.subtree("/")
+    operations: list[Operation] = [Create(path) for path in nodes.FIXED if path not in found]
+    if nodes.CLUSTER_ID not in found:
+        value = nodes.dump({"version": "1", "id": nodes.uuid_text(state.chance.uuid())})
+        operations.append(Create(nodes.CLUSTER_ID, value))
+    if nodes.FEATURES not in found:
+        levels = features.initial_levels(state.options.supported_features)
+        operations.append(Create(nodes.FEATURES, nodes.features_value(FeatureImage(levels, 0))))
+    value, version = found.get(nodes.CONTROLLER_EPOCH, (b"0", -1))
+    epoch = int(value) + 1
+    if version < 0:
+        operations.append(Create(nodes.CONTROLLER_EPOCH, str(epoch).encode()))
+    else:
+        operations.append(Set(nodes.CONTROLLER_EPOCH, str(epoch).encode(), version))
+    now_ms = state.clock.now_ms()
+    controller = nodes.controller_value(state.options.node_id, now_ms)
+    operations.append(Create(nodes.CONTROLLER, controller, ephemeral=True))
+    try:
+        await state.tree.multi(operations)
+    except NodeExists as error:
+        raise NotController(f"another node is the controller: {error}") from error
+    state.epoch = epoch
+    state.epoch_version = version + 1
+    state.values = StateValues(epoch)
+    # What was read before the election may be what the controller before this one has changed
+    # since, unless there was none: then nobody else writes.
+    await load(state)
+
+
+async def load(state: State) -> None:
+    """Read the tree, finish what was begun, and start the feed with the whole picture."""
+    found = await state.tree.subtree("/")
+    loaded = loading.read_cluster(found, state.values)
+    brokers = state.image.brokers
+    state.waiting = loaded.waiting
+    node = found.get(nodes.PRODUCER_IDS)
+    if node is not None:
+        state.last_producer_id = nodes.read_producer_ids(nodes.PRODUCER_IDS, node[0])
+    await state.write(loaded.repairs)
+    state.decisions.collisions = Collisions(loaded.image.topics)
+    state.feed.restart(
+        loaded.image._replace(
+            number=state.image.number + 1,
+            controller_id=state.options.node_id,
+            controller_epoch=state.epoch,
+            brokers=brokers,
+        )
+    )
+
+
+async def register_broker(state: State, broker: BrokerInfo) -> BrokerInfo:
+    """Make a broker that has just started known, and let it lead what it leads in a new epoch."""
+    path = nodes.broker_path(broker.id)
+    value = nodes.broker_value(broker, state.clock.now_ms())
+    operations: list[Operation] = [Create(path, value, ephemeral=True)]
+    if await state.tree.exists(path) is not None:
+        operations.insert(0, Delete(path))
+    await state.write([Step(operations)])
+    stat = await state.tree.exists(path)
+    registered = broker._replace(epoch=stat.created if stat is not None else -1, fenced=False)
+    await state.write([Step([], [BrokerRegistered(registered)])])
+    await state.write(led_anew(state, broker.id))
+    return registered
+
+
+async def unregister_broker(state: State, broker_id: int) -> None:
+    """A broker has gone: end its registration."""
+    if broker_id in state.image.brokers:
+        operations = [Delete(nodes.broker_path(broker_id))]
+        await state.write([Step(operations, [BrokerGone(broker_id)])])
+
+
+def led_anew(state: State, broker_id: int) -> Iterator[Step]:
+    """New leader epochs for all that the broker leads, or can lead while nobody does."""
+    for topic in list(state.image.topics.values()):
+        changed = [p for p in map(led_by(broker_id), topic.partitions) if p is not None]
+        if changed:
+            yield from steps.state_changes(topic, changed, state.values)
+
+
+class led_by:
+    """What a partition becomes when the broker starts; None when that does not concern it."""
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+
+    def __call__(self, partition: PartitionImage) -> PartitionImage | None:
+        lost = partition.leader == NO_LEADER and self.broker_id in partition.isr
+        if partition.leader != self.broker_id and not lost:
+            return None
+        # A leader that was away may lack what it had not yet written to disk: whoever read from
+        # it has to ask again where its log now ends (KIP-101).
+        return partition._replace(
+            leader=self.broker_id,
+            leader_epoch=partition.leader_epoch + 1,
+            partition_epoch=partition.partition_epoch + 1,
+        )
+
+
+def leadership(topic: TopicImage, broker_id: int) -> list[PartitionImage]:
+    """The partitions of a topic that the broker leads."""
+    return [partition for partition in topic.partitions if partition.leader == broker_id]

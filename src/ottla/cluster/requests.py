@@ -1,0 +1,139 @@
+"""What is asked of the controller, and what it answers: small values, no behaviour.
+
+Answers carry Kafka's error code and message; a message of None means that Kafka sends none.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.cluster.image import ZERO_ID
+from ottla.wire.errors import ErrorCode
+
+
+class Refusal(NamedTuple):
+    """Why something is not done."""
+
+    error_code: ErrorCode
+    error_message: str | None = None
+
+
+class NewTopic(NamedTuple):
+    """A topic to create. -1 stands for the broker's default; assignments stand in for both."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()  # partition index, broker ids
+    configs: Sequence[tuple[str, str | None]] = ()
+
+
+class TopicOutcome(NamedTuple):
+    """What became of a topic to create."""
+
+    name: str
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    topic_id: bytes = ZERO_ID
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = {}
+
+
+class AdoptedTopic(NamedTuple):
+    """A topic found on disk that the tree does not know: its folders are there already."""
+
+    name: str
+    id: bytes  # ZERO_ID: draw one
+    partition_count: int
+
+
+class TopicRef(NamedTuple):
+    """A topic to delete, by name or by id."""
+
+    name: str | None
+    id: bytes = ZERO_ID
+
+
+class DeletionOutcome(NamedTuple):
+    """What became of a topic to delete."""
+
+    name: str | None
+    id: bytes
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+class NewPartitions(NamedTuple):
+    """A topic to grow to `count` partitions; assignments are for the new ones only."""
+
+    name: str
+    count: int  # type: ignore[assignment] # hides tuple.count
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+class PartitionsOutcome(NamedTuple):
+    """What became of a topic to grow."""
+
+    name: str
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+class ResourceType(IntEnum):
+    """What a config belongs to, by Kafka's numbers."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Op(IntEnum):
+    """What IncrementalAlterConfigs does to a config, by Kafka's numbers."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Resource(NamedTuple):
+    """A topic or a broker that has configs; the name '' stands for all brokers."""
+
+    type: int
+    name: str
+
+
+class ConfigOutcome(NamedTuple):
+    """What became of the changes to a resource's configs."""
+
+    resource: Resource
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+class UpgradeType(IntEnum):
+    """Which way a feature may go, by Kafka's numbers."""
+
+    UNKNOWN = 0
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureUpdate(NamedTuple):
+    """A feature to finalize at another level; 0 takes it away."""
+
+    name: str
+    level: int
+    upgrade_type: int = UpgradeType.UPGRADE
+
+
+class FeaturesOutcome(NamedTuple):
+    """What became of all the updates of one request: Kafka does all or none."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None

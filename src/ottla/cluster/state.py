@@ -1,0 +1,98 @@
+"""What the controller works with: the tree, its epoch there, the feed, and how to write to both.
+
+Not safe for two at a time: the controller runs one request after the other.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ottla.cluster import nodes
+from ottla.cluster.configs import ConfigRules
+from ottla.cluster.features import SUPPORTED, Supported
+from ottla.cluster.feed import Feed
+from ottla.cluster.image import Change, ClusterImage
+from ottla.cluster.steps import STEP_BYTES_MAX, StateValues, Step
+from ottla.cluster.topics import RECORDS_PER_OPERATION_MAX, Defaults, TopicDecisions
+from ottla.coordination.tree import Check, Operation, Tree, weight
+from ottla.seams.chance import Chance
+from ottla.seams.clock import Clock
+
+# So many partitions are decided on before the event loop gets its turn: about two milliseconds.
+PARTITIONS_PER_TURN = 1_000
+
+
+class Options(NamedTuple):
+    """What the controller is told by the settings."""
+
+    node_id: int = 1
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    delete_topic_enable: bool = True
+    records_per_operation_max: int = RECORDS_PER_OPERATION_MAX
+    supported_features: Mapping[str, Supported] = SUPPORTED
+
+
+class NotController(Exception):
+    """Another controller has been elected, or this one has not."""
+
+
+class State:
+    """The controller's hands."""
+
+    def __init__(
+        self, tree: Tree, clock: Clock, chance: Chance, options: Options, rules: ConfigRules
+    ) -> None:
+        self.tree = tree
+        self.clock = clock
+        self.chance = chance
+        self.options = options
+        self.rules = rules
+        self.feed = Feed()
+        self.values = StateValues(0)
+        self.epoch = 0
+        self.epoch_version = -1
+        self.waiting: dict[str, dict[bytes, set[int]]] = {}  # see loading.Loaded
+        self.last_producer_id: int | None = None
+        self.decisions = TopicDecisions(
+            Defaults(options.num_partitions, options.default_replication_factor), rules, chance
+        )
+        self._partitions_in_turn = 0
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.feed.image
+
+    async def write(self, steps: Iterable[Step]) -> int:
+        """Write the steps in order, as many in one go as fit, publishing as they are done.
+
+        The number of the last change published, for those who wait until it is applied.
+        """
+        operations: list[Operation] = []
+        changes: list[Change] = []
+        total = 0
+        for step in steps:
+            size = sum(map(weight, step.operations))
+            if operations and total + size > STEP_BYTES_MAX:
+                await self._flush(operations, changes)
+                operations, changes, total = [], [], 0
+            operations += step.operations
+            changes += step.changes
+            total += size
+        if operations or changes:
+            await self._flush(operations, changes)
+        return self.image.number
+
+    async def _flush(self, operations: list[Operation], changes: list[Change]) -> None:
+        if operations:
+            await self.tree.multi([Check(nodes.CONTROLLER_EPOCH, self.epoch_version), *operations])
+        if changes:
+            self.decisions.collisions.observe(changes)
+            self.feed.publish(changes)
+
+    async def take_turns(self, partition_count: int) -> None:
+        """Let the event loop have a turn once this much has been decided on."""
+        self._partitions_in_turn += partition_count
+        if self._partitions_in_turn >= PARTITIONS_PER_TURN:
+            self._partitions_in_turn = 0
+            await asyncio.sleep(0)
