@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 
 class File(Protocol):
-    """One file, opened on demand."""
+    """One file, opened on demand; writing makes it if it is not there, reading does not."""
 
     @property
     def path(self) -> str: ...
@@ -167,7 +167,7 @@ class RealFile:
     def append(self, data: Bytes) -> None:
         descriptor = self._descriptor
         if descriptor < 0:
-            descriptor = self._disk._open_descriptor(self)
+            descriptor = self._disk._open_descriptor(self, os.O_CREAT)
         self._used = True
         size = self._size
         if size < 0:
@@ -191,7 +191,7 @@ class RealFile:
     def pwrite(self, data: Bytes, position: int) -> None:
         descriptor = self._descriptor
         if descriptor < 0:
-            descriptor = self._disk._open_descriptor(self)
+            descriptor = self._disk._open_descriptor(self, os.O_CREAT)
         self._used = True
         try:
             write_all(descriptor, data, position, 0)
@@ -204,7 +204,7 @@ class RealFile:
     def truncate(self, size: int) -> None:
         descriptor = self._descriptor
         if descriptor < 0:
-            descriptor = self._disk._open_descriptor(self)
+            descriptor = self._disk._open_descriptor(self, os.O_CREAT)
         os.ftruncate(descriptor, size)
         self._size = size
 
