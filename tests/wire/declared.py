@@ -28,9 +28,9 @@ def messages() -> dict[str, type[Struct]]:
         found |= {cls.__name__: cls for cls in (api.request, api.response)}
     for module in (consumer_group_records, consumer_protocol, control, coordinator_records):
         for name, value in vars(module).items():
-            if isinstance(value, type) and issubclass(value, Struct) and value is not Struct:
-                if value.__schema__.versions is not None:
-                    found[name] = value
+            schema = getattr(value, "__schema__", None)
+            if isinstance(value, type) and schema is not None and schema.versions is not None:
+                found[name] = value
     return found
 
 
@@ -56,10 +56,10 @@ TEXTS = st.one_of(
 BLOBS = st.one_of(st.binary(max_size=6), st.sampled_from([b"", b"x" * 126, b"x" * 127]))
 
 
-def values(kind: Any, version: int) -> st.SearchStrategy[Any]:
-    """Any value that a field of this kind can carry."""
+def values(kind: Any, version: int, tame: bool = False) -> st.SearchStrategy[Any]:
+    """Any value that a field of this kind can carry; tame ones mean something in any field."""
     if isinstance(kind, type):
-        return structs(kind, version)
+        return structs(kind, version, tame)
     if isinstance(kind, Text):
         return TEXTS
     if not isinstance(kind, Fixed):
@@ -70,16 +70,18 @@ def values(kind: Any, version: int) -> st.SearchStrategy[Any]:
         return st.binary(min_size=16, max_size=16)
     if kind.code == "d":
         return st.floats(allow_nan=False)
+    if tame:
+        return st.integers(0, 99)
     bits = INTEGERS[kind.code]
     if kind.code.isupper():
         return st.integers(0, 2**bits - 1)
     return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
-def field_values(field: Field, version: int) -> st.SearchStrategy[Any]:
-    strategy = values(field.kind, version)
+def field_values(field: Field, version: int, tame: bool) -> st.SearchStrategy[Any]:
+    strategy = values(field.kind, version, tame)
     if field.many:
-        strategy = st.lists(strategy, max_size=3)
+        strategy = st.lists(strategy, min_size=int(tame), max_size=3)
         if isinstance(field.kind, Fixed) and field.kind.code != "16s":
             long = st.just([1] * 63), st.just([1] * 64), st.just([1] * 130)
             strategy = st.one_of(strategy, *long)
@@ -91,10 +93,10 @@ def field_values(field: Field, version: int) -> st.SearchStrategy[Any]:
 
 
 @cache
-def structs(cls: type[Struct], version: int) -> st.SearchStrategy[Struct]:
+def structs(cls: type[Struct], version: int, tame: bool = False) -> st.SearchStrategy[Struct]:
     """Messages with any value in the fields of this version, and the default in all others."""
     fields = {
-        field.name: field_values(field, version)
+        field.name: field_values(field, version, tame)
         for field in cls.__schema__.fields
         if field.first <= version <= field.last
     }

@@ -1,7 +1,8 @@
 """The protocol's facts, as Kafka 4.3.1 publishes them: what every declaration is compared with.
 
-Requests and responses are in tests/apache/messages.jsonl, the records of coordinators and other data in
-records.jsonl beside this file; one message a line. `fields_of` gives them in the form of our declarations.
+Requests and responses are in tests/apache/messages.jsonl, the records of coordinators and other
+data in records.jsonl beside this file; one message a line. `fields_of` gives them in the form of
+our declarations.
 """
 
 from __future__ import annotations

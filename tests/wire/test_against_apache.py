@@ -1,4 +1,4 @@
-"""Kafka's own message classes read what we write and write the same bytes; its error codes are ours."""
+"""Kafka's own classes read what we write and write the same bytes; its error codes are ours."""
 
 from __future__ import annotations
 
