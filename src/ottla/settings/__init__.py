@@ -18,10 +18,16 @@ from ottla.settings.sources import (
     topic_rows,
 )
 from ottla.settings.topic import TOPIC_CONFIGS, validate_topic_config
+from ottla.settings.validate import (
+    ConfigRules,
+    validate_broker_configs,
+    validate_topic_configs,
+)
 
 __all__ = [
     "BROKER_OPTIONS",
     "TOPIC_CONFIGS",
+    "ConfigRules",
     "Entry",
     "InvalidValue",
     "Listener",
@@ -40,5 +46,7 @@ __all__ = [
     "log_config",
     "parse_properties",
     "topic_rows",
+    "validate_broker_configs",
     "validate_topic_config",
+    "validate_topic_configs",
 ]

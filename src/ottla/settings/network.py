@@ -11,7 +11,6 @@ from ottla.settings.option import (
     LONG,
     LOW,
     MEDIUM,
-    PER_BROKER,
     REFUSED,
     STRING,
     KiB,
@@ -23,12 +22,12 @@ from ottla.settings.rules import FROM_0, FROM_1, ITEMS, SOME_ITEMS, at_least, on
 
 NETWORK_OPTIONS = (
     Option("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), SOME_ITEMS, HIGH,
-           "Where the broker listens: NAME://HOST:PORT, several with commas.", update=PER_BROKER),
+           "Where the broker listens: NAME://HOST:PORT, several with commas."),
     Option("advertised.listeners", LIST, None, SOME_ITEMS, HIGH,
            "What clients are told to connect to, by listener; as listeners when unset."),
     Option("listener.security.protocol.map", STRING,
            "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", None, LOW,
-           "The protocol of each listener name. Only PLAINTEXT is served yet.", update=PER_BROKER),
+           "The protocol of each listener name. Only PLAINTEXT is served yet."),
     Option("inter.broker.listener.name", STRING, None, None, MEDIUM,
            "The listener brokers use among themselves."),
     Option("security.inter.broker.protocol", STRING,

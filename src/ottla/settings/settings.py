@@ -68,8 +68,8 @@ class Settings:
                 problems.append(Problem.of_value(error, entry, option))
             else:
                 check_standing(option, self.values[entry.name], entry, problems, idle)
-        self._apply_dynamic(warnings)
         self._agree_on_node_id()
+        self._apply_dynamic(warnings)
         self.listeners = check_together(self.values, given, problems)
         if problems:
             raise SettingsError(problems)
@@ -88,8 +88,27 @@ class Settings:
         return cls.load(Entry(name, _text(value), where) for name, value in properties.items())
 
     def with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> "Settings":
-        """These settings with the dynamic configs of all brokers and of this one over them."""
+        """These settings with the dynamic configs of all brokers and of this one over them.
+
+        Raises SettingsError when they contradict each other; `validate_broker_configs` sees to it
+        that such configs are not stored.
+        """
         return Settings(self.given, dynamic_default=default, dynamic=own)
+
+    def values_with(self, default: Mapping[str, str], own: Mapping[str, str]) -> dict[str, Value]:
+        """The values that would hold with these dynamic configs, unchecked. Raises InvalidValue."""
+        values = dict(self.values)
+        for layer in (self.dynamic_default, self.dynamic):
+            for name in layer:
+                if name in BROKER_OPTIONS:
+                    given = self.given.get(name)
+                    option = BROKER_OPTIONS[name]
+                    values[name] = option.parse(given.value) if given else option.default
+        for dynamic in (default, own):
+            for name, text in dynamic.items():
+                if name in BROKER_OPTIONS:
+                    values[name] = BROKER_OPTIONS[name].parse(text)
+        return values
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -194,9 +213,11 @@ class Settings:
 
     def _agree_on_node_id(self) -> None:
         """broker.id is the older name of node.id: each stands in for the other (KIP-631)."""
-        if "node.id" not in self.given and "broker.id" in self.given:
-            self.values["node.id"] = self.values["broker.id"]
-        elif "broker.id" not in self.given:
+        for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+            if name in self.given and other not in self.given:
+                self.values[other] = self.values[name]
+                self.given = {**self.given, other: self.given[name]._replace(name=other)}
+        if "node.id" not in self.given:
             self.values["broker.id"] = self.values["node.id"]
 
 

@@ -1,0 +1,166 @@
+"""Configs as DescribeConfigs shows them: value, where it comes from, and what else would set it.
+
+A config's synonyms are all the places that could set it, the strongest first; the first is where
+its value comes from. Pure; the handler turns entries into the wire's classes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.settings.broker import BROKER_OPTIONS
+from ottla.settings.group import GROUP_CONFIGS, broker_default
+from ottla.settings.option import Option, Update
+from ottla.settings.settings import Settings
+from ottla.settings.topic import SYNONYMS, TOPIC_CONFIGS
+from ottla.settings.validate import THROTTLES
+
+UNKNOWN_TYPE = 0
+
+
+class Source(IntEnum):
+    """Where a config is set, by Kafka's numbers."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class Synonym(NamedTuple):
+    name: str
+    value: str | None
+    source: Source
+
+
+class ConfigEntry(NamedTuple):
+    name: str
+    value: str | None
+    source: Source
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[Synonym, ...]
+    type: int
+    doc: str
+
+
+# Broker options that stand in for each other, the strongest first.
+_FAMILIES = {
+    family[0][0]: tuple(name for name, _ in family)
+    for family in SYNONYMS.values()
+    if len(family) > 1
+}
+
+
+def topic_entries(settings: Settings, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """All configs of a topic with these overrides, in order of their names."""
+    values = settings.topic_values(overrides)
+    for name in _TOPIC_NAMES:
+        option = TOPIC_CONFIGS[name]
+        synonyms: tuple[Synonym, ...] = ()
+        if name in SYNONYMS:
+            synonyms = broker_synonyms(settings, SYNONYMS[name][0][0], sensitive=False)
+        if name in overrides:
+            own = Synonym(name, option.text(values[name]), Source.TOPIC)
+            synonyms = (own, *synonyms)
+        yield _entry(option, option.text(values[name]), synonyms, read_only=False)
+
+
+_TOPIC_NAMES = sorted(name for name, option in TOPIC_CONFIGS.items() if not option.internal)
+
+
+def broker_entries(settings: Settings) -> Iterator[ConfigEntry]:
+    """All options of this broker; names nobody knows are shown without their value."""
+    for name, option in BROKER_OPTIONS.items():
+        if not option.internal:
+            synonyms = broker_synonyms(settings, name, option.sensitive)
+            text = None if option.sensitive else option.text(settings.values[name])
+            yield _entry(option, text, synonyms, option.update is Update.READ_ONLY)
+    others = {**settings.dynamic_default, **settings.dynamic, **settings.given}
+    for name in others:
+        if name not in BROKER_OPTIONS:
+            yield _foreign_entry(name, broker_synonyms(settings, name, sensitive=True))
+
+
+def broker_default_entries(settings: Settings) -> Iterator[ConfigEntry]:
+    """The dynamic configs of all brokers."""
+    for name, text in settings.dynamic_default.items():
+        option = BROKER_OPTIONS.get(name) or THROTTLES.get(name)
+        sensitive = option is None or option.sensitive
+        value = None if sensitive else text
+        synonyms = (Synonym(name, value, Source.DYNAMIC_DEFAULT_BROKER),)
+        if option is None:
+            yield _foreign_entry(name, synonyms)
+        else:
+            yield _entry(option, value, synonyms, option.update is Update.READ_ONLY)
+
+
+def group_entries(settings: Settings) -> Iterator[ConfigEntry]:
+    """All configs of a group, which are the broker's."""
+    for name, option in GROUP_CONFIGS.items():
+        broker_name = broker_default(name)
+        if broker_name is None:
+            text = option.text(option.default)
+            yield _entry(option, text, (Synonym(name, text, Source.DEFAULT),), read_only=False)
+        else:
+            text = option.text(settings.values[broker_name])
+            synonyms = broker_synonyms(settings, broker_name, sensitive=False)
+            yield _entry(option, text, synonyms, read_only=False)
+
+
+def broker_synonyms(settings: Settings, name: str, sensitive: bool) -> tuple[Synonym, ...]:
+    """The places that set a broker option, and those that set its stand-ins after it.
+
+    Kafka shows none at all when the option itself is set nowhere, not even by default.
+    """
+    family = _FAMILIES.get(name, (name,))
+    found = [
+        Synonym(each, None if sensitive else text, source)
+        for source, texts in _layers(settings)
+        for each in family
+        if (text := texts(each)) is not None
+    ]
+    names = [synonym.name for synonym in found]
+    return tuple(found[names.index(name) :]) if name in names else ()
+
+
+def _layers(settings: Settings) -> tuple[tuple[Source, Callable[[str], str | None]], ...]:
+    def given(name: str) -> str | None:
+        entry = settings.given.get(name)
+        return None if entry is None else entry.value
+
+    def default(name: str) -> str | None:
+        option = BROKER_OPTIONS.get(name)
+        return None if option is None else option.text(option.default)
+
+    return (
+        (Source.DYNAMIC_BROKER, settings.dynamic.get),
+        (Source.DYNAMIC_DEFAULT_BROKER, settings.dynamic_default.get),
+        (Source.STATIC_BROKER, given),
+        (Source.DEFAULT, default),
+    )
+
+
+def _entry(
+    option: Option, value: str | None, synonyms: tuple[Synonym, ...], read_only: bool
+) -> ConfigEntry:
+    source = synonyms[0].source if synonyms else Source.DEFAULT
+    return ConfigEntry(
+        option.name,
+        value,
+        source,
+        read_only,
+        option.sensitive,
+        synonyms,
+        option.type,
+        option.doc,
+    )
+
+
+def _foreign_entry(name: str, synonyms: tuple[Synonym, ...]) -> ConfigEntry:
+    source = synonyms[0].source if synonyms else Source.DEFAULT
+    return ConfigEntry(name, None, source, True, True, synonyms, UNKNOWN_TYPE, "")
