@@ -23,7 +23,8 @@ async def elect(state: State) -> None:
     found = await state.tree.subtree("/")
     operations: list[Operation] = [Create(path) for path in nodes.FIXED if path not in found]
     if nodes.CLUSTER_ID not in found:
-        value = nodes.dump({"version": "1", "id": nodes.uuid_text(state.chance.uuid())})
+        cluster_id = state.options.cluster_id or nodes.uuid_text(state.chance.uuid())
+        value = nodes.dump({"version": "1", "id": cluster_id})
         operations.append(Create(nodes.CLUSTER_ID, value))
     if nodes.FEATURES not in found:
         levels = features.initial_levels(state.options.supported_features)

@@ -7,12 +7,12 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.cluster import nodes
+from ottla.cluster import nodes, steps
 from ottla.cluster.configs import ConfigRules
 from ottla.cluster.features import SUPPORTED, Supported
 from ottla.cluster.feed import Feed
 from ottla.cluster.image import Change, ClusterImage
-from ottla.cluster.steps import STEP_BYTES_MAX, StateValues, Step
+from ottla.cluster.steps import StateValues, Step
 from ottla.cluster.topics import RECORDS_PER_OPERATION_MAX, Defaults, TopicDecisions
 from ottla.coordination.tree import Check, Operation, Tree, weight
 from ottla.seams.chance import Chance
@@ -31,6 +31,7 @@ class Options(NamedTuple):
     delete_topic_enable: bool = True
     records_per_operation_max: int = RECORDS_PER_OPERATION_MAX
     supported_features: Mapping[str, Supported] = SUPPORTED
+    cluster_id: str | None = None  # what the data directory says; None: a new cluster draws one
 
 
 class NotController(Exception):
@@ -63,7 +64,7 @@ class State:
     def image(self) -> ClusterImage:
         return self.feed.image
 
-    async def write(self, steps: Iterable[Step]) -> int:
+    async def write(self, planned: Iterable[Step]) -> int:
         """Write the steps in order, as many in one go as fit, publishing as they are done.
 
         The number of the last change published, for those who wait until it is applied.
@@ -71,9 +72,9 @@ class State:
         operations: list[Operation] = []
         changes: list[Change] = []
         total = 0
-        for step in steps:
+        for step in planned:
             size = sum(map(weight, step.operations))
-            if operations and total + size > STEP_BYTES_MAX:
+            if operations and total + size > steps.STEP_BYTES_MAX:
                 await self._flush(operations, changes)
                 operations, changes, total = [], [], 0
             operations += step.operations
