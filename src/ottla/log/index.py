@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -68,88 +68,79 @@ class OffsetIndex:
         entry = self._last_entry()
         return None if entry < 0 else self._split(entry)
 
-    def lookup(self, offset: int) -> int:
-        """The position of a batch that ends at or before `offset`; 0 when there is none."""
+    def lookup(self, offset: int) -> tuple[int, int] | None:
+        """The last entry at or before `offset`, as offset and position.
+
+        Where the file is damaged this may be any entry, or nonsense: the caller compares it with
+        the batch it points to, which every sound entry matches.
+        """
         target = (offset - self._base_offset) << 32 | POSITION_MASK
         tail = self._tail
         if tail and tail[0] <= target:
-            return tail[bisect_right(tail, target) - 1] & POSITION_MASK
+            return self._split(tail[bisect_right(tail, target) - 1])
         if not self._written:
-            return 0
+            return None
         samples = self._samples if self._samples is not None else self._load_samples()
         page_index = bisect_right(samples, target) - 1
         if page_index < 0:
-            return 0
+            return None
         page = self._page(page_index)
-        return page[bisect_right(page, target) - 1] & POSITION_MASK
+        return self._split(page[max(bisect_right(page, target) - 1, 0)]) if page else None
 
     def entries(self) -> list[tuple[int, int]]:
-        """All entries as offset and position; for recovery, compaction and tests."""
-        self_entries = (
-            _decode(self._file.pread(self._written * ENTRY_BYTES, 0))
-            if self._written
-            else array("Q")
-        )
-        self_entries.extend(self._tail)
-        return [self._split(entry) for entry in self_entries]
+        """All entries as offset and position; for tools and tests."""
+        return [self._split(entry) for entry in self._all()]
 
     def truncate_to(self, offset: int) -> None:
         """Forget every entry at or above `offset`."""
         target = (offset - self._base_offset) << 32
-        keep = [entry for entry in self._all() if entry < target]
-        self.replace(keep)
+        self._keep(bisect_left(self._all(), target))
 
     def reset(self) -> None:
-        self.replace([])
+        """Forget all entries."""
+        self._keep(0)
 
-    def replace(self, entries: list[int]) -> None:
-        """Put these raw entries in the place of all others; the file is written at once."""
-        self._tail = array("Q")
-        self._samples = array("Q")
-        if self._written:
-            self._file.truncate(0)
-        self._written = 0
-        self._last = entries[-1] if entries else -1
-        self._tail.extend(entries)
-        if entries:
-            self.write_out()
+    def strip_zeros(self) -> None:
+        """Forget the zeros that Kafka allocates in advance, and that a crash leaves behind."""
+        low, high = 0, self._written
+        while low < high:
+            middle = (low + high) // 2
+            if _decode(self._file.pread(ENTRY_BYTES, middle * ENTRY_BYTES))[0]:
+                low = middle + 1
+            else:
+                high = middle
+        if low < self._written:
+            self._keep(low)
 
     def write_out(self) -> None:
         """Let the file have what is only in memory."""
         tail = self._tail
         if not tail:
             return
-        if self._samples is None:
-            self._load_samples()
-        assert self._samples is not None
+        samples = self._samples if self._samples is not None else self._load_samples()
         data = array("Q", tail)
         if _SWAP:
             data.byteswap()
         self._file.pwrite(data.tobytes(), self._written * ENTRY_BYTES)
-        first_sample = -self._written % PAGE_ENTRIES
-        self._samples.extend(tail[first_sample::PAGE_ENTRIES])
+        samples.extend(tail[-self._written % PAGE_ENTRIES :: PAGE_ENTRIES])
         self._written += len(tail)
         self._tail = array("Q")
 
-    def insanity(self, log_bytes: int) -> str | None:
-        """What a cheap look finds wrong, or None; as Kafka's sanityCheck, on the last entry."""
-        entry = self._last_entry()
-        if entry < 0:
-            return None
-        if entry >> 32 == 0 and len(self) > 1:
-            return "the last entry is zero"
-        if entry & POSITION_MASK >= log_bytes:
-            return (
-                f"the last entry points to {entry & POSITION_MASK}, beyond {log_bytes} bytes of log"
-            )
-        return None
+    def _keep(self, count: int) -> None:
+        """Keep the first `count` entries."""
+        if count >= self._written:
+            del self._tail[count - self._written :]
+        else:
+            self._tail = array("Q")
+            self._file.truncate(count * ENTRY_BYTES)
+            self._written = count
+            self._samples = None if count else array("Q")
+        self._last = -1 if not self._tail else self._tail[-1]
 
     def _all(self) -> array[int]:
-        found = (
-            _decode(self._file.pread(self._written * ENTRY_BYTES, 0))
-            if self._written
-            else array("Q")
-        )
+        found = array("Q")
+        if self._written:
+            found = _decode(self._file.pread(self._written * ENTRY_BYTES, 0))
         found.extend(self._tail)
         return found
 
@@ -181,7 +172,7 @@ class OffsetIndex:
 
 
 def _decode(data: bytes) -> array[int]:
-    entries = array("Q", data)
+    entries = array("Q", data[: len(data) // ENTRY_BYTES * ENTRY_BYTES])
     if _SWAP:
         entries.byteswap()
     return entries

@@ -7,9 +7,11 @@ OSError; the log above takes itself offline.
 
 from __future__ import annotations
 
+import logging
 import struct
 from typing import TYPE_CHECKING
 
+from ottla.log.failures import CorruptSegment
 from ottla.log.index import OffsetIndex
 from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from ottla.log.transaction_index import TransactionIndex
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ottla.seams.disk import Bytes, Disk, File
+
+logger = logging.getLogger("ottla.log")
 
 LOG = ".log"
 INDEX = ".index"
@@ -32,7 +36,13 @@ RELATIVE_OFFSET_MAX = 2**31 - 1  # both indexes hold relative offsets as int32
 BATCH_OVERHEAD = 12  # base offset and length come before what the length counts
 HEADER_BYTES = 61
 HEADER = struct.Struct(">qiibIhiqqqhii")
-SCAN_BYTES = 16 * 1024  # read at once when walking over headers: a few batches of the usual size
+MAGIC = 2
+SCAN_BYTES = 4 * 1024  # read first when looking for a batch: an interval of the index
+PIECE_BYTES = 64 * 1024  # read at once when walking on over headers
+INDEX_INTERVAL_BYTES = 4096  # Kafka's default, for an index made anew
+# A lookup that walks further than this past its index entry has found a hole in the index.
+WALK_BATCHES_MAX = 8
+WALK_BYTES_MAX = 256 * 1024
 HINTS_MAX = 32
 
 
@@ -55,6 +65,21 @@ class BatchAt:
         "producer_id",
         "size",
     )
+
+    attributes: int
+    base_offset: int
+    base_sequence: int
+    base_timestamp: int
+    count: int
+    crc: int
+    last_offset: int
+    leader_epoch: int
+    magic: int
+    max_timestamp: int
+    position: int
+    producer_epoch: int
+    producer_id: int
+    size: int
 
     def __init__(self, view: Bytes, at: int, position: int) -> None:
         (
@@ -162,14 +187,14 @@ class Segment:
     @property
     def index(self) -> OffsetIndex:
         if self._index is None:
-            file, size = self._open_or_create(INDEX)
+            file, size = self._open(INDEX)
             self._index = OffsetIndex(self.base_offset, file, size)
         return self._index
 
     @property
     def time_index(self) -> TimeIndex:
         if self._time_index is None:
-            file, size = self._open_or_create(TIME_INDEX)
+            file, size = self._open(TIME_INDEX)
             self._time_index = TimeIndex(self.base_offset, file, size)
         return self._time_index
 
@@ -179,10 +204,10 @@ class Segment:
             self._transaction_index = TransactionIndex(self._disk, self.path(TRANSACTION_INDEX))
         return self._transaction_index
 
-    def _open_or_create(self, extension: str) -> tuple[File, int]:
+    def _open(self, extension: str) -> tuple[File, int]:
         path = self.path(extension)
-        file = self._disk.open(path, create=not self._disk.exists(path))
-        return file, file.size()
+        file = self._disk.open(path)
+        return file, file.size() if self._disk.exists(path) else 0
 
     def append(
         self,
@@ -195,48 +220,107 @@ class Segment:
     ) -> None:
         """Write one batch at the end, and note it in the indexes once an interval is full."""
         position = self.size_bytes
-        (self._file or self.file).append(data)
-        size = len(data)
         if self.largest_timestamp is None:
             self.load_timestamps()
-        assert self.largest_timestamp is not None
-        if max_timestamp > self.largest_timestamp:
-            self.largest_timestamp = max_timestamp
+        (self._file or self.file).append(data)
+        self.note(position, len(data), last_offset, max_timestamp, index_interval_bytes)
+        self._last_batch_offset = base_offset
+        self._last_batch_position = position
+
+    def note(
+        self,
+        position: int,
+        size: int,
+        last_offset: int,
+        max_timestamp: int,
+        index_interval_bytes: int,
+    ) -> None:
+        """A batch stands at the end of the file: count it, and put it into the indexes if due.
+
+        The index entry is of the batch that follows a full interval, as in Kafka.
+        """
+        largest = self.largest_timestamp
+        if largest is None or max_timestamp > largest:
+            self.largest_timestamp = largest = max_timestamp
             self.largest_timestamp_offset = last_offset
-        if position == 0:
+        if not position:
             self.first_timestamp = max_timestamp
         if self.bytes_since_index > index_interval_bytes:
             self.index.append(last_offset, position)
-            if self.largest_timestamp >= 0:
-                self.time_index.append(self.largest_timestamp, self.largest_timestamp_offset)
+            if largest >= 0:
+                self.time_index.append(largest, self.largest_timestamp_offset)
             self.bytes_since_index = 0
         self.bytes_since_index += size
-        self._last_batch_offset = base_offset
-        self._last_batch_position = position
         self.size_bytes = position + size
         self.next_offset = last_offset + 1
 
     @property
     def index_entries(self) -> int:
+        """Entries in the index, as far as it has been in use."""
         return len(self._index) if self._index is not None else 0
 
     def position_of(self, offset: int) -> int | None:
-        """The position of the first batch that ends at or after `offset`."""
+        """The position of the first batch that ends at or after `offset`.
+
+        None when there is none; CorruptSegment when the way there is barred.
+        """
         if offset >= self.next_offset:
             return None
         if offset >= self._last_batch_offset >= 0:
             return self._last_batch_position
         if self.hints is not None and (hint := self.hints.get(offset)) is not None:
             return hint
-        start = self.index.lookup(offset) if self.size_bytes > SCAN_BYTES else 0
-        for batch in self.batches(start):
+        entry = self.index.lookup(offset) if self.size_bytes > SCAN_BYTES else None
+        if entry is not None and not self._sound(entry, offset):
+            self.rebuild_indexes("an entry does not match the log")
+            entry = self.index.lookup(offset)
+        start = entry[1] if entry else 0
+        for walked, batch in enumerate(self.batches(start)):
             if batch.last_offset >= offset:
+                if walked > WALK_BATCHES_MAX and batch.position - start > WALK_BYTES_MAX:
+                    self.rebuild_indexes(f"{walked} batches in a row are not in it")
                 return batch.position
         return None
+
+    def _sound(self, entry: tuple[int, int], offset: int) -> bool:
+        """Whether the index entry is one of this log, and not beyond `offset`."""
+        last_offset, position = entry
+        if last_offset > offset or position + HEADER_BYTES > self.size_bytes:
+            return False
+        batch = self.batch_at(position)
+        return batch.magic == MAGIC and batch.last_offset == last_offset
 
     def batch_at(self, position: int) -> BatchAt:
         """The header of the batch that begins here."""
         return BatchAt(self.file.pread(HEADER_BYTES, position), 0, position)
+
+    def last_indexed(self) -> tuple[int, int] | None:
+        """The last sound index entry; the indexes are made anew if the last is not."""
+        entry = self.index.last()
+        if entry is None or self._sound(entry, entry[0]):
+            return entry
+        self.rebuild_indexes("the last entry does not match the log")
+        return self.index.last()
+
+    def rebuild_indexes(self, reason: str) -> None:
+        """Make both indexes anew from the headers in the log file."""
+        logger.warning("%s: index made anew: %s", self.path(INDEX), reason)
+        size_bytes, next_offset = self.size_bytes, self.next_offset
+        self.index.reset()
+        self.time_index.reset()
+        self.largest_timestamp, self.largest_timestamp_offset = NO_TIMESTAMP, -1
+        self.bytes_since_index = 0
+        for batch in self.batches(strict=False):
+            self.note(
+                batch.position,
+                batch.size,
+                batch.last_offset,
+                batch.max_timestamp,
+                INDEX_INTERVAL_BYTES,
+            )
+            self.size_bytes = size_bytes
+        self.size_bytes, self.next_offset = size_bytes, next_offset
+        self.write_out_indexes()
 
     def hint(self, offset: int, position: int) -> None:
         """The batch with `offset` will begin at `position`: what a tailing reader asks for next."""
@@ -244,32 +328,44 @@ class Segment:
             self.hints = {}
         self.hints[offset] = position
 
-    def batches(self, position: int = 0, end: int | None = None) -> Iterator[BatchAt]:
-        """Headers from `position` on, read in pieces; stops at what is no whole batch."""
-        end = self.size_bytes if end is None else end
+    def batches(self, position: int = 0, *, strict: bool = True) -> Iterator[BatchAt]:
+        """Headers from `position` to the end; what is no batch raises CorruptSegment or, if not
+        `strict`, ends the walk.
+        """
+        end = self.size_bytes
         file = self.file
         data = b""
         start = position  # where `data` lies in the file
-        while position + HEADER_BYTES <= end:
+        piece = SCAN_BYTES
+        while position < end:
             at = position - start
-            if at < 0 or at + HEADER_BYTES > len(data):
-                data = file.pread(min(SCAN_BYTES, end - position), position)
+            if at + HEADER_BYTES > len(data):
+                data = file.pread(min(piece, end - position), position)
                 start, at = position, 0
                 if len(data) < HEADER_BYTES:
-                    return
+                    problem = f"{len(data)} bytes are left"
+                    break
             batch = BatchAt(data, at, position)
-            if batch.size < HEADER_BYTES or position + batch.size > end:
-                return
+            if batch.magic != MAGIC or batch.size < HEADER_BYTES or position + batch.size > end:
+                problem = f"magic {batch.magic}, {batch.size} bytes"
+                break
             yield batch
             position += batch.size
+            # Small batches come in bigger pieces once the walk goes on; of large ones only the
+            # header.
+            piece = HEADER_BYTES if batch.size > PIECE_BYTES else PIECE_BYTES
+        else:
+            return
+        if strict:
+            raise CorruptSegment(self.path(LOG), position, problem)
 
     def load_timestamps(self) -> None:
         """Find the largest timestamp of a segment that was not written by this process."""
         if self.largest_timestamp is not None:
             return
+        last_indexed = self.last_indexed()
         largest = self.time_index.last() or TimestampOffset(NO_TIMESTAMP, -1)
-        last_indexed = self.index.last()
-        for batch in self.batches(last_indexed[1] if last_indexed else 0):
+        for batch in self.batches(last_indexed[1] if last_indexed else 0, strict=False):
             if batch.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
         self.largest_timestamp, self.largest_timestamp_offset = largest
@@ -284,7 +380,7 @@ class Segment:
     def rolling_timestamp(self) -> int:
         """The first batch's timestamp, from which `segment.ms` counts; -1 when it has none."""
         if self.first_timestamp is None:
-            first = next(self.batches(), None)
+            first = next(self.batches(strict=False), None)
             self.first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
         return self.first_timestamp
 

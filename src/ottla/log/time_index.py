@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class TimeIndex:
         return self._last
 
     def lookup(self, timestamp: int) -> TimestampOffset | None:
-        """The last entry whose timestamp is at or below this one."""
+        """The last entry whose timestamp is at or below this one; to be compared with its batch."""
         tail = self._tail
         if tail and tail[0].timestamp <= timestamp:
             return tail[bisect_right(tail, timestamp, key=_timestamp) - 1]
@@ -81,56 +81,57 @@ class TimeIndex:
         if page_index < 0:
             return None
         page = self._read(page_index * PAGE_ENTRIES, PAGE_ENTRIES)
-        return page[bisect_right(page, timestamp, key=_timestamp) - 1]
+        return page[max(bisect_right(page, timestamp, key=_timestamp) - 1, 0)] if page else None
 
     def entries(self) -> list[TimestampOffset]:
-        """All entries; for recovery, compaction and tests."""
+        """All entries; for tools and tests."""
         return [*self._read(0, self._written), *self._tail]
 
     def truncate_to(self, offset: int) -> None:
         """Forget every entry at or above `offset`."""
-        self.replace([entry for entry in self.entries() if entry.offset < offset])
+        self._keep(bisect_left(self.entries(), offset, key=_offset))
 
     def reset(self) -> None:
-        self.replace([])
+        """Forget all entries."""
+        self._keep(0)
 
-    def replace(self, entries: list[TimestampOffset]) -> None:
-        """Put these entries in the place of all others; the file is written at once."""
-        self._tail = list(entries)
-        self._samples = array("q")
-        if self._written:
-            self._file.truncate(0)
-        self._written = 0
-        self._last = entries[-1] if entries else None
-        self.write_out()
+    def strip_zeros(self) -> None:
+        """Forget the zeros that Kafka allocates in advance, and that a crash leaves behind."""
+        low, high = 0, self._written
+        while low < high:
+            middle = (low + high) // 2
+            if any(self._file.pread(ENTRY_BYTES, middle * ENTRY_BYTES)):
+                low = middle + 1
+            else:
+                high = middle
+        if low < self._written:
+            self._keep(low)
 
     def write_out(self) -> None:
         """Let the file have what is only in memory."""
         tail = self._tail
         if not tail:
             return
-        if self._samples is None:
-            self._load_samples()
-        assert self._samples is not None
+        samples = self._samples if self._samples is not None else self._load_samples()
         base = self._base_offset
         data = b"".join(ENTRY.pack(entry.timestamp, entry.offset - base) for entry in tail)
         self._file.pwrite(data, self._written * ENTRY_BYTES)
-        first_sample = -self._written % PAGE_ENTRIES
-        self._samples.extend(entry.timestamp for entry in tail[first_sample::PAGE_ENTRIES])
+        samples.extend(
+            entry.timestamp for entry in tail[-self._written % PAGE_ENTRIES :: PAGE_ENTRIES]
+        )
         self._written += len(tail)
         self._tail = []
 
-    def insanity(self) -> str | None:
-        """What a cheap look finds wrong, or None; as Kafka's sanityCheck, on the last entry."""
-        last = self.last()
-        if last is None:
-            return None
-        if last.offset < self._base_offset:
-            return f"the last entry's offset {last.offset} is below the base {self._base_offset}"
-        first = self._read(0, 1)[0] if self._written else self._tail[0]
-        if last.timestamp < first.timestamp:
-            return f"the last timestamp {last.timestamp} is below the first, {first.timestamp}"
-        return None
+    def _keep(self, count: int) -> None:
+        """Keep the first `count` entries."""
+        if count >= self._written:
+            del self._tail[count - self._written :]
+        else:
+            self._tail = []
+            self._file.truncate(count * ENTRY_BYTES)
+            self._written = count
+            self._samples = None if count else array("q")
+        self._last = self._tail[-1] if self._tail else None
 
     def _entry(self, timestamp: int, relative_offset: int) -> TimestampOffset:
         return TimestampOffset(timestamp, self._base_offset + relative_offset)
@@ -140,7 +141,8 @@ class TimeIndex:
         if count <= 0:
             return []
         raw = self._file.pread(count * ENTRY_BYTES, first * ENTRY_BYTES)
-        return [self._entry(*entry) for entry in ENTRY.iter_unpack(raw)]
+        whole = len(raw) // ENTRY_BYTES * ENTRY_BYTES
+        return [self._entry(*entry) for entry in ENTRY.iter_unpack(raw[:whole])]
 
     def _load_samples(self) -> array[int]:
         samples = self._samples = array("q")
@@ -151,3 +153,7 @@ class TimeIndex:
 
 def _timestamp(entry: TimestampOffset) -> int:
     return entry.timestamp
+
+
+def _offset(entry: TimestampOffset) -> int:
+    return entry.offset
