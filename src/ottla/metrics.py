@@ -165,7 +165,7 @@ class Metrics:
         return "".join(f"{line}\n" for line in self.lines())
 
     def lines(self) -> Iterator[str]:
-        """The same line by line: ten thousand partitions are many lines, and the loop must go on."""
+        """The same line by line: 10,000 partitions are many lines, and the loop must go on."""
         for name, counters in sorted(self._counters.items()):
             yield from self._head(f"{name}_total", name, "counter")
             summed = name.startswith(_TOPIC_PREFIX)

@@ -1,0 +1,153 @@
+"""What the metrics of a running server are looked up from: partitions, connections, the loop.
+
+Nothing here is counted on the data path: these functions read, when somebody asks, what the
+partitions and the server know anyway. The names are those of Kafka's MBeans. (Requests and topics
+are counted where they are handled.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from ottla.metrics import STALL_BOUNDS_S, Histogram, Metrics, Sample
+from ottla.seams import process
+from ottla.seams.clock import Clock, Timer
+from ottla.server.server import Server
+
+TICK_S = 0.01  # how often the loop is asked whether it is late
+
+
+class Log(Protocol):
+    """As much of a partition's log as its metrics need."""
+
+    log_start_offset: int
+    end_offset: int
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def segments(self) -> Sequence[object]: ...
+
+
+class Partition(Protocol):
+    topic: str
+    index: int
+    is_leader: bool
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def offline(self) -> str | None: ...
+
+
+Partitions = Callable[[], Sequence[Partition]]
+
+
+def watch(
+    metrics: Metrics,
+    clock: Clock,
+    server: Server,
+    partitions: Partitions,
+) -> None:
+    """Everything below."""
+    watch_process(metrics)
+    watch_server(metrics, server)
+    watch_partitions(metrics, partitions)
+    LoopWatch(metrics, clock).start()
+
+
+def watch_partitions(metrics: Metrics, partitions: Partitions) -> None:
+    """Sizes and offsets of every partition in use, and how many are not well."""
+
+    def sizes() -> Iterator[Sample]:
+        known = partitions()
+        labels = [{"topic": each.topic, "partition": str(each.index)} for each in known]
+        for name, read in (
+            ("Size", lambda log: log.size_bytes),
+            ("LogStartOffset", lambda log: log.log_start_offset),
+            ("LogEndOffset", lambda log: log.end_offset),
+            ("NumLogSegments", lambda log: len(log.segments)),
+        ):
+            for each, where in zip(known, labels, strict=True):
+                yield Sample(f"kafka_log_Log_{name}", read(each.log), where)
+
+    def states() -> Iterator[Sample]:
+        known = partitions()
+        led = [each for each in known if each.is_leader]
+        prefix = "kafka_server_ReplicaManager_"
+        yield Sample(f"{prefix}PartitionCount", len(known))
+        yield Sample(f"{prefix}LeaderCount", len(led))
+        behind = sum(len(each.in_sync) < len(each.replicas) for each in led)
+        yield Sample(f"{prefix}UnderReplicatedPartitions", behind)
+        offline = sum(each.offline is not None for each in known)
+        yield Sample(f"{prefix}OfflineReplicaCount", offline)
+        yield Sample("kafka_controller_KafkaController_OfflinePartitionsCount", offline)
+
+    metrics.collect("gauge", states)
+    metrics.collect("gauge", sizes)
+
+
+def watch_server(metrics: Metrics, server: Server) -> None:
+    """Connections, bytes held and how close they are to their limits."""
+    prefix = "kafka_server_socket_server_metrics_"
+    held = server.shared.held
+    metrics.gauge(f"{prefix}connection_count", lambda: len(server.connections), "Connections now.")
+    metrics.gauge(
+        "ottla_server_HeldBytes", lambda: held.used, "Bytes of requests and answers in memory."
+    )
+    metrics.gauge("ottla_server_HeldBytesMax", lambda: held.limit, "At which reading pauses.")
+    metrics.gauge(
+        "ottla_server_WaitingForMemory", lambda: held.waiting, "Connections that wait for room."
+    )
+    metrics.collect(
+        "counter",
+        lambda: [
+            Sample(f"{prefix}connection_creation", count, {"listener": name})
+            for name, count in server.accepted.items()
+        ],
+    )
+    metrics.collect(
+        "counter", lambda: [Sample("ottla_server_ConnectionsTurnedAway", server.turned_away)]
+    )
+
+
+def watch_process(metrics: Metrics) -> None:
+    """The names that every Prometheus client uses for its process."""
+    metrics.gauge("process_resident_memory_bytes", process.memory_bytes, "Memory in use.")
+    metrics.gauge("process_open_fds", process.open_descriptors, "Open descriptors.")
+    metrics.gauge("process_start_time_seconds", lambda: process.STARTED_S, "Since 1970.")
+    metrics.collect("counter", lambda: [Sample("process_cpu_seconds", process.cpu_s())])
+
+
+class LoopWatch:
+    """How late the loop comes to a timer: what holds it is what every client waits for."""
+
+    __slots__ = ("_clock", "_due", "_timer", "late")
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._clock = clock
+        self._timer: Timer | None = None
+        self._due = 0.0
+        self.late: Histogram = metrics.timer(
+            "ottla_server_LoopStallSeconds",
+            "How late the event loop came to a timer.",
+            STALL_BOUNDS_S,
+        )
+
+    def start(self) -> None:
+        self._due = self._clock.monotonic() + TICK_S
+        self._timer = self._clock.call_later(TICK_S, self._tick)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tick(self) -> None:
+        self.late.observe(max(self._clock.monotonic() - self._due, 0.0))
+        self.start()
