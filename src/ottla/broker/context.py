@@ -71,10 +71,20 @@ class Context:
 class Pending:
     """An answer that comes later: a response object on the handler's side, a frame on the other."""
 
-    __slots__ = ("_callback", "_frame", "_on_cancel", "_on_settled", "_settled", "cancelled")
+    __slots__ = (
+        "_callback",
+        "_frame",
+        "_on_cancel",
+        "_on_settled",
+        "_settled",
+        "cancelled",
+        "exclusive",
+    )
 
-    def __init__(self, on_cancel: Callable[[], object] | None = None) -> None:
-        self._on_cancel = on_cancel
+    def __init__(self, *, exclusive: bool = False) -> None:
+        # Its effect comes later too, so the connection handles nothing behind it until it is done.
+        self.exclusive = exclusive
+        self._on_cancel: Callable[[], object] | None = None
         self._on_settled: Callable[[Any, BaseException | None], Out | None] | None = None
         self._settled: tuple[Any, BaseException | None] | None = None
         self._callback: Callable[[Out | None], object] | None = None
@@ -88,7 +98,7 @@ class Pending:
         self._settle(response, None)
 
     def fail(self, error: BaseException) -> None:
-        """The handler failed; the dispatcher turns it into an error answer or a closed connection."""
+        """The handler failed: the dispatcher answers with an error or closes the connection."""
         self._settle(None, error)
 
     @property
@@ -96,10 +106,15 @@ class Pending:
         """Settled or cancelled: a further `resolve` changes nothing."""
         return self.cancelled or self._settled is not None
 
+    def on_cancel(self, callback: Callable[[], object]) -> None:
+        """What to give back when the connection goes before there is an answer."""
+        if not self.done:
+            self._on_cancel = callback
+
     # The connection's side
 
     def then(self, callback: Callable[[Out | None], object]) -> None:
-        """Call back once with the frame to send, or None for nothing to send; at once if it is here."""
+        """Call back once with the frame to send, or None for nothing; at once if it is here."""
         if self.cancelled:
             return
         if self._frame is not None:

@@ -20,9 +20,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.context import Context, Peer, PeerError, Pending
+from ottla.metrics import TIME_BOUNDS_S, Metrics
 from ottla.wire.apis import API, Api
 from ottla.wire.errors import ErrorCode
-from ottla.wire.header import finish, start_response
+from ottla.wire.header import finish, skip_tagged_fields, start_response
+from ottla.wire.malformed import MalformedMessage
 from ottla.wire.schema import reader, writer
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ __all__ = ["HANDLERS", "Context", "Dispatcher", "Peer", "PeerError", "Pending"]
 log = logging.getLogger("ottla.broker")
 
 API_VERSIONS = 18
+
+METRICS = "kafka_network_RequestMetrics"
+TIME_BOUNDS_MS = tuple(bound_s * 1000 for bound_s in TIME_BOUNDS_S)
 
 # The APIs this broker serves, and in ApiVersions says it serves: key -> file in `handlers/`.
 HANDLERS: dict[int, str] = {
@@ -62,8 +67,9 @@ HANDLERS: dict[int, str] = {
 # API key and version as one number, correlation id, length of the client id.
 _read_header_start = struct.Struct(">iih").unpack_from
 _HEADER_START_BYTES = 10
+_read_key_and_version = struct.Struct(">hh").unpack_from
 
-_MALFORMED = (ValueError, IndexError, struct.error, OverflowError)
+_MALFORMED = (MalformedMessage, IndexError, struct.error)
 
 Handle = Callable[[Any, Context], Any]
 Failure = Callable[[Any, ErrorCode, Context], Any]
@@ -78,16 +84,18 @@ class Route:
         "flexible",
         "flexible_response",
         "handle",
-        "queue_s",
+        "queue_time",
         "read",
         "requests",
         "response",
-        "total_s",
+        "total_time",
         "version",
         "write",
     )
 
-    def __init__(self, api: Api, version: int, handle: Handle, failure: Failure | None) -> None:
+    def __init__(
+        self, api: Api, version: int, handle: Handle, failure: Failure | None, metrics: Metrics
+    ) -> None:
         self.api = api
         self.version = version
         self.handle = handle
@@ -96,11 +104,22 @@ class Route:
         self.write: Callable[[Any, Out], object] = writer(api.response, version)
         self.response: type[Any] = api.response
         self.flexible = version >= api.flexible_from
-        # KIP-511: the ApiVersions response header stays v0, for a client that knows nothing yet.
-        self.flexible_response = self.flexible and api.key != API_VERSIONS
-        self.requests = 0
-        self.queue_s = 0.0
-        self.total_s = 0.0
+        self.flexible_response = api.flexible_response(version)
+        self.requests = metrics.counter(
+            f"{METRICS}_RequestsPerSec", "Requests.", request=api.name, version=str(version)
+        )
+        self.queue_time = metrics.timer(
+            f"{METRICS}_RequestQueueTimeMs",
+            "From the arrival of a request's last bytes until its handling begins.",
+            TIME_BOUNDS_MS,
+            request=api.name,
+        )
+        self.total_time = metrics.timer(
+            f"{METRICS}_TotalTimeMs",
+            "From the beginning of a request's handling until its answer is there.",
+            TIME_BOUNDS_MS,
+            request=api.name,
+        )
 
     def __str__(self) -> str:
         return f"{self.api.name} v{self.version}"
@@ -115,11 +134,6 @@ class Dispatcher:
         self._routes: dict[int, Route] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
 
-    @property
-    def routes(self) -> list[Route]:
-        """The routes used so far, with their counts: what the request metrics are made of."""
-        return list(self._routes.values())
-
     def handle(self, frame: memoryview, peer: Peer) -> Out | Pending | None:
         """Answer one frame (without its length); None when nothing is to be sent (acks=0)."""
         started = self._monotonic()
@@ -127,38 +141,38 @@ class Dispatcher:
             key_and_version, correlation_id, client_id_size = _read_header_start(frame)
             route = self._routes.get(key_and_version)
             if route is None:
-                route = self._find_route(key_and_version >> 16, key_and_version & 0xFFFF)
+                route = self._find_route(*_read_key_and_version(frame))
             position = _HEADER_START_BYTES
             client_id = None
             if client_id_size >= 0:
                 position += client_id_size
-                client_id = str(frame[_HEADER_START_BYTES:position], "utf-8")
+                client_id = str(frame[_HEADER_START_BYTES:position], "utf-8", "replace")
             if route.flexible:
                 if frame[position]:
-                    position = _skip_tagged_fields(frame, position)
+                    position = skip_tagged_fields(frame, position, route.api.name)
                 else:
                     position += 1
             request, _ = route.read(frame, position)
         except _MALFORMED as error:
             raise PeerError(_malformed(frame, error)) from error
         context = Context(self._broker, peer, route.version, correlation_id, client_id)
-        route.requests += 1
+        route.requests.value += 1
         if peer.received_at:
-            route.queue_s += started - peer.received_at
+            route.queue_time.observe((started - peer.received_at) * 1000)
         try:
             answer = route.handle(request, context)
             if answer.__class__ is route.response:
                 out = start_response(correlation_id, route.flexible_response)
                 route.write(answer, out)
                 finish(out)
-                route.total_s += self._monotonic() - started
+                route.total_time.observe((self._monotonic() - started) * 1000)
                 return out
         except PeerError:
             raise
         except Exception as error:
             return self._encode(route, request, context, started, None, error)
         if answer is None:
-            route.total_s += self._monotonic() - started
+            route.total_time.observe((self._monotonic() - started) * 1000)
             return None
         return self._later(route, request, context, started, answer)
 
@@ -191,7 +205,7 @@ class Dispatcher:
         """
         task = asyncio.ensure_future(awaitable)
         self._tasks.add(task)
-        pending = Pending()
+        pending = Pending(exclusive=True)
 
         def done(task: asyncio.Future[Any]) -> None:
             self._tasks.discard(task)
@@ -215,7 +229,7 @@ class Dispatcher:
         error: BaseException | None,
     ) -> Out | None:
         """A response, or the answer for an error, as a frame; `PeerError` when it cannot be one."""
-        route.total_s += self._monotonic() - started
+        route.total_time.observe((self._monotonic() - started) * 1000)
         if isinstance(error, PeerError):
             raise error
         if error is not None:
@@ -246,16 +260,17 @@ class Dispatcher:
         if api is None or name is None:
             raise PeerError(f"API key {key} (version {version}) is not served")
         module = import_module(f"ottla.broker.handlers.{name}")
-        lowest, highest = api.versions
-        if lowest <= version <= highest:
-            route = Route(api, version, module.handle, getattr(module, "failure", None))
+        if api.serves(version):
+            failure = getattr(module, "failure", None)
+            route = Route(api, version, module.handle, failure, self._broker.metrics)
             self._routes[key << 16 | version] = route
             return route
         if key == API_VERSIONS:
             # KIP-511: the client learns the range from a v0 answer; its body is not looked at.
-            route = Route(api, 0, module.unsupported_version, None)
+            route = Route(api, 0, module.unsupported_version, None, self._broker.metrics)
             route.read = _read_nothing
             return route
+        lowest, highest = api.versions
         raise PeerError(
             f"{api.name} version {version} is not served, only {lowest} to {highest} are"
         )
@@ -268,31 +283,6 @@ def _read_nothing(frame: memoryview, position: int) -> tuple[None, int]:
 def _malformed(frame: memoryview, error: Exception) -> str:
     if len(frame) < _HEADER_START_BYTES:
         return f"a request of {len(frame)} bytes is shorter than a request header"
-    key, version = struct.unpack_from(">hh", frame)
+    key, version = _read_key_and_version(frame)
     api = API.get(key)
     return f"malformed {api.name if api else key} v{version} request: {error}"
-
-
-def _skip_tagged_fields(frame: memoryview, position: int) -> int:
-    """The header has no tagged field that we know; Kafka lets a client send them all the same."""
-    count, position = _read_unsigned_varint(frame, position)
-    for _ in range(count):
-        _, position = _read_unsigned_varint(frame, position)
-        size, position = _read_unsigned_varint(frame, position)
-        position += size
-        if position > len(frame):
-            raise ValueError("a tagged field of the header is longer than the request")
-    return position
-
-
-def _read_unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = frame[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-        if shift > 28:
-            raise ValueError("a varint of the header is longer than 5 bytes")

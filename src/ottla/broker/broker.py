@@ -1,0 +1,204 @@
+"""The broker: its parts put together, started and stopped.
+
+    start   lock and load the data directory, open the coordination tree, become the controller,
+            register, take over the cluster's picture
+    stop    finish what waits, let go of the cluster, sync and close the logs, mark the stop clean
+
+The outside world (clock, disk, chance, background work) is handed in; the network stays outside
+altogether: whoever has a request calls `dispatcher.handle`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.following import Follower
+from ottla.broker.partitions import Partitions
+from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.sessions import Sessions
+from ottla.cluster.controller import Controller
+from ottla.cluster.image import BrokerInfo, ClusterImage, Endpoint, PartitionImage
+from ottla.cluster.requests import AdoptedTopic
+from ottla.cluster.state import Options
+from ottla.coordination.local import LocalTree
+from ottla.log.log import Log
+from ottla.log.manager import LogManager
+from ottla.replica.group_commit import GroupCommit
+from ottla.replica.partition import Partition
+from ottla.replica.waiting import Purgatory
+
+if TYPE_CHECKING:
+    from ottla.coordination.tree import Tree
+    from ottla.metrics import Metrics
+    from ottla.seams.background import Background
+    from ottla.seams.chance import Chance
+    from ottla.seams.clock import Clock
+    from ottla.seams.disk import Disk
+    from ottla.settings import LogConfig, Settings
+
+log = logging.getLogger("ottla.broker")
+
+TREE_FILE = "coordination.db"
+
+
+class Broker:
+    """One broker. Nothing outside it is touched before `start`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Clock,
+        disk: Disk,
+        chance: Chance,
+        background: Background,
+        metrics: Metrics,
+    ) -> None:
+        self._base_settings = settings
+        self.settings = settings
+        self.node_id = settings.node_id
+        self.clock = clock
+        self.disk = disk
+        self.chance = chance
+        self.background = background
+        self.metrics = metrics
+        # The picture that requests are answered from, and the one being moved to, if any.
+        self.image = ClusterImage()
+        self.next_image = self.image
+        self.waiting = Purgatory(clock)
+        self.group_commit: GroupCommit | None = None
+        if settings.flag("log.flush.before.ack"):
+            self.group_commit = GroupCommit(clock, background, self.waiting.wake)
+        self.partitions = Partitions(self._open_partition)
+        self.sessions = Sessions(
+            clock, chance, settings.integer("max.incremental.fetch.session.cache.slots")
+        )
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
+        self.dispatcher = Dispatcher(self)
+        self.logs: LogManager
+        self.controller: Controller
+        self._tree: Tree | None = None
+        self._follower: Follower | None = None
+        self._epoch = -1
+
+    @property
+    def fetch_bytes_max(self) -> int:
+        """How many bytes of records one fetch may be answered with."""
+        return self.settings.integer("fetch.max.bytes")
+
+    async def start(self, endpoints: Mapping[str, tuple[str, int]]) -> None:
+        """Bring everything up; clients of each listener are told its advertised endpoint."""
+        settings = self.settings
+        self.logs = LogManager(
+            settings.texts("log.dirs"),
+            disk=self.disk,
+            clock=self.clock,
+            background=self.background,
+            chance=self.chance,
+            settings=settings,
+            config_of=self.log_config,
+            node_id=self.node_id,
+        )
+        self.logs.high_watermark_of = self._high_watermark_of
+        await self.logs.start()
+        path = f"{settings.data_directory}/{TREE_FILE}"
+        self._tree = await LocalTree.open(self.disk, path, self.background)
+        self.controller = Controller(
+            self._tree,
+            self.clock,
+            self.chance,
+            Options(
+                node_id=self.node_id,
+                num_partitions=settings.integer("num.partitions"),
+                default_replication_factor=settings.integer("default.replication.factor"),
+                delete_topic_enable=settings.flag("delete.topic.enable"),
+                cluster_id=self.logs.cluster_id,
+            ),
+        )
+        await self.controller.start()
+        await self._settle_directories()
+        info = BrokerInfo(
+            id=self.node_id,
+            endpoints={name: Endpoint(*endpoint) for name, endpoint in endpoints.items()},
+            rack=settings.rack,
+        )
+        self._epoch = (await self.controller.register_broker(info)).epoch
+        self._follower = Follower(self, self.controller.feed)
+        await self._follower.start()
+        self.logs.begin_upkeep()
+
+    async def stop(self) -> None:
+        """Settle what waits, then let go of everything; the next start finds nothing to repair."""
+        self.dispatcher.close()
+        if self.group_commit is not None:
+            await self.group_commit.drain()
+        self.waiting.close()
+        if self._follower is not None:
+            await self._follower.stop()
+        if self._tree is not None:
+            await self.controller.stop()
+            await self._tree.close()
+        await self.logs.close(self._epoch)
+
+    # What the parts ask of each other
+
+    def log_config(self, topic: str) -> LogConfig:
+        """The configs of a topic's logs, as they are to be now."""
+        return self.settings.log_config(self.next_image.configs_of(topic))
+
+    def configure_topic(self, topic: str) -> None:
+        """A topic's configs have changed: they take effect at once."""
+        self.logs.configure(topic, self.log_config(topic))
+
+    def configure(self) -> None:
+        """The broker's dynamic configs have changed, and with them the defaults of every topic."""
+        configs = self.next_image.broker_configs
+        self.settings = self._base_settings.with_dynamic(
+            configs.get("", {}), configs.get(str(self.node_id), {})
+        )
+        for topic in self.next_image.topics:
+            self.configure_topic(topic)
+
+    def assign(self, partition: Partition, image: PartitionImage) -> None:
+        """Tell a partition what the cluster has decided about it."""
+        partition.assign(self.node_id, image.leader, image.leader_epoch, image.replicas, image.isr)
+
+    def _open_partition(self, topic: str, index: int) -> Partition | None:
+        image = self.image.partition(topic, index)
+        if image is None or self.node_id not in image.replicas:
+            return None
+        log = self.logs.get(topic, index)
+        if log is None:
+            return None
+        partition = Partition(log, self.metrics.topic(topic), self.group_commit)
+        self.assign(partition, image)
+        return partition
+
+    def _high_watermark_of(self, log: Log) -> int:
+        opened = self.partitions.by_name.get(log.topic, {}).get(log.partition)
+        return log.end_offset if opened is None else opened.high_watermark
+
+    async def _allocate_producer_ids(self) -> Any:
+        return await self.controller.allocate_producer_ids(self.node_id)
+
+    async def _settle_directories(self) -> None:
+        """Finish deletions a crash interrupted, and make known what another broker left here."""
+        image = self.controller.image
+        found = self.logs.found()
+        gone = [(topic, index) for topic, index, id_ in found if id_ in image.deletions]
+        if gone:
+            await self.logs.delete(gone)
+        if image.deletions:
+            await self.controller.confirm_deletions(self.node_id, list(image.deletions))
+        strangers: dict[tuple[str, bytes], int] = {}
+        for topic, index, topic_id in found:
+            if topic not in image.topics and topic_id not in image.deletions:
+                key = (topic, topic_id)
+                strangers[key] = max(strangers.get(key, 0), index + 1)
+        if strangers:
+            await self.controller.adopt_topics(
+                [AdoptedTopic(topic, id_, count) for (topic, id_), count in strangers.items()]
+            )

@@ -1,0 +1,279 @@
+"""Fetch (KIP-227 sessions, KIP-320 epochs, KIP-516 topic ids, KIP-951 leader hints).
+
+A fetch is three steps: what is wanted (the request, or the session it refers to), reading it
+(`broker/reading.py`), and answering. Between the last two it may wait until `min_bytes` have come
+or `max_wait_ms` have passed. Consumers see only what lies below the high watermark, and with
+read_committed only below the last stable offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ottla.broker.context import Context, Pending
+from ottla.broker.endpoints import current_leader
+from ottla.broker.reading import Answer, Outcome, Reader, lags_behind, records_size, unknown
+from ottla.broker.sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    NO_TOPIC_ID,
+    Session,
+    Wanted,
+)
+from ottla.wire.api.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.replica.waiting import Waiter
+
+TOPIC_IDS_FROM = 13
+REPLICA_STATE_FROM = 15
+LEADER_HINTS_FROM = 16
+READ_COMMITTED = 1
+LEADER_UNKNOWN = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+WantedByKey = dict[tuple[str | bytes | None, int], Wanted]
+
+
+def handle(request: FetchRequest, context: Context) -> FetchResponse | Pending:
+    """Read what is wanted and answer, now or later."""
+    uses_ids = context.api_version >= TOPIC_IDS_FROM
+    sessions = context.broker.sessions
+    wanted = _wanted(request, context, uses_ids)
+    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if request.session_id != NO_SESSION:
+            sessions.close(request.session_id)
+        creates_session = request.session_epoch == INITIAL_EPOCH
+        return Fetch(request, context, wanted.values(), None, creates_session).start()
+    session = sessions.find(request.session_id, request.session_epoch, uses_ids)
+    if not isinstance(session, Session):
+        return FetchResponse(error_code=session)
+    _update(session, wanted, request, uses_ids)
+    if not session.partitions:
+        sessions.close(session.id)
+        return Fetch(request, context, wanted.values(), None, False).start()
+    sessions.touch(session)
+    return Fetch(request, context, session.partitions.values(), session, False).start()
+
+
+def failure(request: FetchRequest, error_code: ErrorCode, context: Context) -> FetchResponse:
+    """One error for the whole request, and for those who cannot read that, for each partition."""
+    responses = []
+    if context.api_version < TOPIC_IDS_FROM:
+        for topic in request.topics:
+            answers = [unknown(each.partition, error_code) for each in topic.partitions]
+            responses.append(FetchableTopicResponse(topic=topic.topic, partitions=answers))
+    return FetchResponse(error_code=error_code, session_id=request.session_id, responses=responses)
+
+
+def _wanted(request: FetchRequest, context: Context, uses_ids: bool) -> WantedByKey:
+    """The partitions named in the request; of one named twice the last wish counts."""
+    image = context.broker.image
+    wanted: WantedByKey = {}
+    for topic in request.topics:
+        if uses_ids:
+            topic_id = topic.topic_id
+            name = image.topic_name(topic_id)
+        else:
+            topic_id = NO_TOPIC_ID
+            name = topic.topic
+        for each in topic.partitions:
+            wanted[topic_id if uses_ids else name, each.partition] = Wanted(
+                name,
+                topic_id,
+                each.partition,
+                each.fetch_offset,
+                each.partition_max_bytes,
+                each.current_leader_epoch,
+                each.last_fetched_epoch,
+            )
+    return wanted
+
+
+def _update(session: Session, wanted: WantedByKey, request: FetchRequest, uses_ids: bool) -> None:
+    """Bring a session up to date with an incremental request."""
+    partitions = session.partitions
+    for key, one in wanted.items():
+        known = partitions.get(key)
+        if known is None:
+            partitions[key] = one
+        else:
+            known.ask(one)
+    for topic in request.forgotten_topics_data:
+        for index in topic.partitions:
+            partitions.pop((topic.topic_id if uses_ids else topic.topic, index), None)
+
+
+class Fetch:
+    """One fetch request under way."""
+
+    __slots__ = (
+        "bytes_min",
+        "context",
+        "creates_session",
+        "items",
+        "pending",
+        "reader",
+        "session",
+        "session_epoch",
+        "wait_ms",
+        "waiter",
+    )
+
+    def __init__(
+        self,
+        request: FetchRequest,
+        context: Context,
+        items: Iterable[Wanted],
+        session: Session | None,
+        creates_session: bool,
+    ) -> None:
+        self.context = context
+        self.items = list(items)
+        self.session = session
+        self.session_epoch = session.epoch if session is not None else 0
+        self.creates_session = creates_session
+        replica_id = request.replica_id
+        if context.api_version >= REPLICA_STATE_FROM:
+            replica_id = request.replica_state.replica_id
+        bytes_max = min(request.max_bytes, context.broker.fetch_bytes_max)
+        self.bytes_min = min(request.min_bytes, bytes_max)
+        self.wait_ms = request.max_wait_ms
+        self.reader = Reader(
+            context.broker,
+            api_version=context.api_version,
+            replica_id=replica_id,
+            read_committed=request.isolation_level == READ_COMMITTED,
+            bytes_max=bytes_max,
+            in_session=session is not None,
+        )
+        self.pending: Pending | None = None
+        self.waiter: Waiter | None = None
+
+    def start(self) -> FetchResponse | Pending:
+        """Answer at once if that can be done, otherwise wait for more."""
+        outcome = self.reader.read(self.items)
+        missing_bytes = self.bytes_min - outcome.size_bytes
+        if outcome.must_answer or missing_bytes <= 0 or self.wait_ms <= 0:
+            return self.response(outcome)
+        partition_of = self.reader.partition
+        keys = []
+        for wanted in self.items:
+            partition = partition_of(wanted)
+            if partition is None:
+                continue
+            if lags_behind(wanted, partition):
+                return self.response(outcome)
+            keys.append(partition)
+        if not keys:
+            return self.response(outcome)
+        purgatory = self.context.broker.waiting
+        self.pending = pending = Pending()
+        self.waiter = waiter = purgatory.park(
+            keys, self.wait_ms, self.attempt, missing_bytes=missing_bytes
+        )
+        pending.on_cancel(lambda: purgatory.cancel(waiter))
+        return pending
+
+    def attempt(self, expired: bool) -> bool:
+        """Something wanted has moved, or time is up: read again and answer if there is enough."""
+        assert self.pending is not None
+        outcome = self.reader.read(self.items)
+        missing_bytes = self.bytes_min - outcome.size_bytes
+        if expired or outcome.must_answer or missing_bytes <= 0:
+            self.pending.resolve(self.response(outcome))
+            return True
+        if self.waiter is not None:
+            self.waiter.missing_bytes = missing_bytes
+        return False
+
+    def response(self, outcome: Outcome) -> FetchResponse:
+        """The answer, with the session brought up to date."""
+        answers = outcome.answers
+        if outcome.erroneous:
+            answers += outcome.erroneous
+        session = self.session
+        session_id = NO_SESSION
+        if session is not None:
+            session_id = session.id
+            if session.epoch != self.session_epoch:
+                # Another request of the same session was served while this one waited.
+                error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+                return FetchResponse(error_code=error, session_id=session_id)
+            answers = [each for each in answers if _has_news(session, *each)]
+        elif self.creates_session:
+            session_id = self._create_session(answers)
+        response = FetchResponse(session_id=session_id, responses=_by_topic(answers))
+        if outcome.must_answer and self.context.api_version >= LEADER_HINTS_FROM:
+            _hint_leaders(response, answers, self.context)
+        return response
+
+    def _create_session(self, answers: list[Answer]) -> int:
+        for wanted, data in answers:
+            wanted.told_high_watermark = data.high_watermark
+            wanted.told_log_start_offset = data.log_start_offset
+        return self.context.broker.sessions.create(
+            (wanted for wanted, _ in answers),
+            len(answers),
+            uses_ids=self.context.api_version >= TOPIC_IDS_FROM,
+            privileged=self.reader.replica_id >= 0,
+        )
+
+
+def _has_news(session: Session, wanted: Wanted, data: PartitionData) -> bool:
+    """Is there anything in `data` that the session has not told before? Notes what it tells now."""
+    has_records = records_size(data) > 0
+    news = (
+        has_records
+        or data.error_code != ErrorCode.NONE
+        or wanted.told_high_watermark != data.high_watermark
+        or wanted.told_log_start_offset != data.log_start_offset
+        or data.diverging_epoch.epoch >= 0
+    )
+    # After an error the partition is told again when the error is gone.
+    wanted.told_high_watermark = -1 if data.error_code else data.high_watermark
+    wanted.told_log_start_offset = data.log_start_offset
+    if has_records:
+        session.served(wanted)
+    return news
+
+
+def _by_topic(answers: list[Answer]) -> list[FetchableTopicResponse]:
+    """Group neighbours of the same topic, in the order in which they were read."""
+    responses: list[FetchableTopicResponse] = []
+    last: Wanted | None = None
+    for wanted, data in answers:
+        if last is not None and last.topic == wanted.topic and last.topic_id == wanted.topic_id:
+            responses[-1].partitions.append(data)
+        else:
+            responses.append(
+                FetchableTopicResponse(
+                    topic=wanted.topic or "", topic_id=wanted.topic_id, partitions=[data]
+                )
+            )
+        last = wanted
+    return responses
+
+
+def _hint_leaders(response: FetchResponse, answers: list[Answer], context: Context) -> None:
+    """Tell a client that asked the wrong broker where the leader is (KIP-951)."""
+    image = context.broker.image
+    endpoints: dict[int, NodeEndpoint] = {}
+    for wanted, data in answers:
+        if data.error_code not in LEADER_UNKNOWN:
+            continue
+        leader = current_leader(image, wanted.topic or "", wanted.index, context.peer.listener_name)
+        data.current_leader = LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
+        if leader.node is not None:
+            node_id, host, port, rack = leader.node
+            endpoints[node_id] = NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+    response.node_endpoints = list(endpoints.values())

@@ -1,0 +1,73 @@
+"""The partitions this broker holds, found by topic name or id, opened when first asked for.
+
+`by_name` and `by_id` lead to the same inner dictionaries (index -> Partition): the data path looks
+there first. What it does not find there it asks `open` for, which opens the partition's log if the
+cluster's picture says that it is here; so a partition costs memory only once it is used. When there
+is nothing to open, `missing` tells which error to answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.cluster.image import ClusterImage
+    from ottla.replica.partition import Partition
+
+
+class Partitions:
+    """Two ways to the same partitions."""
+
+    def __init__(self, opener: Callable[[str, int], Partition | None]) -> None:
+        self.by_name: dict[str, dict[int, Partition]] = {}
+        self.by_id: dict[bytes, dict[int, Partition]] = {}
+        self._opener = opener
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The partition, if this broker holds it; opened now if it was not yet."""
+        partitions = self.by_name.get(topic)
+        if partitions is not None:
+            partition = partitions.get(index)
+            if partition is not None:
+                return partition
+        return self.open(topic, index)
+
+    def open(self, topic: str, index: int) -> Partition | None:
+        """Open a partition that is not in the dictionaries; None when it is not here."""
+        partition = self._opener(topic, index)
+        if partition is not None:
+            self.add(partition)
+        return partition
+
+    def add(self, partition: Partition) -> None:
+        """This broker holds `partition` from now on."""
+        partitions = self.by_name.get(partition.topic)
+        if partitions is None:
+            partitions = self.by_name[partition.topic] = {}
+            self.by_id[partition.topic_id] = partitions
+        partitions[partition.index] = partition
+
+    def opened(self, topic: str) -> list[Partition]:
+        """The partitions of a topic that have been opened."""
+        return list(self.by_name.get(topic, {}).values())
+
+    def remove_topic(self, topic: str) -> list[Partition]:
+        """Forget all partitions of a topic; those that were open are handed back."""
+        partitions = list(self.by_name.pop(topic, {}).values())
+        for partition in partitions:
+            self.by_id.pop(partition.topic_id, None)
+        return partitions
+
+    def all_opened(self) -> list[Partition]:
+        """Every partition that has been opened."""
+        return [each for partitions in self.by_name.values() for each in partitions.values()]
+
+
+def missing(image: ClusterImage, topic: str, index: int) -> ErrorCode:
+    """What to answer for a partition that this broker does not hold."""
+    if image.partition(topic, index) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER

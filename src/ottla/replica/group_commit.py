@@ -1,0 +1,104 @@
+"""`log.flush.before.ack`: one fsync for all that waits, and nothing shown before it.
+
+Partitions with new records are gathered; while one round of fsyncs runs in a thread, the next
+gathers. After a round each partition's high watermark moves to what was on disk when the round
+began, so neither an acknowledgement nor a reader ever sees a record that a power cut could take
+back. An fsync that fails is never tried again (the kernel may have dropped the pages and would then
+report success): the partition goes offline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.log.syncing import Syncable
+    from ottla.replica.partition import Partition
+    from ottla.seams.background import Background
+    from ottla.seams.clock import Clock
+
+
+class GroupCommit:
+    """Makes appended records durable, many at a time. `on_synced` hears of each that moved."""
+
+    def __init__(
+        self, clock: Clock, background: Background, on_synced: Callable[[Partition], object]
+    ) -> None:
+        self._clock = clock
+        self._background = background
+        self._on_synced = on_synced
+        self._waiting: dict[Partition, None] = {}
+        self._running = False
+        self._idle: asyncio.Future[None] | None = None
+
+    def add(self, partition: Partition) -> None:
+        """`partition` has records that are not synced yet."""
+        self._waiting[partition] = None
+        if not self._running:
+            self._running = True
+            # Not at once: what else arrives in this turn of the loop shares the round.
+            self._clock.call_later(0.0, self._round)
+
+    async def drain(self) -> None:
+        """Return when nothing waits any more."""
+        while self._running:
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._idle
+
+    def _end(self) -> None:
+        self._running = False
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    def _round(self) -> None:
+        gathered, self._waiting = self._waiting, {}
+        marks: list[tuple[Partition, int]] = []
+        files: list[Sequence[Syncable]] = []
+        for partition in gathered:
+            if partition.offline is not None:
+                continue
+            try:
+                to_sync, end_offset = partition.log.begin_flush()
+            except OSError as error:
+                partition.go_offline(f"fsync failed: {error}")
+                continue
+            marks.append((partition, end_offset))
+            files.append(to_sync)
+        if not marks:
+            self._end()
+            return
+        future = self._background.thread(_sync, files)
+        future.add_done_callback(lambda done: self._finished(marks, done))
+
+    def _finished(self, marks: list[tuple[Partition, int]], done: asyncio.Future[Any]) -> None:
+        error = None if done.cancelled() else done.exception()
+        failures: list[OSError | None] = (
+            [OSError(str(error or "the broker is stopping"))] * len(marks)
+            if error is not None or done.cancelled()
+            else done.result()
+        )
+        for (partition, end_offset), failure in zip(marks, failures, strict=True):
+            if failure is not None:
+                partition.go_offline(f"fsync failed: {failure}")
+            elif partition.offline is None:
+                partition.synced(end_offset)
+            self._on_synced(partition)
+        if self._waiting:
+            self._round()
+        else:
+            self._end()
+
+
+def _sync(files: Sequence[Sequence[Syncable]]) -> list[OSError | None]:
+    """On a thread: sync each partition's files; one that fails leaves the others alone."""
+    failures: list[OSError | None] = []
+    for partition_files in files:
+        try:
+            for file in partition_files:
+                file.sync()
+            failures.append(None)
+        except OSError as error:
+            failures.append(error)
+    return failures
