@@ -1,0 +1,1 @@
+"""Coordinators: consumer groups, committed offsets, transactions. Their whole state is a log."""

@@ -1,0 +1,61 @@
+"""When a committed offset has outlived its use (KIP-211). Pure.
+
+A group that still consumes a topic keeps its offsets for ever; one that no longer subscribes to it
+keeps them for `offsets.retention.minutes` after the last commit; a group without members keeps them
+for as long after it became empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.coordinator.group import EMPTY, STABLE, Group
+from ottla.coordinator.offsets import NO_EXPIRY, Committed, TopicPartition
+from ottla.wire.consumer_protocol import ConsumerProtocolSubscription
+from ottla.wire.malformed import WireError
+from ottla.wire.schema import reader
+
+CONSUMER_PROTOCOL = "consumer"
+SUBSCRIPTION_VERSION_MAX = 3
+
+
+def expired_offsets(
+    group: Group | None,
+    offsets: Mapping[TopicPartition, Committed],
+    *,
+    now_ms: int,
+    retention_ms: int,
+) -> list[TopicPartition]:
+    """The partitions whose offsets are to be forgotten."""
+    subscribed = subscribed_topics(group) if group is not None else None
+
+    def expired(partition: TopicPartition, committed: Committed) -> bool:
+        if committed.expire_timestamp_ms != NO_EXPIRY:
+            return now_ms >= committed.expire_timestamp_ms
+        since_ms = committed.commit_timestamp_ms
+        if group is not None and group.protocol_type is not None:
+            if group.state is EMPTY:
+                since_ms = max(group.state_since_ms, 0) or since_ms
+            elif group.state is not STABLE or subscribed is None or partition[0] in subscribed:
+                return False
+        return now_ms - since_ms >= retention_ms
+
+    return [partition for partition, offset in offsets.items() if expired(partition, offset)]
+
+
+def subscribed_topics(group: Group) -> set[str] | None:
+    """The topics that the members of a consumer group subscribe to; None where nobody can know."""
+    if group.protocol_type != CONSUMER_PROTOCOL or group.protocol_name is None:
+        return None
+    topics: set[str] = set()
+    for member in group.members.values():
+        try:
+            topics.update(subscription_topics(member.protocols[group.protocol_name]))
+        except (WireError, KeyError, IndexError):
+            return None
+    return topics
+
+
+def subscription_topics(metadata: bytes) -> list[str]:
+    version = min(int.from_bytes(metadata[:2], "big", signed=True), SUBSCRIPTION_VERSION_MAX)
+    return reader(ConsumerProtocolSubscription, version)(metadata, 2)[0].topics

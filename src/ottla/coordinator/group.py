@@ -1,0 +1,200 @@
+"""A consumer group of the classic protocol: its members, its state, and what can be said of both.
+
+Pure data with small helpers; the decisions that move it are in rebalance.py (join and sync) and
+membership.py (heartbeat, leave, expiry). What lasts is one GroupMetadata record per generation; who
+is just joining or waiting for an assignment is soft, and is lost with the coordinator: the members
+then join again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from ottla.coordinator.effects import Asker
+from ottla.wire.errors import ErrorCode
+
+
+class GroupState(Enum):
+    """The names are what DescribeGroups and ListGroups answer."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
+
+# Which state may follow which. Everything may die.
+NEXT: dict[GroupState, frozenset[GroupState]] = {
+    EMPTY: frozenset({PREPARING, DEAD}),
+    PREPARING: frozenset({EMPTY, COMPLETING, DEAD}),
+    COMPLETING: frozenset({PREPARING, STABLE, DEAD}),
+    STABLE: frozenset({PREPARING, DEAD}),
+    DEAD: frozenset({DEAD}),
+}
+
+
+class Member:
+    """One member; `protocols` in its order of preference."""
+
+    __slots__ = (
+        "assignment",
+        "awaiting_join",
+        "awaiting_sync",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        *,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: dict[str, bytes],
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.awaiting_join: Asker | None = None
+        self.awaiting_sync: Asker | None = None
+        # A new member cannot heartbeat before its first join is answered (see rebalance.py).
+        self.is_new = False
+
+    @property
+    def waits(self) -> bool:
+        """A member whose join or sync is parked is alive, whatever its heartbeats say."""
+        return self.awaiting_join is not None or self.awaiting_sync is not None
+
+
+class Group:
+    """One group. `members` keeps the order of joining, which decides among equals."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.state = EMPTY
+        self.previous_state = EMPTY
+        self.state_since_ms = -1
+        self.generation_id = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_join: set[str] = set()
+        self.pending_sync: set[str] = set()
+        self.new_member_added = False
+        self.initial_delay_left_ms = 0
+
+    def __repr__(self) -> str:
+        return f"<group {self.group_id} {self.state.value} generation {self.generation_id}>"
+
+    def transition(self, state: GroupState, now_ms: int) -> None:
+        assert state in NEXT[self.state], f"{self}: no way to {state.value}"
+        self.previous_state, self.state = self.state, state
+        self.state_since_ms = now_ms
+
+    @property
+    def can_rebalance(self) -> bool:
+        return PREPARING in NEXT[self.state]
+
+    @property
+    def awaiting_join_count(self) -> int:
+        return sum(member.awaiting_join is not None for member in self.members.values())
+
+    @property
+    def all_joined(self) -> bool:
+        """Every known member has joined this rebalance, and nobody was told to come back."""
+        return not self.pending_join and all(
+            member.awaiting_join is not None for member in self.members.values()
+        )
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def add(self, member: Member) -> None:
+        if not self.members:
+            self.protocol_type = self.protocol_type or None
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        self.pending_join.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member, pending or not; another one leads if it led."""
+        member = self.members.pop(member_id, None)
+        self.pending_join.discard(member_id)
+        self.pending_sync.discard(member_id)
+        if member is None:
+            return
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == (
+            member_id
+        ):
+            del self.static_members[member.instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+
+    def elect_joined_leader(self) -> bool:
+        """Keep a leader that has joined, else take the first that has; False if nobody has."""
+        leader = self.members.get(self.leader_id or "")
+        if leader is not None and leader.awaiting_join is not None:
+            return True
+        for member in self.members.values():
+            if member.awaiting_join is not None:
+                self.leader_id = member.member_id
+                return True
+        return False
+
+    def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
+        """Whether a member with these protocols could take part."""
+        names = list(protocols)
+        if self.state is EMPTY or not self.members:
+            return bool(protocol_type) and bool(names)
+        return protocol_type == self.protocol_type and any(
+            name in self.candidate_protocols() for name in names
+        )
+
+    def candidate_protocols(self) -> set[str]:
+        """The protocols that every member knows."""
+        sets = [set(member.protocols) for member in self.members.values()]
+        return set.intersection(*sets) if sets else set()
+
+    def select_protocol(self) -> str:
+        """Each member votes for the first it prefers among those that all know; most votes win."""
+        candidates = self.candidate_protocols()
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = next(name for name in member.protocols if name in candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=lambda name: votes[name])
+
+    def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Whether the caller is who it says (KIP-345): unknown, fenced by a successor, or fine."""
+        if instance_id is None:
+            known = member_id in self.members
+            return ErrorCode.NONE if known else ErrorCode.UNKNOWN_MEMBER_ID
+        current = self.static_members.get(instance_id)
+        if current is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if current == member_id else ErrorCode.FENCED_INSTANCE_ID

@@ -1,0 +1,105 @@
+"""A group as its record in `__consumer_offsets`, and back.
+
+One GroupMetadata record holds a whole generation. Its replay is the only way a group becomes Stable
+or is known after a restart; a tombstone is a group that is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.coordinator.codec import GROUP_METADATA, encode_key, encode_value
+from ottla.coordinator.effects import Record
+from ottla.coordinator.group import COMPLETING, EMPTY, STABLE, Group, Member
+from ottla.wire.coordinator_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+
+# What Kafka 4.3 writes: version 4 is only written when tagged fields are in use.
+VALUE_VERSION = 3
+
+
+def group_record(
+    group: Group, now_ms: int, assignments: Mapping[str, bytes] | None = None
+) -> Record:
+    """The group as it stands, with these assignments or the members' own."""
+    name = group.protocol_name
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=name,
+        leader=group.leader_id,
+        current_state_timestamp=group.state_since_ms if group.members else now_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.protocols[name] if name is not None else b"",
+                assignment=member.assignment if assignments is None else assignments[member_id],
+            )
+            for member_id, member in group.members.items()
+        ],
+    )
+    return Record(group_key(group.group_id), encode_value(VALUE_VERSION, value))
+
+
+def group_tombstone(group_id: str) -> Record:
+    return Record(group_key(group_id), None)
+
+
+def group_key(group_id: str) -> bytes:
+    return encode_key(GROUP_METADATA, GroupMetadataKey(group=group_id))
+
+
+def replay_group(group: Group | None, group_id: str, value: GroupMetadataValue) -> Group:
+    """Apply a record: to a living group that just stored its assignment, or from nothing."""
+    if group is not None and is_own_generation(group, value):
+        return apply_assignment(group, value)
+    return restore(group_id, value)
+
+
+def is_own_generation(group: Group, value: GroupMetadataValue) -> bool:
+    """Whether the record was written by this very group object a moment ago."""
+    return group.generation_id == value.generation and set(group.members) == {
+        member.member_id for member in value.members
+    }
+
+
+def apply_assignment(group: Group, value: GroupMetadataValue) -> Group:
+    for stored in value.members:
+        member = group.members[stored.member_id]
+        member.assignment = stored.assignment
+        member.awaiting_sync = None
+    if group.state is COMPLETING:
+        group.transition(STABLE, value.current_state_timestamp)
+    return group
+
+
+def restore(group_id: str, value: GroupMetadataValue) -> Group:
+    """A group after a restart: Stable if it has members, who need not even notice."""
+    group = Group(group_id)
+    group.generation_id = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    group.leader_id = value.leader
+    group.state_since_ms = value.current_state_timestamp
+    for stored in value.members:
+        member = Member(
+            stored.member_id,
+            instance_id=stored.group_instance_id,
+            client_id=stored.client_id,
+            client_host=stored.client_host,
+            # Version 0 knew only one timeout.
+            rebalance_timeout_ms=(
+                stored.session_timeout if stored.rebalance_timeout < 0 else stored.rebalance_timeout
+            ),
+            session_timeout_ms=stored.session_timeout,
+            protocols={value.protocol or "": stored.subscription},
+            assignment=stored.assignment,
+        )
+        group.add(member)
+    group.leader_id = value.leader if group.members else None
+    group.state = group.previous_state = STABLE if group.members else EMPTY
+    return group

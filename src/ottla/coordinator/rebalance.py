@@ -1,0 +1,259 @@
+"""How a group of the classic protocol comes to its next generation.
+
+    join -> PreparingRebalance -> all have joined, or time is up -> CompletingRebalance
+         -> the leader's sync brings the assignment -> Stable
+
+Pure: each function changes the group's soft state and fills `Effects`. The assignment becomes
+durable by a GroupMetadata record; its replay (group_records.py) is what makes the group Stable, and
+the members that wait are answered when it is committed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.coordinator.effects import Asker, Effects
+from ottla.coordinator.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group, Member
+from ottla.coordinator.group_records import group_record
+from ottla.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
+from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.wire.errors import ErrorCode
+
+
+@dataclass(slots=True, frozen=True)
+class GroupRules:
+    """The options of the broker that groups obey."""
+
+    initial_rebalance_delay_ms: int = 3000
+    min_session_timeout_ms: int = 6000
+    max_session_timeout_ms: int = 1_800_000
+    max_size: int = 2**31 - 1
+
+
+JOIN_TIMER = ("join",)
+SYNC_TIMER = ("sync",)
+
+
+def session_timer(member_id: str) -> tuple[str, str]:
+    return ("session", member_id)
+
+
+# ---- towards the next generation -----------------------------------------------------------------
+
+
+def rebalance_or_complete_join(
+    group: Group, rules: GroupRules, effects: Effects, now_ms: int
+) -> None:
+    """Membership changed: start a rebalance, or see whether the one under way can go on."""
+    if group.can_rebalance:
+        prepare_rebalance(group, rules, effects, now_ms)
+    else:
+        complete_join_if_all_joined(group, effects, now_ms)
+
+
+def prepare_rebalance(group: Group, rules: GroupRules, effects: Effects, now_ms: int) -> None:
+    """Ask all members to join again; a group that was empty waits a little for more to come."""
+    if group.state is COMPLETING:
+        fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, effects)
+    effects.cancel_timer(SYNC_TIMER)
+    group.pending_sync.clear()
+    first = group.state is EMPTY
+    group.transition(PREPARING, now_ms)
+    if first:
+        # KIP-134: members of a new group start one after another; one rebalance should serve all.
+        delay_ms = rules.initial_rebalance_delay_ms
+        group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        group.new_member_added = False
+        effects.set_timer(JOIN_TIMER, delay_ms)
+    elif group.all_joined:
+        complete_join(group, effects, now_ms)
+    else:
+        effects.set_timer(JOIN_TIMER, group.rebalance_timeout_ms)
+
+
+def complete_join_if_all_joined(group: Group, effects: Effects, now_ms: int) -> None:
+    if group.state is PREPARING and group.previous_state is not EMPTY and group.all_joined:
+        complete_join(group, effects, now_ms)
+
+
+def join_time_is_up(group: Group, rules: GroupRules, effects: Effects, now_ms: int) -> None:
+    """The join timer: the initial delay is over, or some members did not come back in time."""
+    if group.state is not PREPARING:
+        return
+    left_ms = group.initial_delay_left_ms
+    if group.previous_state is EMPTY and group.new_member_added and left_ms > 0:
+        group.new_member_added = False
+        delay_ms = min(rules.initial_rebalance_delay_ms, left_ms)
+        group.initial_delay_left_ms = left_ms - delay_ms
+        effects.set_timer(JOIN_TIMER, delay_ms)
+    else:
+        complete_join(group, effects, now_ms)
+
+
+def complete_join(group: Group, effects: Effects, now_ms: int) -> None:
+    """Begin the next generation with those who joined; dynamic members who did not are out."""
+    effects.cancel_timer(JOIN_TIMER)
+    for member in [m for m in group.members.values() if m.awaiting_join is None]:
+        if member.instance_id is None:
+            effects.cancel_timer(session_timer(member.member_id))
+            group.remove(member.member_id)
+    if group.members and not group.elect_joined_leader():
+        # Only static members are left, and none has come back: give them until their sessions end.
+        effects.set_timer(JOIN_TIMER, group.rebalance_timeout_ms)
+        return
+    group.generation_id += 1
+    group.pending_sync.clear()
+    if not group.members:
+        group.protocol_name = None
+        group.leader_id = None
+        group.transition(EMPTY, now_ms)
+        effects.records.append(group_record(group, now_ms))
+        return
+    group.protocol_name = group.select_protocol()
+    group.transition(COMPLETING, now_ms)
+    for member in group.members.values():
+        if member.awaiting_join is not None:
+            effects.reply(member.awaiting_join, join_answer(group, member))
+            member.awaiting_join = None
+        member.is_new = False
+        effects.set_timer(session_timer(member.member_id), member.session_timeout_ms)
+        group.pending_sync.add(member.member_id)
+    effects.set_timer(SYNC_TIMER, group.rebalance_timeout_ms)
+
+
+def join_answer(group: Group, member: Member, *, with_members: bool = True) -> JoinGroupResponse:
+    """What a member is told of the present generation; the leader also who is in it."""
+    assert group.protocol_name is not None
+    answer = JoinGroupResponse(
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+        member_id=member.member_id,
+    )
+    if with_members and group.leader_id == member.member_id:
+        name = group.protocol_name
+        answer.members = [
+            JoinGroupResponseMember(
+                member_id=entry.member_id,
+                group_instance_id=entry.instance_id,
+                metadata=entry.protocols[name],
+            )
+            for entry in group.members.values()
+        ]
+    return answer
+
+
+# ---- sync ----------------------------------------------------------------------------------------
+
+
+def sync(
+    group: Group,
+    request: SyncGroupRequest,
+    asker: Asker,
+    rules: GroupRules,
+    effects: Effects,
+    now_ms: int,
+) -> None:
+    """SyncGroup: a member waits for its assignment; the leader brings everybody's."""
+    error = sync_error(group, request)
+    if error:
+        effects.reply(asker, SyncGroupResponse(error_code=error))
+        return
+    member = group.members[request.member_id]
+    group.pending_sync.discard(member.member_id)
+    if group.state is STABLE:
+        effects.reply(asker, sync_answer(group, member.assignment))
+        return
+    if member.awaiting_sync is not None and member.awaiting_sync != asker:
+        effects.reply(
+            member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        )
+    member.awaiting_sync = asker
+    if group.leader_id == member.member_id:
+        store_assignment(group, request, rules, effects, now_ms)
+
+
+def sync_error(group: Group, request: SyncGroupRequest) -> ErrorCode:
+    if group.state is DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.check_member(request.member_id, request.group_instance_id)
+    if error:
+        return error
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    for asked, agreed in (
+        (request.protocol_type, group.protocol_type),
+        (request.protocol_name, group.protocol_name),
+    ):
+        # KIP-559: newer members say what they think was agreed.
+        if asked is not None and asked != agreed:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if group.state is PREPARING:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def store_assignment(
+    group: Group, request: SyncGroupRequest, rules: GroupRules, effects: Effects, now_ms: int
+) -> None:
+    """The record that makes the group Stable, and the answers that wait for its commit."""
+    given = {entry.member_id: entry.assignment for entry in request.assignments}
+    assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    effects.records.append(group_record(group, now_ms, assignments))
+    for member in group.members.values():
+        if member.awaiting_sync is not None:
+            effects.reply(member.awaiting_sync, sync_answer(group, assignments[member.member_id]))
+        # The assignment starts everybody's session anew.
+        effects.set_timer(session_timer(member.member_id), member.session_timeout_ms)
+
+    def failed(error: ErrorCode, effects: Effects) -> None:
+        fail_syncs(group, group_error(error), effects)
+        rebalance_or_complete_join(group, rules, effects, now_ms)
+
+    effects.on_failure = failed
+
+
+def fail_syncs(group: Group, error: ErrorCode, effects: Effects) -> None:
+    """Nobody gets an assignment in this generation."""
+    for member in group.members.values():
+        member.assignment = b""
+        if member.awaiting_sync is not None:
+            effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=error))
+            member.awaiting_sync = None
+            effects.set_timer(session_timer(member.member_id), member.session_timeout_ms)
+
+
+def sync_answer(group: Group, assignment: bytes) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=assignment,
+    )
+
+
+def sync_time_is_up(group: Group, rules: GroupRules, effects: Effects, now_ms: int) -> None:
+    """Members that joined but never asked for their assignment are out."""
+    if group.state not in (COMPLETING, STABLE) or not group.pending_sync:
+        return
+    for member_id in tuple(group.pending_sync):
+        effects.cancel_timer(session_timer(member_id))
+        group.remove(member_id)
+    rebalance_or_complete_join(group, rules, effects, now_ms)
+
+
+def group_error(error: ErrorCode) -> ErrorCode:
+    """What a member is told when the group's record could not be appended."""
+    if error in (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.REQUEST_TIMED_OUT,
+    ):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR):
+        return ErrorCode.NOT_COORDINATOR
+    if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return error

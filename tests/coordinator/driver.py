@@ -1,0 +1,207 @@
+"""A group driven without any I/O: events in, answers out, timers fired by hand.
+
+`GroupDriver` does what the runtime does with `Effects`, on one group, and keeps a book of every
+asker, so that a test can say: everybody was answered once, or is still parked in the group.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from ottla.coordinator.codec import decode_value
+from ottla.coordinator.effects import Effects
+from ottla.coordinator.group import Group
+from ottla.coordinator.group_records import replay_group
+from ottla.coordinator.joining import Joining, join
+from ottla.coordinator.membership import heartbeat, leave, session_is_up
+from ottla.coordinator.rebalance import GroupRules, join_time_is_up, sync, sync_time_is_up
+from ottla.wire.api.heartbeat import HeartbeatRequest
+from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.api.leave_group import MemberIdentity, MemberResponse
+from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.wire.coordinator_records import GroupMetadataValue
+from ottla.wire.errors import ErrorCode
+
+
+class Book:
+    """One asker: what it was told, in order; more than one entry is a fault."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.answers: list[Any] = []
+
+    def resolve(self, response: Any) -> None:
+        self.answers.append(response)
+
+    def refuse(self, error: ErrorCode) -> None:
+        self.answers.append(error)
+
+    @property
+    def answer(self) -> Any:
+        assert len(self.answers) == 1, f"{self.name} has {len(self.answers)} answers"
+        return self.answers[0]
+
+    @property
+    def open(self) -> bool:
+        return not self.answers
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.answers}>"
+
+
+class GroupDriver:
+    """One group under test; `now_ms` moves only by firing timers."""
+
+    def __init__(self, rules: GroupRules | None = None, *, append_fails: bool = False) -> None:
+        self.group = Group("g")
+        self.rules = rules or GroupRules(initial_rebalance_delay_ms=3000)
+        self.now_ms = 1_000_000
+        self.timers: dict[tuple[Any, ...], int] = {}
+        self.books: list[Book] = []
+        self.records: list[GroupMetadataValue] = []
+        self.append_fails = append_fails
+        self._names = count(1)
+
+    # ---- events ----------------------------------------------------------------------------------
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        instance_id: str | None = None,
+        protocols: tuple[str, ...] = ("range",),
+        protocol_type: str = "consumer",
+        version: int = 9,
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+    ) -> Book:
+        book = self._book("join")
+        request = JoinGroupRequest(
+            group_id="g",
+            member_id=member_id,
+            group_instance_id=instance_id,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            protocol_type=protocol_type,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=name.encode()) for name in protocols
+            ],
+        )
+        joining = Joining(request, book, version, "client", "/host", f"m{next(self._names)}")
+        effects = Effects()
+        join(self.group, joining, self.rules, effects, self.now_ms)
+        self.carry_out(effects)
+        return book
+
+    def enter(self, **options: Any) -> Book:
+        """Join as a real client does: hear an id first, then come back with it."""
+        book = self.join(**options)
+        if book.answers and book.answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            return self.join(book.answer.member_id, **options)
+        return book
+
+    def sync(
+        self,
+        member_id: str,
+        *,
+        generation: int | None = None,
+        instance_id: str | None = None,
+        assignments: dict[str, bytes] | None = None,
+    ) -> Book:
+        book = self._book("sync")
+        request = SyncGroupRequest(
+            group_id="g",
+            generation_id=self.group.generation_id if generation is None else generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=key, assignment=value)
+                for key, value in (assignments or {}).items()
+            ],
+        )
+        effects = Effects()
+        sync(self.group, request, book, self.rules, effects, self.now_ms)
+        self.carry_out(effects)
+        return book
+
+    def heartbeat(
+        self, member_id: str, *, generation: int | None = None, instance_id: str | None = None
+    ) -> ErrorCode:
+        book = self._book("heartbeat")
+        request = HeartbeatRequest(
+            generation_id=self.group.generation_id if generation is None else generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+        )
+        effects = Effects()
+        heartbeat(self.group, request, book, effects)
+        self.carry_out(effects)
+        code: ErrorCode = book.answer.error_code
+        return code
+
+    def leave(self, member_id: str, *, instance_id: str | None = None) -> MemberResponse:
+        effects = Effects()
+        identity = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
+        [answer] = leave(self.group, [identity], self.rules, effects, self.now_ms)
+        self.carry_out(effects)
+        return answer
+
+    def fire(self, key: tuple[Any, ...]) -> None:
+        """The time of this timer has come."""
+        self.now_ms = max(self.now_ms, self.timers.pop(key))
+        effects = Effects()
+        if key[0] == "session":
+            session_is_up(self.group, key[1], self.rules, effects, self.now_ms)
+        elif key[0] == "join":
+            join_time_is_up(self.group, self.rules, effects, self.now_ms)
+        else:
+            sync_time_is_up(self.group, self.rules, effects, self.now_ms)
+        self.carry_out(effects)
+
+    # ---- what the runtime does -------------------------------------------------------------------
+
+    def carry_out(self, effects: Effects) -> None:
+        if effects.records and self.append_fails:
+            after = Effects()
+            if effects.on_failure is not None:
+                effects.on_failure(ErrorCode.NOT_ENOUGH_REPLICAS, after)
+                self.carry_out(after)
+            return
+        for record in effects.records:
+            assert record.value is not None
+            value = decode_value(GroupMetadataValue, record.value)
+            self.records.append(value)
+            self.group = replay_group(self.group, "g", value)
+        for key, delay_ms in effects.timers.items():
+            if delay_ms is None:
+                self.timers.pop(key, None)
+            else:
+                self.timers[key] = self.now_ms + delay_ms
+        for asker, response in effects.replies:
+            asker.resolve(response)
+
+    def restart(self) -> None:
+        """The coordinator is lost and loaded again: only what was recorded remains."""
+        for book in self.parked():
+            book.refuse(ErrorCode.NOT_COORDINATOR)
+        self.group = Group("g")
+        self.timers.clear()
+        if self.records:
+            self.group = replay_group(None, "g", self.records[-1])
+        for member in self.group.members.values():
+            self.timers["session", member.member_id] = self.now_ms + member.session_timeout_ms
+
+    def parked(self) -> list[Book]:
+        """Everybody who waits inside the group."""
+        return [
+            asker
+            for member in self.group.members.values()
+            for asker in (member.awaiting_join, member.awaiting_sync)
+            if isinstance(asker, Book)
+        ]
+
+    def _book(self, what: str) -> Book:
+        book = Book(f"{what} {len(self.books)}")
+        self.books.append(book)
+        return book

@@ -1,0 +1,146 @@
+"""A group driven through thousands of orders of events, against what must hold in every one."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from ottla.coordinator.group import COMPLETING, EMPTY, PREPARING, STABLE
+from ottla.coordinator.rebalance import GroupRules
+from tests.coordinator.driver import GroupDriver
+
+INSTANCES = st.sampled_from([None, None, "a", "b"])
+PROTOCOLS = st.sampled_from([("range",), ("range", "sticky"), ("sticky", "range")])
+EXAMPLES = 2000 if os.environ.get("OTTLA_LONG") else 100
+
+
+class GroupMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.driver = GroupDriver(GroupRules(initial_rebalance_delay_ms=100, max_size=4))
+        self.known: list[str] = []
+        self.generation_seen = 0
+
+    def pick(self, data: st.DataObject) -> str:
+        return data.draw(st.sampled_from([*self.known[-6:], "stranger"]))
+
+    def learn(self) -> None:
+        for book in self.driver.books:
+            for answer in book.answers:
+                member_id = getattr(answer, "member_id", "")
+                if member_id and member_id not in self.known:
+                    self.known.append(member_id)
+
+    @rule(instance=INSTANCES, protocols=PROTOCOLS, version=st.sampled_from([3, 8, 9]))
+    def join_new(self, instance: str | None, protocols: tuple[str, ...], version: int) -> None:
+        self.driver.join(instance_id=instance, protocols=protocols, version=version)
+
+    @rule(data=st.data(), protocols=PROTOCOLS)
+    def join_again(self, data: st.DataObject, protocols: tuple[str, ...]) -> None:
+        member = self.pick(data)
+        self.driver.join(member, instance_id=self.instance_of(member), protocols=protocols)
+
+    @rule(data=st.data())
+    def sync(self, data: st.DataObject) -> None:
+        member = self.pick(data)
+        assignments = {m: b"x" + m.encode() for m in self.driver.group.members}
+        self.driver.sync(member, instance_id=self.instance_of(member), assignments=assignments)
+
+    @rule()
+    def all_sync(self) -> None:
+        for member in list(self.driver.group.members):
+            if member in self.driver.group.members:
+                assignments = {m: b"x" + m.encode() for m in self.driver.group.members}
+                self.driver.sync(
+                    member, instance_id=self.instance_of(member), assignments=assignments
+                )
+
+    @rule(data=st.data())
+    def heartbeat(self, data: st.DataObject) -> None:
+        member = self.pick(data)
+        self.driver.heartbeat(member, instance_id=self.instance_of(member))
+
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        member = self.pick(data)
+        self.driver.leave(member, instance_id=self.instance_of(member))
+
+    @precondition(lambda self: self.driver.timers)
+    @rule(data=st.data())
+    def time_passes(self, data: st.DataObject) -> None:
+        """Timers fire in the order of time; which of several at the same time is open."""
+        soonest = min(self.driver.timers.values())
+        due = [key for key, at in self.driver.timers.items() if at == soonest]
+        self.driver.fire(data.draw(st.sampled_from(due)))
+
+    @rule(fails=st.booleans())
+    def appends_fail_or_not(self, fails: bool) -> None:
+        # An empty generation that cannot be recorded is no harm; others start again.
+        self.driver.append_fails = fails and self.driver.group.state is not PREPARING
+
+    @rule()
+    def restart(self) -> None:
+        self.driver.append_fails = False
+        self.driver.restart()
+        self.generation_seen = self.driver.group.generation_id
+
+    def instance_of(self, member_id: str) -> str | None:
+        member = self.driver.group.members.get(member_id)
+        return member.instance_id if member else None
+
+    @invariant()
+    def everybody_is_answered_once_or_parked(self) -> None:
+        self.learn()
+        parked = self.driver.parked()
+        assert len(parked) == len(set(map(id, parked)))
+        for book in self.driver.books:
+            assert len(book.answers) <= 1, book
+            assert book.answers or book in parked, f"{book} is lost"
+            assert not (book.answers and book in parked), f"{book} is answered and parked"
+
+    @invariant()
+    def generations_never_go_back(self) -> None:
+        assert self.driver.group.generation_id >= self.generation_seen
+        self.generation_seen = self.driver.group.generation_id
+
+    @invariant()
+    def somebody_leads(self) -> None:
+        group = self.driver.group
+        assert (group.leader_id in group.members) if group.members else group.leader_id is None
+
+    @invariant()
+    def static_members_are_members(self) -> None:
+        group = self.driver.group
+        assert group.static_members == {
+            m.instance_id: m.member_id for m in group.members.values() if m.instance_id is not None
+        }
+
+    @invariant()
+    def no_group_is_stuck(self) -> None:
+        """Every state that waits has a timer that ends the waiting."""
+        group, timers = self.driver.group, self.driver.timers
+        if group.state is PREPARING:
+            assert ("join",) in timers
+        if group.state is COMPLETING:
+            assert ("sync",) in timers or not group.pending_sync
+        for member in group.members.values():
+            assert member.waits or ("session", member.member_id) in timers, member.member_id
+
+    @invariant()
+    def states_hold_what_they_say(self) -> None:
+        group = self.driver.group
+        if group.state is EMPTY:
+            assert not group.members
+        if group.state is STABLE:
+            assert group.members
+            assert not any(m.awaiting_sync or m.awaiting_join for m in group.members.values())
+
+
+GroupMachine.TestCase.settings = settings(
+    max_examples=EXAMPLES, stateful_step_count=40, deadline=None
+)
+TestGroup = GroupMachine.TestCase
+TestGroup.__doc__ = """In every order of events: all are answered once, nobody is stuck or lost."""
