@@ -1,0 +1,333 @@
+"""A network in memory on a manual clock: latency, bandwidth of a buffer, cuts, and one seed.
+
+Each direction of a connection is a pipe: bytes written wait `latency_s`, then can be read; a pipe
+takes `buffer_bytes` and then says "no room" until the reader has taken some. A cut between two
+hosts holds all bytes and refuses new connections until it is healed; `reset` ends connections as a
+crash of the other machine would. With a `Chance` each read and write moves only part of what it
+could, as real sockets may. Everything happens in the callbacks of the clock, in a fixed order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from ottla.seams.chance import Chance
+from ottla.seams.clock import Clock
+from ottla.seams.network import (
+    Data,
+    FileTooShort,
+    Listener,
+    Network,
+    OnStream,
+    Readable,
+    Stream,
+)
+
+BUFFER_BYTES = 64 * 1024
+FIRST_PORT = 40_000
+
+
+class Pipe:
+    """One direction: what was written and when it can be read."""
+
+    __slots__ = ("arrived", "ended", "held_back", "reader", "size", "travelling", "writer")
+
+    def __init__(self) -> None:
+        self.arrived = bytearray()
+        self.travelling: deque[bytes] = deque()
+        self.held_back: deque[bytes] = deque()  # by a cut
+        self.size = 0  # of all three
+        self.ended = False
+        self.reader: SimulatedStream | None = None
+        self.writer: SimulatedStream | None = None
+
+
+class SimulatedStream:
+    """One end of a connection."""
+
+    def __init__(
+        self, network: SimulatedNetwork, host: str, peer_host: str, peer_port: int
+    ) -> None:
+        self._network = network
+        self.host = host
+        self.peer_host = peer_host
+        self.peer = f"{peer_host}:{peer_port}"
+        self.incoming = Pipe()
+        self.outgoing = Pipe()
+        self.closed = False
+        self.broken = False
+        self._reader: Callable[[], object] | None = None
+        self._writer: Callable[[], object] | None = None
+        self._reading = False
+        self._read_scheduled = self._write_scheduled = False
+
+    def recv_into(self, view: Data) -> int | None:
+        self._check()
+        pipe = self.incoming
+        if not pipe.arrived:
+            return 0 if pipe.ended and not pipe.size else None
+        room = len(view)
+        size = self._network.part(min(room, len(pipe.arrived)))
+        with memoryview(view) as target:
+            target[:size] = pipe.arrived[:size]
+        del pipe.arrived[:size]
+        pipe.size -= size
+        if pipe.writer is not None:
+            pipe.writer.wake_writer()
+        return size
+
+    def send(self, buffers: Sequence[Data], more: bool = False) -> int:
+        self._check()
+        room = self._network.buffer_bytes - self.outgoing.size
+        whole = b"".join(buffers)
+        size = self._network.part(min(room, len(whole)))
+        if size > 0:
+            self._network.carry(self, whole[:size])
+        return max(size, 0)
+
+    def send_file(self, file: Readable, position: int, size: int) -> int:
+        room = self._network.buffer_bytes - self.outgoing.size
+        if room <= 0:
+            return 0
+        data = file.pread(min(size, room), position)
+        if not data:
+            raise FileTooShort
+        return self.send((data,))
+
+    def on_readable(self, callback: Callable[[], object]) -> None:
+        self._reader = callback
+        self.resume()
+
+    def pause(self) -> None:
+        self._reading = False
+
+    def resume(self) -> None:
+        self._reading = True
+        self.wake_reader()
+
+    def on_writable(self, callback: Callable[[], object]) -> None:
+        self._writer = callback
+        self.wake_writer()
+
+    def stop_writable(self) -> None:
+        self._writer = None
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._reader = self._writer = None
+            self._network.end(self)
+
+    # What the network does
+
+    def break_off(self) -> None:
+        """The other machine is gone: whatever is tried next says so."""
+        self.broken = True
+        self.wake_reader()
+        self.wake_writer()
+
+    def wake_reader(self) -> None:
+        if not self._read_scheduled and self._can_read():
+            self._read_scheduled = True
+            self._network.clock.call_later(0, self._run_reader)
+
+    def wake_writer(self) -> None:
+        if not self._write_scheduled and self._can_write():
+            self._write_scheduled = True
+            self._network.clock.call_later(0, self._run_writer)
+
+    def _can_read(self) -> bool:
+        pipe = self.incoming
+        ready = bool(pipe.arrived) or self.broken or (pipe.ended and not pipe.size)
+        return ready and self._reading and self._reader is not None
+
+    def _can_write(self) -> bool:
+        room = self.outgoing.size < self._network.buffer_bytes
+        return self._writer is not None and (room or self.broken)
+
+    def _run_reader(self) -> None:
+        self._read_scheduled = False
+        if self._can_read() and self._reader is not None:
+            self._reader()
+            self.wake_reader()
+
+    def _run_writer(self) -> None:
+        self._write_scheduled = False
+        if self._can_write() and self._writer is not None:
+            self._writer()
+            self.wake_writer()
+
+    def _check(self) -> None:
+        if self.closed:
+            raise OSError(errno.EBADF, "the stream is closed")
+        if self.broken:
+            raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+
+
+class SimulatedListener:
+    def __init__(
+        self, network: SimulatedNetwork, host: str, port: int, on_stream: OnStream, backlog: int
+    ) -> None:
+        self._network = network
+        self.host = host
+        self.port = port
+        self.backlog = backlog
+        self.queue: deque[SimulatedStream] = deque()
+        self._on_stream = on_stream
+        self._accepting = True
+
+    def pause(self) -> None:
+        self._accepting = False
+
+    def resume(self) -> None:
+        self._accepting = True
+        self._network.clock.call_later(0, self.accept)
+
+    def close(self) -> None:
+        self._network.listeners.pop((self.host, self.port), None)
+        while self.queue:
+            self._network.reset(self.queue.popleft())
+
+    def accept(self) -> None:
+        while self._accepting and self.queue:
+            self._on_stream(self.queue.popleft())
+
+
+class HostNetwork:
+    """The network as one machine sees it."""
+
+    def __init__(self, network: SimulatedNetwork, host: str) -> None:
+        self._network = network
+        self.host = host
+
+    def listen(self, host: str, port: int, on_stream: OnStream, *, backlog: int = 50) -> Listener:
+        return self._network.listen(self.host, port, on_stream, backlog)
+
+    async def connect(self, host: str, port: int) -> Stream:
+        return await self._network.connect(self.host, host, port)
+
+
+class SimulatedNetwork:
+    """All machines and what lies between them."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        latency_s: float = 0.0,
+        buffer_bytes: int = BUFFER_BYTES,
+        chance: Chance | None = None,
+    ) -> None:
+        self.clock = clock
+        self.latency_s = latency_s
+        self.buffer_bytes = buffer_bytes
+        self.listeners: dict[tuple[str, int], SimulatedListener] = {}
+        self.streams: list[SimulatedStream] = []
+        self._chance = chance
+        self._cut: set[frozenset[str]] = set()
+        self._ended_in_cut: list[SimulatedStream] = []
+        self._next_port = FIRST_PORT
+
+    def host(self, name: str) -> Network:
+        return HostNetwork(self, name)
+
+    def cut(self, one: str, other: str) -> None:
+        """Nothing passes between the two until `heal`; nobody is told."""
+        self._cut.add(frozenset((one, other)))
+
+    def heal(self, one: str, other: str) -> None:
+        self._cut.discard(frozenset((one, other)))
+        for stream in [*self.streams, *self._ended_in_cut]:
+            if {stream.host, stream.peer_host} == {one, other}:
+                held, stream.outgoing.held_back = stream.outgoing.held_back, deque()
+                for data in held:
+                    self._travel(stream.outgoing, data)
+                if stream.outgoing.ended:
+                    self._ended_in_cut.remove(stream)
+                    self._tell_end(stream.outgoing)
+
+    def crash(self, host: str) -> None:
+        """The machine is gone: its listeners close, its connections break."""
+        for key in [key for key in self.listeners if key[0] == host]:
+            self.listeners[key].close()
+        for stream in [each for each in self.streams if each.host == host]:
+            self.reset(stream)
+
+    def reset(self, stream: SimulatedStream) -> None:
+        """Ends a connection from one side without a goodbye."""
+        stream.close()
+        reader = stream.outgoing.reader
+        if reader is not None and not reader.closed:
+            reader.break_off()
+
+    def part(self, size: int) -> int:
+        """How much of what could be moved is moved."""
+        if self._chance is None or size <= 1:
+            return size
+        return self._chance.integer(1, size)
+
+    def listen(self, host: str, port: int, on_stream: OnStream, backlog: int) -> Listener:
+        if port == 0:
+            self._next_port += 1
+            port = self._next_port
+        if (host, port) in self.listeners:
+            raise OSError(errno.EADDRINUSE, "Address already in use")
+        listener = SimulatedListener(self, host, port, on_stream, backlog)
+        self.listeners[host, port] = listener
+        return listener
+
+    async def connect(self, source: str, host: str, port: int) -> Stream:
+        arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.clock.call_later(self.latency_s, arrived.set_result, None)
+        await arrived
+        return self.connect_now(source, host, port)
+
+    def connect_now(self, source: str, host: str, port: int) -> SimulatedStream:
+        """The same without waiting. Raises OSError."""
+        if frozenset((source, host)) in self._cut:
+            raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
+        listener = self.listeners.get((host, port))
+        if listener is None or len(listener.queue) >= listener.backlog:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        self._next_port += 1
+        near = SimulatedStream(self, source, host, port)
+        far = SimulatedStream(self, host, source, self._next_port)
+        near.outgoing, far.outgoing = far.incoming, near.incoming
+        for writer, reader in ((near, far), (far, near)):
+            writer.outgoing.writer, writer.outgoing.reader = writer, reader
+        self.streams += (near, far)
+        listener.queue.append(far)
+        self.clock.call_later(0, listener.accept)
+        return near
+
+    def carry(self, stream: SimulatedStream, data: bytes) -> None:
+        pipe = stream.outgoing
+        pipe.size += len(data)
+        if frozenset((stream.host, stream.peer_host)) in self._cut:
+            pipe.held_back.append(data)
+        else:
+            self._travel(pipe, data)
+
+    def end(self, stream: SimulatedStream) -> None:
+        stream.outgoing.ended = True
+        self.streams.remove(stream)
+        if frozenset((stream.host, stream.peer_host)) in self._cut:
+            self._ended_in_cut.append(stream)
+        else:
+            self._tell_end(stream.outgoing)
+
+    def _tell_end(self, pipe: Pipe) -> None:
+        if pipe.reader is not None:
+            self.clock.call_later(self.latency_s, pipe.reader.wake_reader)
+
+    def _travel(self, pipe: Pipe, data: bytes) -> None:
+        pipe.travelling.append(data)
+        self.clock.call_later(self.latency_s, self._arrive, pipe)
+
+    def _arrive(self, pipe: Pipe) -> None:
+        pipe.arrived += pipe.travelling.popleft()
+        if pipe.reader is not None:
+            pipe.reader.wake_reader()
