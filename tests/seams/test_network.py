@@ -310,9 +310,9 @@ def test_out_of_descriptors_pauses_accepting(monkeypatch: pytest.MonkeyPatch) ->
         streams: list[Stream] = []
         listener = network.listen("127.0.0.1", 0, streams.append)
         broken = NoDescriptors(listener._sockets[0])  # type: ignore[attr-defined]
-        near = await network.connect("127.0.0.1", listener.port)
         listener._accept(broken)  # type: ignore[attr-defined]
         assert broken.calls == 1
+        near = await network.connect("127.0.0.1", listener.port)
         await asyncio.sleep(0.01)
         assert not streams
         await until(lambda: len(streams) == 1)
