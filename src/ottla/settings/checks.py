@@ -137,11 +137,6 @@ def _check_node(
             "must include broker: a node that is only a controller is not there yet",
             "process.roles=broker,controller",
         )
-    directories = values["log.dir"] if values["log.dirs"] is None else values["log.dirs"]
-    assert isinstance(directories, tuple)
-    if len(directories) > 1:
-        name = "log.dir" if values["log.dirs"] is None else "log.dirs"
-        complain(name, "must be one directory here", f"{name}={directories[0]}")
 
 
 def _check_logs(values: Mapping[str, Value], complain: Complain) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ottla.settings.broker import BROKER_OPTIONS
 from ottla.settings.group import GROUP_CONFIGS, broker_default
-from ottla.settings.option import Option, Update
+from ottla.settings.option import Option, Type, Update
 from ottla.settings.settings import Settings
 from ottla.settings.topic import SYNONYMS, TOPIC_CONFIGS
 from ottla.settings.validate import THROTTLES
@@ -110,6 +110,16 @@ def group_entries(settings: Settings) -> Iterator[ConfigEntry]:
             text = option.text(settings.values[broker_name])
             synonyms = broker_synonyms(settings, broker_name, sensitive=False)
             yield _entry(option, text, synonyms, read_only=False)
+
+
+def client_metrics_entries() -> Iterator[ConfigEntry]:
+    """All configs of a subscription to client metrics (KIP-714) when nobody has set any."""
+    for name, text, type_ in (
+        ("interval.ms", "300000", Type.INT),
+        ("match", "", Type.LIST),
+        ("metrics", "", Type.LIST),
+    ):
+        yield ConfigEntry(name, text, Source.DEFAULT, False, False, (), type_, "")
 
 
 def broker_synonyms(settings: Settings, name: str, sensitive: bool) -> tuple[Synonym, ...]:

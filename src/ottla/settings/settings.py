@@ -142,8 +142,13 @@ class Settings:
         return self.integer("node.id")
 
     @property
+    def data_directories(self) -> tuple[str, ...]:
+        return self.texts("log.dir" if self.values["log.dirs"] is None else "log.dirs")
+
+    @property
     def data_directory(self) -> str:
-        return self.texts("log.dir" if self.values["log.dirs"] is None else "log.dirs")[0]
+        """The first, where the broker keeps what is not a partition."""
+        return self.data_directories[0]
 
     @property
     def rack(self) -> str | None:

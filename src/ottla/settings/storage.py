@@ -43,7 +43,7 @@ STORAGE_OPTIONS = (
     Option("log.dir", LIST, ("ottla-data",), SOME_ITEMS, HIGH,
            "Where partitions are kept, when log.dirs is not set."),
     Option("log.dirs", LIST, None, SOME_ITEMS, HIGH,
-           "The data directory. Kafka takes a list; here it is one directory."),
+           "The data directories; new partitions go to the one with the fewest."),
     idle("cordoned.log.dirs", LIST, (), ITEMS, MEDIUM,
          "Data directories that get no new partitions.", update=PER_BROKER),
     Option("log.segment.bytes", INT, GiB, at_least(MiB), HIGH,

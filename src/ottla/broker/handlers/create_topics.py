@@ -1,0 +1,88 @@
+"""CreateTopics: the controller decides; the answer shows what was made, with all its configs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.broker.context import Context
+from ottla.cluster.requests import NewTopic, TopicOutcome
+from ottla.settings.describe import topic_entries
+from ottla.wire.api.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.wire.errors import ErrorCode
+
+CONFIGS_FROM = 5
+
+
+async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
+    """One result for each name; a name given twice has one result, after the others."""
+    wanted = [_new_topic(topic) for topic in request.topics]
+    outcomes = await context.broker.controller.create_topics(wanted, request.validate_only)
+    shown: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
+    return CreateTopicsResponse(topics=[_result(each, context, shown) for each in outcomes])
+
+
+def failure(
+    request: CreateTopicsRequest, error_code: ErrorCode, context: Context
+) -> CreateTopicsResponse:
+    """The same error for every topic."""
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(
+                name=topic.name, error_code=error_code, error_message=error_code.message, configs=[]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(each.partition_index, each.broker_ids) for each in topic.assignments],
+        [(config.name, config.value) for config in topic.configs],
+    )
+
+
+def _result(
+    outcome: TopicOutcome,
+    context: Context,
+    shown: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]],
+) -> CreatableTopicResult:
+    result = CreatableTopicResult(
+        name=outcome.name,
+        topic_id=outcome.topic_id,
+        error_code=outcome.error_code,
+        error_message=outcome.error_message,
+        num_partitions=outcome.num_partitions,
+        replication_factor=outcome.replication_factor,
+        configs=[],
+    )
+    if outcome.error_code == ErrorCode.NONE and context.api_version >= CONFIGS_FROM:
+        # A request that makes a thousand topics makes most of them alike.
+        key = frozenset(outcome.configs.items())
+        configs = shown.get(key)
+        if configs is None:
+            configs = shown[key] = _configs(outcome.configs, context)
+        result.configs = configs
+    return result
+
+
+def _configs(overrides: Mapping[str, str], context: Context) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.sensitive,
+        )
+        for entry in topic_entries(context.broker.settings, overrides)
+    ]

@@ -1,0 +1,58 @@
+"""DeleteTopics, by name and (since version 6) by id (KIP-516)."""
+
+from __future__ import annotations
+
+from ottla.broker.context import Context
+from ottla.cluster.requests import TopicRef
+from ottla.wire.api.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from ottla.wire.errors import ErrorCode
+
+IDS_FROM = 6
+DELETION_DISABLED_FROM = 3
+
+
+async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
+    """Answered once the topics are gone from the picture; their files follow."""
+    if not context.broker.settings.flag("delete.topic.enable"):
+        known = context.api_version >= DELETION_DISABLED_FROM
+        error = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
+        return failure(request, error, context)
+    outcomes = await context.broker.controller.delete_topics(_topics(request, context))
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=outcome.name,
+                topic_id=outcome.id,
+                error_code=outcome.error_code,
+                error_message=outcome.error_message,
+            )
+            for outcome in outcomes
+        ]
+    )
+
+
+def failure(
+    request: DeleteTopicsRequest, error_code: ErrorCode, context: Context
+) -> DeleteTopicsResponse:
+    """The same error for every topic."""
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=topic.name,
+                topic_id=topic.id,
+                error_code=error_code,
+                error_message=error_code.message,
+            )
+            for topic in _topics(request, context)
+        ]
+    )
+
+
+def _topics(request: DeleteTopicsRequest, context: Context) -> list[TopicRef]:
+    if context.api_version >= IDS_FROM:
+        return [TopicRef(topic.name, topic.topic_id) for topic in request.topics]
+    return [TopicRef(name) for name in request.topic_names]

@@ -1,0 +1,125 @@
+"""DescribeTopicPartitions (KIP-966): topics by name, a page of partitions at a time.
+
+A page that is full ends with a cursor: the first partition of the next page.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from ottla.broker.context import Context
+from ottla.broker.endpoints import node
+from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
+from ottla.cluster.image import PartitionImage
+from ottla.cluster.names import INTERNAL, name_error
+from ottla.wire.api.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from ottla.wire.errors import ErrorCode
+
+
+def handle(
+    request: DescribeTopicPartitionsRequest, context: Context
+) -> DescribeTopicPartitionsResponse:
+    """The topics named, or all, from the cursor on."""
+    asked = {topic.name for topic in request.topics}
+    if "" in asked:
+        return failure(request, ErrorCode.UNKNOWN_SERVER_ERROR, context)  # as Kafka trips over it
+    names = sorted(asked or context.broker.image.topics)
+    first_partition = 0
+    cursor = request.cursor
+    if cursor is not None:
+        if cursor.partition_index < 0:
+            return failure(request, ErrorCode.INVALID_REQUEST, context)
+        names = names[bisect_left(names, cursor.topic_name) :]
+        found = bool(names) and names[0] == cursor.topic_name
+        if not found and asked:
+            return failure(request, ErrorCode.INVALID_REQUEST, context)
+        first_partition = cursor.partition_index if found else 0
+    most = context.broker.settings.integer("max.request.partition.size.limit")
+    limit = max(1, min(most, request.response_partition_limit))
+    return _page(names, first_partition, limit, context)
+
+
+def failure(
+    request: DescribeTopicPartitionsRequest, error_code: ErrorCode, context: Context
+) -> DescribeTopicPartitionsResponse:
+    """The same error for every topic."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(error_code=error_code, name=topic.name)
+            for topic in request.topics
+        ]
+    )
+
+
+def _page(
+    names: list[str], first_partition: int, limit: int, context: Context
+) -> DescribeTopicPartitionsResponse:
+    response = DescribeTopicPartitionsResponse()
+    image = context.broker.image
+    room = limit
+    for name in names:
+        if room <= 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = image.topics.get(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        end = first_partition + room
+        partitions = topic.partitions[first_partition:end]
+        response.topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                name=name,
+                topic_id=topic.id,
+                is_internal=name in INTERNAL,
+                partitions=[_partition(partition, context) for partition in partitions],
+                topic_authorized_operations=TOPIC_OPERATIONS,
+            )
+        )
+        room -= len(partitions)
+        if end < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+        first_partition = 0
+    return response
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    bad_name = name_error(name) is not None
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=(
+            ErrorCode.INVALID_TOPIC_EXCEPTION if bad_name else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        ),
+        name=name,
+        is_internal=name in INTERNAL,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(
+    partition: PartitionImage, context: Context
+) -> DescribeTopicPartitionsResponsePartition:
+    image, listener_name = context.broker.image, context.peer.listener_name
+    offline = [each for each in partition.replicas if node(image, each, listener_name) is None]
+    leader, error = partition.leader, ErrorCode.NONE
+    if node(image, leader, listener_name) is None:
+        alive = leader in image.brokers
+        error = ErrorCode.LISTENER_NOT_FOUND if alive else ErrorCode.LEADER_NOT_AVAILABLE
+        leader = -1
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=error,
+        partition_index=partition.index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=offline,
+    )
