@@ -44,15 +44,12 @@ def file_answer(before: bytes, file: object, position: int, size: int, after: by
     return out
 
 
-class Later(Pending):
+def later(on_cancel: Callable[[], object], exclusive: bool) -> Pending:
     """A pending answer whose response is the frame itself."""
-
-    __slots__ = ("exclusive",)
-
-    def __init__(self, on_cancel: Callable[[], object], exclusive: bool) -> None:
-        super().__init__(on_cancel)
-        self.exclusive = exclusive
-        self.on_settled(lambda response, error: response)
+    pending = Pending(exclusive=exclusive)
+    pending.on_cancel(on_cancel)
+    pending.on_settled(lambda response, error: response)
+    return pending
 
 
 class Script:
@@ -81,7 +78,7 @@ class Script:
         if kind == b"n":
             return None
         if kind in (b"p", b"x"):
-            pending = Later(lambda: self.cancelled.append(rest), kind == b"x")
+            pending = later(lambda: self.cancelled.append(rest), kind == b"x")
             self.pending.setdefault(rest, []).append(pending)
             return pending
         if kind == b"b":

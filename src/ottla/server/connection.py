@@ -234,7 +234,7 @@ class Connection:
         self._held += slot.held
         self._shared.held.take(slot.held)
         if isinstance(answer, Pending):
-            if getattr(answer, "exclusive", False):
+            if answer.exclusive:
                 self._exclusive = slot
             answer.then(slot.settle)
 

@@ -49,13 +49,15 @@ class Input:
             if rest:
                 self._move(buffer, start, end, size)
             return
-        if start != self.start:
-            self._held.received(self._owner)
+        received = start != self.start
         if not rest:
             self.start = self.end = 0
             # A big buffer stays while big requests come; `rest` takes it when they do not.
-            if len(own) <= SCRATCH_BYTES or not is_free(own):
+            if len(own) <= SCRATCH_BYTES or self._held.crowded or not is_free(own):
                 self.drop()
+        if received:
+            self._held.received(self._owner)
+        if not rest:
             return
         self.start, self.end = start, end
         complete = 0 <= size <= rest - SIZE_BYTES

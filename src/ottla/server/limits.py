@@ -81,11 +81,13 @@ class Waiter(Protocol):
 class Held:
     """How many bytes all connections hold together, and who waits for some to be given back."""
 
-    __slots__ = ("_later", "_overdraft", "_scheduled", "_waiting", "limit", "used")
+    __slots__ = ("_later", "_overdraft", "_scheduled", "_waiting", "limit", "spare", "used")
 
     def __init__(self, limit: int, later: Callable[[Callable[[], object]], object]) -> None:
         self.limit = limit
         self.used = 0
+        # Asks all to give back the buffers that they keep for their next large request.
+        self.spare: Callable[[], object] = nothing_to_spare
         self._later = later
         self._waiting: dict[Waiter, None] = {}  # in the order of their coming
         self._overdraft: Waiter | None = None
@@ -94,6 +96,11 @@ class Held:
     @property
     def full(self) -> bool:
         return self.used >= self.limit
+
+    @property
+    def crowded(self) -> bool:
+        """Nothing may be kept that is not needed now."""
+        return self.used > self.limit or bool(self._waiting)
 
     @property
     def waiting(self) -> int:
@@ -109,6 +116,8 @@ class Held:
 
     def may_grow(self, waiter: Waiter, size: int) -> bool:
         """Whether the waiter may take `size` more for its request; if not, it is called later."""
+        if self.used + size > self.limit:
+            self.spare()
         if self.used + size <= self.limit or self._overdraft is waiter:
             return True
         if self._overdraft is None:
@@ -143,3 +152,7 @@ class Held:
         waiting, self._waiting = self._waiting, {}
         for waiter in waiting:
             waiter.room_again()
+
+
+def nothing_to_spare() -> None:
+    """When nobody keeps anything."""

@@ -52,6 +52,7 @@ class Server:
     ) -> None:
         self.limits = limits or Limits()
         self.shared = Shared(handle, clock, self.limits)
+        self.shared.held.spare = self._spare
         self.endpoints = endpoints
         self.accepted = Counter[str]()  # by listener
         self.turned_away = 0
@@ -175,6 +176,10 @@ class Server:
         for door in self._doors.values():
             door.close()
         self._doors.clear()
+
+    def _spare(self) -> None:
+        for connection in self.connections:
+            connection.rest()
 
     # Who must go
 

@@ -1,0 +1,380 @@
+"""At each limit: what is just within it is served, what is beyond waits, closes or is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tracemalloc
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ottla.seams.clock import ManualClock
+from ottla.seams.network_simulated import SimulatedNetwork, SimulatedStream
+from ottla.server.limits import (
+    CONNECTIONS_IDLE_MS_MAX,
+    FRAME_BYTES_MAX,
+    HELD_BYTES_MAX,
+    REQUESTS_PER_TURN,
+    SCRATCH_BYTES,
+    STALLED_S,
+    KiB,
+    Limits,
+    MiB,
+)
+from ottla.server.listener import Endpoint
+from ottla.server.server import Server
+from ottla.wire.out import Out
+from tests.server.fake import Script, answer, frame
+from tests.server.house import House, house
+
+
+def run(limits: Limits, scenario: Callable[[House], Awaitable[object]]) -> None:
+    async def inside() -> None:
+        async with house(limits) as running:
+            await scenario(running)
+
+    asyncio.run(inside())
+
+
+def test_the_defaults_are_kafkas() -> None:
+    """socket.request.max.bytes is 100 MiB, connections.max.idle.ms ten minutes, no other bound."""
+    limits = Limits()
+    assert limits.frame_bytes_max == FRAME_BYTES_MAX == 104_857_600
+    assert limits.connections_idle_ms_max == CONNECTIONS_IDLE_MS_MAX == 600_000
+    assert limits.connections_max == limits.connections_per_ip_max == 2**31 - 1
+    assert limits.held_bytes_max == HELD_BYTES_MAX
+
+
+@pytest.mark.parametrize("limit", [100, SCRATCH_BYTES - 4, SCRATCH_BYTES, 1_000_000])
+def test_the_largest_request(limit: int, caplog: pytest.LogCaptureFixture) -> None:
+    """A request of socket.request.max.bytes is served; one byte more closes its connection."""
+
+    async def scenario(house: House) -> None:
+        good, bad = await house.client(), await house.client()
+        await good.ask(b"n" + bytes(limit - 1), b"edone")
+        assert await good.answers(1) == [b"done"]
+        await bad.ask(b"n" + bytes(limit))
+        assert await bad.ended()
+        await good.ask(b"estill here")
+        assert await good.answers(1) == [b"still here"]
+        assert len(house.script.seen) == 3
+
+    with caplog.at_level(logging.INFO, "ottla"):
+        run(Limits(frame_bytes_max=limit), scenario)
+    assert len(caplog.records) == 1
+    assert f"socket.request.max.bytes is {limit}" in caplog.text
+
+
+def test_requests_without_an_answer() -> None:
+    """At queued.max.requests a connection is not read; each answer lets one more in."""
+
+    async def scenario(house: House) -> None:
+        client, other = await house.client(), await house.client()
+        await client.ask(*(b"p%d" % n for n in range(15)))
+        await house.until(lambda: len(house.script.seen) == 10)
+        await other.ask(b"eother")
+        assert await other.answers(1) == [b"other"]
+        assert len(house.script.seen) == 11
+        house.script.settle(b"0")
+        assert await client.answers(1) == [b"0"]
+        await house.until(lambda: len(house.script.seen) == 12)
+        for n in range(1, 15):
+            await house.until(lambda: b"%d" % n in house.script.pending)  # noqa: B023
+            house.script.settle(b"%d" % n)
+        assert await client.answers(14) == [b"%d" % n for n in range(1, 15)]
+
+    run(Limits(unanswered_max=10), scenario)
+
+
+def test_bytes_held_for_one_connection() -> None:
+    """A client that takes no answers is not read any further, and served on when it does."""
+    big = bytes(512 * KiB)
+
+    async def scenario(house: House) -> None:
+        house.script.rules[ord("g")] = lambda rest, peer: answer(big)
+        client, other = await house.client(), await house.client()
+        sending = asyncio.create_task(client.ask(*[b"g"] * 200))
+        await house.until(lambda: house.server.shared.held.used > 2 * MiB)
+        await asyncio.sleep(0.05)
+        handled = len(house.script.seen)
+        assert handled < 100
+        assert house.server.shared.held.used < 4 * MiB
+        await other.ask(b"eother")
+        assert await other.answers(1) == [b"other"]
+        for _ in range(200):
+            assert len((await client.answers(1))[0]) == len(big)
+        await sending
+        await house.until(lambda: house.server.shared.held.used == 0)
+
+    run(Limits(connection_held_bytes_max=2 * MiB), scenario)
+
+
+def test_bytes_held_in_all() -> None:
+    """Half requests beyond the limit pause their readers, one at a time is received to its end,
+    and who holds nothing is served meanwhile."""
+    size = 1 * MiB
+
+    async def scenario(house: House) -> None:
+        held = house.server.shared.held
+        clients = [await house.client() for _ in range(8)]
+        small = await house.client()
+        whole = frame(b"n" + bytes(size))
+        halves = [asyncio.create_task(c.send(whole[: size // 2])) for c in clients]
+        await asyncio.gather(*halves)
+        await house.until(lambda: held.waiting > 0)
+        assert held.used <= held.limit + size + 4
+        await small.ask(b"esmall")
+        assert await small.answers(1) == [b"small"]
+        peak = 0
+
+        async def finish() -> None:
+            await asyncio.gather(*(c.send(whole[size // 2 :]) for c in clients))
+
+        finishing = asyncio.create_task(finish())
+        while sum(seen[:1] == b"n" for seen in house.script.seen) < 8:
+            peak = max(peak, held.used)
+            await asyncio.sleep(0)
+        await finishing
+        assert peak <= held.limit + size + 4
+        for client in clients:
+            await client.ask(b"edone")
+            assert await client.answers(1) == [b"done"]
+        for connection in house.server.connections:
+            connection.rest()
+        assert held.used == 0
+
+    run(Limits(held_bytes_max=2 * MiB), scenario)
+
+
+def test_a_request_that_is_announced_and_never_sent_holds_little() -> None:
+    """Memory follows the bytes that came, not the size that was claimed."""
+
+    async def scenario(house: House) -> None:
+        clients = [await house.client() for _ in range(20)]
+        for client in clients:
+            await client.send(frame(b"n" + bytes(50 * MiB))[:10])
+        await house.until(lambda: house.server.shared.held.used > 0)
+        await asyncio.sleep(0.02)
+        assert house.server.shared.held.used <= 20 * 4096
+
+    run(Limits(), scenario)
+
+
+def test_connections_at_a_time(caplog: pytest.LogCaptureFixture) -> None:
+    """At max.connections a newcomer waits until somebody leaves, as in Kafka."""
+
+    async def scenario(house: House) -> None:
+        inside = [await house.client() for _ in range(3)]
+        for client in inside:
+            await client.ask(b"ehi")
+            assert await client.answers(1) == [b"hi"]
+        newcomer = await house.client()
+        await newcomer.ask(b"ehi")
+        assert await newcomer.silent()
+        assert len(house.server.connections) == 3
+        inside[0].close()
+        assert await newcomer.answers(1) == [b"hi"]
+        assert len(house.server.connections) == 3
+
+    with caplog.at_level(logging.INFO, "ottla"):
+        run(Limits(connections_max=3), scenario)
+    assert "max.connections is 3" in caplog.text
+
+
+def test_connections_from_one_host(caplog: pytest.LogCaptureFixture) -> None:
+    """The one beyond max.connections.per.ip is closed with a logged reason; the others stay."""
+
+    async def scenario(house: House) -> None:
+        inside = [await house.client() for _ in range(2)]
+        for client in inside:
+            await client.ask(b"ehi")
+            assert await client.answers(1) == [b"hi"]
+        third = await house.client()
+        assert await third.ended()
+        inside[0].close()
+        await house.until(lambda: len(house.server.connections) == 1)
+        fourth = await house.client()
+        await fourth.ask(b"ehi")
+        assert await fourth.answers(1) == [b"hi"]
+        assert house.server.turned_away == 1
+
+    with caplog.at_level(logging.INFO, "ottla"):
+        run(Limits(connections_per_ip_max=2), scenario)
+    assert len(caplog.records) == 1
+    assert "max.connections.per.ip is 2" in caplog.text
+
+
+def test_a_host_may_have_a_limit_of_its_own() -> None:
+    """max.connections.per.ip.overrides wins, also with 0."""
+
+    async def scenario(house: House) -> None:
+        assert await (await house.client()).ended()
+
+    run(Limits(connections_per_ip_overrides={"127.0.0.1": 0}), scenario)
+
+
+class Quiet:
+    """A server on a manual clock, for what depends on time alone."""
+
+    def __init__(self, limits: Limits, *names: str, inter_broker: str = "") -> None:
+        self.clock = ManualClock()
+        self.network = SimulatedNetwork(self.clock)
+        self.script = Script()
+        endpoints = [Endpoint(name, name, 0) for name in names or ("PLAINTEXT",)]
+        self.server = Server(
+            self.network.host("broker"),
+            self.clock,
+            self.script.handle,
+            endpoints,
+            limits,
+            inter_broker_listener=inter_broker,
+        )
+        self.server.open()
+        self.server.accept()
+
+    def connect(self, listener: int = 0, host: str = "client") -> SimulatedStream:
+        port = self.server.endpoints[listener].port
+        stream = self.network.connect_now(host, "broker", port)
+        self.clock.advance(1)
+        return stream
+
+    def is_open(self, stream: SimulatedStream) -> bool:
+        self.clock.advance(1)
+        return stream.recv_into(bytearray(1000)) != 0
+
+
+def test_idle_connections_are_closed_and_waiting_ones_are_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """connections.max.idle.ms counts from the last byte; who waits for an answer is not idle."""
+    quiet = Quiet(Limits(connections_idle_ms_max=600_000))
+    idle, busy, waiting = quiet.connect(), quiet.connect(), quiet.connect()
+    waiting.send([frame(b"plong poll")])
+    caplog.set_level(logging.INFO, "ottla")
+    for _ in range(8):
+        busy.send([frame(b"n")])
+        quiet.clock.advance(100_000)
+    assert not quiet.is_open(idle)
+    assert quiet.is_open(busy)
+    assert quiet.is_open(waiting)
+    assert [record.getMessage() for record in caplog.records] == [
+        "closed the connection of client:40002: idle for connections.max.idle.ms (600000)"
+    ]
+    quiet.clock.advance(700_000)
+    assert not quiet.is_open(busy)
+    quiet.server.close()
+
+
+def test_a_client_that_takes_nothing_of_its_answer_is_idle() -> None:
+    """An answer that nobody reads keeps its connection for connections.max.idle.ms at most."""
+    quiet = Quiet(Limits(connections_idle_ms_max=10_000))
+    quiet.script.rules[ord("g")] = lambda rest, peer: answer(bytes(MiB))
+    stuck = quiet.connect()
+    stuck.send([frame(b"g")])
+    quiet.clock.advance(5_000)
+    assert len(quiet.server.connections) == 1
+    quiet.clock.advance(10_000)
+    assert not quiet.server.connections
+    assert quiet.server.shared.held.used == 0
+
+
+def test_half_a_request_closes_when_others_wait_for_room(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """While memory is short, a connection that stopped in the middle of a request must go."""
+    quiet = Quiet(Limits(held_bytes_max=64 * KiB))
+    whole = frame(b"n" + bytes(60_000))
+    stalled, alive, waiting = quiet.connect(), quiet.connect(), quiet.connect()
+    for stream in (stalled, alive, waiting):
+        stream.send([whole[:40_000]])
+        quiet.clock.advance(1)
+    assert quiet.server.shared.held.waiting
+    caplog.set_level(logging.INFO, "ottla")
+    for _ in range(4):
+        quiet.clock.advance(STALLED_S * 500)
+        for stream in (alive, waiting):
+            if stream.outgoing.size == 0:
+                stream.send([whole[40_000:40_001]])
+    assert not quiet.is_open(stalled)
+    assert "others wait for room" in caplog.text
+    quiet.server.close()
+    assert quiet.server.shared.held.used == 0
+
+
+def test_a_big_buffer_is_given_back_when_the_connection_rests() -> None:
+    """After large requests a silent connection holds nothing."""
+    quiet = Quiet(Limits())
+    stream = quiet.connect()
+    whole = frame(b"n" + bytes(300_000))
+    position = 0
+    while position < len(whole):
+        position += stream.send([whole[position:]])
+        quiet.clock.advance(1)
+    quiet.clock.advance(1)
+    assert quiet.script.seen
+    assert quiet.server.shared.held.used >= 300_000
+    quiet.clock.advance(15_000)
+    assert quiet.server.shared.held.used == 0
+    assert quiet.is_open(stream)
+    quiet.server.close()
+
+
+def test_another_broker_gets_in_when_the_house_is_full() -> None:
+    """On the listener between brokers one more is let in; the longest silent client goes."""
+    limits = Limits(connections_max=2)
+    quiet = Quiet(limits, "CLIENTS", "BROKERS", inter_broker="BROKERS")
+    first, second = quiet.connect(), quiet.connect()
+    quiet.clock.advance(1000)
+    first.send([frame(b"n")])
+    quiet.clock.advance(1)
+    broker = quiet.connect(1, "other-broker")
+    assert quiet.is_open(broker)
+    assert quiet.is_open(first)
+    assert not quiet.is_open(second)
+    assert len(quiet.server.connections) == 2
+    quiet.server.close()
+
+
+def test_requests_of_one_turn_are_limited() -> None:
+    """A client that pipelines a thousand requests lets others in between."""
+    quiet = Quiet(Limits())
+    order: list[bytes] = []
+
+    def note(rest: bytes, peer: object) -> Out | None:
+        order.append(rest)
+        return None
+
+    quiet.script.rules[ord("o")] = note
+    many, one = quiet.connect(), quiet.connect()
+    many.send([b"".join(frame(b"omany") for _ in range(1000))])
+    one.send([frame(b"oone")])
+    quiet.clock.advance(10)
+    assert len(order) == 1001
+    assert order.index(b"one") <= REQUESTS_PER_TURN
+    quiet.server.close()
+
+
+def test_a_thousand_idle_connections_cost_little_memory() -> None:
+    """A connection that does nothing has no buffer: a few kilobytes for its objects."""
+    quiet = Quiet(Limits())
+    quiet.connect()
+    streams = [
+        quiet.network.connect_now("client", "broker", quiet.server.endpoints[0].port)
+        for _ in range(40)
+    ]
+    quiet.clock.advance(1)
+    listener = next(iter(quiet.network.listeners.values()))
+    ends = []
+    for _ in range(1000):
+        ends.append(SimulatedStream(quiet.network, "broker", "client", 1))
+        quiet.network.streams.append(ends[-1])
+    tracemalloc.start()
+    for end in ends:
+        listener._on_stream(end)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used / 1000 < 4 * KiB
+    assert len(quiet.server.connections) == 1041
+    quiet.server.close()
+    assert streams
