@@ -1,0 +1,351 @@
+"""`ottla server`: puts a broker together from real parts, runs it, and stops it well.
+
+    options -> settings -> broker and server -> ready line -> signal -> drain, flush, exit 0
+
+The only module that knows all rooms. What fails before the ready line is one sentence with a
+`Try:` line and exit code 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla import __version__
+from ottla.cli.failure import Failure, cannot_listen, cannot_use_directory
+from ottla.cli.logs import LEVELS, change_level, start_logging
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.metrics import Metrics
+    from ottla.server.limits import Limits
+    from ottla.server.metrics_http import MetricsServer
+    from ottla.settings import Settings
+
+log = logging.getLogger("ottla")
+
+# Collect young objects less often: requests make and drop many, hardly any in cycles.
+GC_THRESHOLDS = (20_000, 20, 50)
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.option("--data-dir", metavar="DIR", help="Where the data lies.  [default: ./ottla-data]")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Where clients connect; port 0 takes any free one.  [default: 127.0.0.1:9092]",
+)
+@click.option("--config", metavar="FILE", help="Options by Kafka's names, as server.properties.")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="One option by Kafka's name; may be repeated, and wins over the file.",
+)
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Prometheus metrics, /healthz, /readyz.  [default: JMX_PORT in the environment, or off]",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="What is logged on stderr.",
+)
+@click.option("--list-options", is_flag=True, help="Print every option and its meaning, and end.")
+def server(
+    data_dir: str | None,
+    listen: str | None,
+    config: str | None,
+    assignments: tuple[str, ...],
+    metrics: str | None,
+    log_level: str,
+    list_options: bool,
+) -> int:
+    """Run a broker that Kafka clients connect to.
+
+    Without options it listens on 127.0.0.1:9092, for this machine alone, and keeps its data in
+    ./ottla-data. It prints one line when it is ready and logs on stderr. SIGTERM or Ctrl-C stops
+    it cleanly; SIGUSR1 logs more, SIGUSR2 as much as at the start.
+    """
+    if list_options:
+        print_options()
+        return 0
+    start_logging(log_level)
+    settings = read_settings(config, assignments, data_dir, listen)
+    for warning in settings.warnings:
+        log.warning("%s", warning)
+    if settings.idle:
+        log.info("options that change nothing here: %s", ", ".join(settings.idle))
+    address = metrics_address(metrics)
+    gc.disable()  # what is made while starting stays
+    loop = new_loop()
+    try:
+        return loop.run_until_complete(Running(settings, address, log_level).run())
+    finally:
+        loop.close()
+
+
+# Options
+
+
+def read_settings(
+    config: str | None, assignments: tuple[str, ...], data_dir: str | None, listen: str | None
+) -> Settings:
+    """Default, file, environment, --set, flag: the later wins."""
+    from ottla.settings import (
+        Entry,
+        MalformedProperties,
+        Settings,
+        SettingsError,
+        entries_of_environment,
+        entry_of_assignment,
+        parse_properties,
+    )
+
+    flags = []
+    if data_dir is not None:
+        flags.append(Entry("log.dirs", data_dir, "--data-dir"))
+    if listen is not None:
+        split_option("--listen", listen, "127.0.0.1:9092")
+        flags.append(Entry("listeners", f"PLAINTEXT://{listen}", "--listen"))
+    try:
+        return Settings.load(
+            parse_properties(read_text(config), config) if config is not None else [],
+            entries_of_environment(os.environ),
+            [entry_of_assignment(text) for text in assignments],
+            flags,
+        )
+    except MalformedProperties as error:
+        raise Failure(str(error), "mend that line") from None
+    except SettingsError as error:
+        problems = str(error).replace("\nTry: ", "\0").replace("\n", "\nottla: ")
+        raise Failure(problems.replace("\0", "\nTry: ")) from None
+
+
+def read_text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise Failure(
+            f"cannot read {path}: {(reason or str(error)).lower()}",
+            "ottla server --config server.properties, with a file that is there",
+        ) from None
+
+
+def split_option(option: str, text: str, example: str) -> tuple[str, int]:
+    from ottla.server.listener import split_address
+
+    try:
+        return split_address(text)
+    except ValueError as error:
+        raise Failure(
+            f"{option}: {error} (got {text!r})", f"ottla server {option} {example}", exit_code=2
+        ) from None
+
+
+def metrics_address(option: str | None) -> tuple[str, int] | None:
+    if option is not None:
+        return split_option("--metrics", option, "127.0.0.1:9404")
+    port = os.environ.get("JMX_PORT")  # as operators of Kafka know it
+    return split_option("--metrics", f"127.0.0.1:{port}", "127.0.0.1:9404") if port else None
+
+
+def print_options() -> None:
+    """Every option: name, type, default, rule, when a change takes effect, meaning."""
+    from ottla.settings import broker_rows, topic_rows
+
+    for title, rows in (("Broker", broker_rows()), ("Topic", topic_rows())):
+        click.echo(f"{title} options\n")
+        for row in rows:
+            click.echo(f"{row.name}={row.default}")
+            facts = [row.type.lower(), row.rule, row.update, row.standing]
+            click.echo(f"    {row.doc}")
+            click.echo(f"    ({'; '.join(fact for fact in facts if fact)})\n")
+
+
+def buffer_bytes(settings: Settings, name: str) -> int:
+    """As set; unless set it is the system's choice, which grows with the line, unlike Kafka's."""
+    return settings.integer(name) if name in settings.given else -1
+
+
+def limits_of(settings: Settings) -> Limits:
+    from ottla.server.limits import Limits
+    from ottla.settings.checks import connection_overrides
+
+    return Limits(
+        frame_bytes_max=settings.integer("socket.request.max.bytes"),
+        held_bytes_max=settings.integer("queued.max.request.bytes"),
+        unanswered_max=settings.integer("queued.max.requests"),
+        connections_max=settings.integer("max.connections"),
+        connections_per_ip_max=settings.integer("max.connections.per.ip"),
+        connections_per_ip_overrides=connection_overrides(
+            settings.values["max.connections.per.ip.overrides"]
+        ),
+        connections_idle_ms_max=settings.integer("connections.max.idle.ms"),
+    )
+
+
+# Running
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where it is installed, else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        loop = asyncio.new_event_loop()
+    else:
+        loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    return loop
+
+
+class Running:
+    """One run of a server, from its parts to its end."""
+
+    def __init__(
+        self, settings: Settings, metrics_address: tuple[str, int] | None, log_level: str
+    ) -> None:
+        from ottla.broker.broker import Broker
+        from ottla.metrics import Metrics
+        from ottla.seams.background import RealBackground
+        from ottla.seams.chance import RealChance
+        from ottla.seams.clock import RealClock
+        from ottla.seams.disk import RealDisk
+        from ottla.seams.network import RealNetwork
+        from ottla.seams.process import raise_descriptor_limit
+        from ottla.server.listener import endpoints_of
+        from ottla.server.server import Server
+
+        raise_descriptor_limit()
+        loop = asyncio.get_event_loop_policy().get_event_loop()
+        self._settings = settings
+        self._metrics_address = metrics_address
+        self._log_level = log_level
+        self._stopping = asyncio.Event()
+        self._not_ready = "starting"
+        self._metrics_server: MetricsServer | None = None
+        self.metrics: Metrics = Metrics()
+        self.clock = RealClock(loop)
+        self.network = RealNetwork(
+            loop,
+            send_buffer_bytes=buffer_bytes(settings, "socket.send.buffer.bytes"),
+            receive_buffer_bytes=buffer_bytes(settings, "socket.receive.buffer.bytes"),
+        )
+        self.background = RealBackground(loop)
+        self.broker: Broker = Broker(
+            settings,
+            clock=self.clock,
+            disk=RealDisk(),
+            chance=RealChance(),
+            background=self.background,
+            metrics=self.metrics,
+        )
+        self.server = Server(
+            self.network,
+            self.clock,
+            self.broker.dispatcher.handle,
+            endpoints_of(settings.listeners, socket.gethostname),
+            limits_of(settings),
+            backlog=settings.integer("socket.listen.backlog.size"),
+            inter_broker_listener=settings.inter_broker_listener,
+        )
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, number)
+        loop.add_signal_handler(signal.SIGUSR1, change_level, "debug")
+        loop.add_signal_handler(signal.SIGUSR2, change_level, self._log_level)
+        try:
+            await self._start()
+        except BaseException:
+            self._close()
+            raise
+        self._tell_ready()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        gc.enable()
+        await self._stopping.wait()
+        log.info("stopping")
+        await self.server.drain()
+        try:
+            await self.broker.stop()
+        finally:
+            self._close()
+        log.info("stopped")
+        return 0
+
+    async def _start(self) -> None:
+        """Ports first, so that a second server fails before it touches anything."""
+        try:
+            self.server.open()
+        except OSError as error:
+            raise cannot_listen(error, str(error.filename), "--listen") from None
+        if self._metrics_address is not None:
+            self._start_metrics(*self._metrics_address)
+        directory = os.path.abspath(self._settings.data_directory)
+        try:
+            await self.broker.start(
+                {endpoint.name: endpoint.advertised for endpoint in self.server.endpoints}
+            )
+        except OSError as error:
+            raise cannot_use_directory(error, directory) from None
+        self.server.accept()
+
+    def _start_metrics(self, host: str, port: int) -> None:
+        from ottla.server.listener import address_text
+        from ottla.server.metrics_http import MetricsServer
+        from ottla.server.monitoring import watch
+
+        watch(self.metrics, self.clock, self.server, self.broker.partitions.all_opened)
+        self._metrics_server = MetricsServer(
+            self.network, self.clock, self.metrics, lambda: self._not_ready
+        )
+        try:
+            port = self._metrics_server.listen(host, port)
+        except OSError as error:
+            raise cannot_listen(error, address_text(host, port), "--metrics") from None
+        log.info("metrics on http://%s/metrics", address_text(host, port))
+
+    def _tell_ready(self) -> None:
+        first, *others = self.server.endpoints
+        for endpoint in others:
+            log.info("listener %s on %s", endpoint.name, endpoint)
+        self._not_ready = ""
+        directory = os.path.abspath(self._settings.data_directory)
+        node = self._settings.node_id
+        try:
+            print(
+                f"ottla {__version__} ready on {first}, node {node}, data in {directory}",
+                flush=True,
+            )
+        except OSError:  # nobody reads it
+            pass
+
+    def _stop(self, number: int) -> None:
+        if self._stopping.is_set():
+            log.warning("stopped by force with a second signal; the next start will recover")
+            os._exit(128 + number)
+        self._not_ready = "stopping"
+        self._stopping.set()
+
+    def _close(self) -> None:
+        self.server.close()
+        if self._metrics_server is not None:
+            self._metrics_server.close()
+        self.background.close()
