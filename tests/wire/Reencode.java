@@ -10,6 +10,10 @@ import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.common.protocol.Readable;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.common.record.internal.Record;
+import org.apache.kafka.common.record.internal.RecordBatch;
 
 /**
  * Kafka's own classes as a second opinion. Each line of the file named by the argument is a message's name, its version and its
@@ -34,7 +38,11 @@ public class Reencode {
         try (BufferedReader lines = Files.newBufferedReader(Path.of(arguments[0]))) {
             for (String line = lines.readLine(); line != null; line = lines.readLine()) {
                 String[] parts = line.split(" ", 3);
-                System.out.println("message " + again(parts[0], Short.parseShort(parts[1]), parts[2]));
+                if (parts[0].equals("batch")) {
+                    System.out.println("batch " + records(parts[2]));
+                } else {
+                    System.out.println("message " + again(parts[0], Short.parseShort(parts[1]), parts[2]));
+                }
             }
         }
     }
@@ -55,6 +63,34 @@ public class Reencode {
             Throwable cause = problem.getCause() == null ? problem : problem.getCause();
             return "refused: " + cause;
         }
+    }
+
+    /** What Kafka finds in a record batch: offset, timestamp, key, value and headers of each record. */
+    static String records(String hex) {
+        StringBuilder found = new StringBuilder();
+        MemoryRecords records = MemoryRecords.readableRecords(ByteBuffer.wrap(HexFormat.of().parseHex(hex)));
+        for (RecordBatch batch : records.batches()) {
+            batch.ensureValid();
+            found.append(batch.compressionType().name);
+            for (Record record : batch) {
+                found.append(" ").append(record.offset()).append(",").append(record.timestamp());
+                found.append(",").append(text(record.key())).append(",").append(text(record.value()));
+                for (Header header : record.headers()) {
+                    ByteBuffer value = header.value() == null ? null : ByteBuffer.wrap(header.value());
+                    found.append(",").append(header.key()).append("=").append(text(value));
+                }
+            }
+        }
+        return found.toString();
+    }
+
+    static String text(ByteBuffer bytes) {
+        if (bytes == null) {
+            return "null";
+        }
+        byte[] copy = new byte[bytes.remaining()];
+        bytes.get(copy);
+        return HexFormat.of().formatHex(copy);
     }
 
     static Class<?> find(String name) throws ClassNotFoundException {

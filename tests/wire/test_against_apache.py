@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from ottla.wire.apis import API
+from ottla.wire.compression import Compression
 from ottla.wire.errors import ErrorCode
 from ottla.wire.out import Out
+from ottla.wire.records import Record, write_batch
 from ottla.wire.schema import writer
 from tests import needs
 from tests.apache import java
@@ -29,6 +32,20 @@ drawn = settings(
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
+
+
+# Enough to need several blocks of snappy and lz4; some compress well, some do not at all.
+RECORDS = [
+    Record(
+        random.Random(number).randbytes(100) * (1 + number % 20) if number % 7 else None,
+        key=b"key %d" % number if number % 5 else None,
+        headers=[("h", b"1"), ("null", None)] * (number % 3),
+        timestamp=1_700_000_000_000 + number * (-1) ** number,
+        offset=1000 + 2 * number,
+    )
+    for number in range(300)
+]
+BATCHES = {codec: write_batch(RECORDS, compression=codec, leader_epoch=3) for codec in Compression}
 
 
 def examples(case: Case) -> list[bytes]:
@@ -54,6 +71,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[str
         for cls, version in every_version()
         for data in examples((cls, version))
     ]
+    lines += [f"batch 2 {batch.hex()}" for batch in BATCHES.values()]
     file = tmp_path_factory.mktemp("reencode") / "messages.txt"
     file.write_text("\n".join(lines) + "\n")
     output = java.run_program(PROGRAM, str(file)).splitlines()
@@ -61,11 +79,27 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[str
     for line in output:
         kind, _, rest = line.partition(" ")
         kinds[kind].append([rest] if kind == "message" else rest.split(" "))
-    assert len(kinds["message"]) == len(lines)
-    for line, (again,) in zip(lines, kinds["message"], strict=True):
+    messages = [line for line in lines if not line.startswith("batch ")]
+    for line, (again,) in zip(messages, kinds["message"], strict=True):
         name, version, data = line.split(" ")
         kinds[f"{name}-v{version}"].append([data, again])
     return kinds
+
+
+@pytest.mark.parametrize("codec", Compression, ids=lambda codec: codec.name)
+def test_kafka_reads_our_batches(codec: Compression, answers: dict[str, list[list[str]]]) -> None:
+    """Java decompresses what we compress, in every codec and over several blocks."""
+    found, *records = answers["batch"][list(BATCHES).index(codec)]
+    assert found == codec.name.lower()
+    assert records == [
+        f"{record.offset},{record.timestamp},{hexed(record.key)},{hexed(record.value)}"
+        + "".join(f",{name}={hexed(value)}" for name, value in record.headers)
+        for record in RECORDS
+    ]
+
+
+def hexed(data: bytes | bytearray | memoryview | None) -> str:
+    return "null" if data is None else data.hex()
 
 
 @pytest.mark.parametrize("case", every_version(), ids=named)
