@@ -85,10 +85,14 @@ class Server:
         assert self.process is not None
         assert self.process.stdout is not None
         deadline = time.monotonic() + START_TIMEOUT_S
-        os.set_blocking(self.process.stdout.fileno(), False)
+        descriptor = self.process.stdout.fileno()
+        os.set_blocking(descriptor, False)
         line = ""
         while time.monotonic() < deadline:
-            line += self.process.stdout.read() or ""
+            try:
+                line += os.read(descriptor, 4096).decode()
+            except BlockingIOError:
+                pass
             if "\n" in line:
                 return line.strip()
             if self.process.poll() is not None:
