@@ -8,10 +8,14 @@ every start: 10,000 idle partitions whose epoch has risen must not cost 10,000 f
 from __future__ import annotations
 
 import itertools
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from ottla.log.segment import Segment
     from ottla.seams.disk import Disk
+
+logger = logging.getLogger("ottla.log")
 
 CHECKPOINT = "leader-epoch-checkpoint"
 CHECKPOINT_VERSION = 0
@@ -36,12 +40,6 @@ class LeaderEpochs:
         self.directory = directory
         self._entries = entries or []
         self.dirty = False
-
-    @classmethod
-    def load(cls, disk: Disk, directory: str) -> LeaderEpochs:
-        """From the file; ValueError when it cannot be understood."""
-        path = f"{directory}/{CHECKPOINT}"
-        return cls(disk, directory, parse(disk.read(path)) if disk.exists(path) else None)
 
     @property
     def entries(self) -> list[EpochEntry]:
@@ -118,6 +116,37 @@ class LeaderEpochs:
             f"{self.directory}/{CHECKPOINT}", format_entries(self._entries), sync=sync
         )
         self.dirty = False
+
+
+def load_epochs(disk: Disk, directory: str, segments: list[Segment]) -> LeaderEpochs:
+    """From the file; from the log itself when the file cannot be understood."""
+    path = f"{directory}/{CHECKPOINT}"
+    try:
+        return LeaderEpochs(disk, directory, parse(disk.read(path)))
+    except FileNotFoundError:
+        return LeaderEpochs(disk, directory)
+    except ValueError as problem:
+        logger.warning("%s: leader epochs are read from the log instead: %s", path, problem)
+        epochs = LeaderEpochs(disk, directory, epochs_of(segments))
+        epochs.dirty = True
+        return epochs
+
+
+def epochs_of(segments: list[Segment]) -> list[EpochEntry]:
+    """The epochs that the batches bear. Only segments in which the epoch changes are walked."""
+    found: list[EpochEntry] = []
+    filled = [segment for segment in segments if segment.size_bytes]
+    firsts = [next(segment.batches(strict=False), None) for segment in filled]
+    for at, segment in enumerate(filled):
+        after = firsts[at + 1] if at + 1 < len(filled) else None
+        known = found[-1].epoch if found else UNDEFINED_EPOCH
+        if after is not None and after.leader_epoch == known:
+            continue
+        for batch in segment.batches(strict=False):
+            if batch.leader_epoch > known:
+                known = batch.leader_epoch
+                found.append(EpochEntry(known, batch.base_offset))
+    return found
 
 
 def format_entries(entries: list[EpochEntry]) -> bytes:

@@ -15,28 +15,29 @@ from __future__ import annotations
 
 import logging
 import struct
-from bisect import bisect_right
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ottla.log import append as checks
-from ottla.log import trim
+from ottla.log import lookup, trim
 from ottla.log.append import AppendResult, Origin
 from ottla.log.checksum import crc32c
-from ottla.log.epochs import LeaderEpochs
+from ottla.log.epochs import LeaderEpochs, load_epochs
 from ottla.log.failures import OffsetOutOfRange
 from ottla.log.producers import BatchNote, Producers
-from ottla.log.segment import HEADER, RELATIVE_OFFSET_MAX, SNAPSHOT, Segment
-from ottla.log.syncing import DirectoryEntry, Syncable
+from ottla.log.reading import base_offset_of, read_range, segments_from
+from ottla.log.replay import load_producers
+from ottla.log.segment import HEADER, SNAPSHOT, Segment
+from ottla.log.syncing import Syncable, to_sync
+from ottla.log.unusual import append_unusual
 from ottla.wire.errors import ErrorCode
-from ottla.wire.out import FileRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ottla.log.lookup import FoundOffset
     from ottla.log.transaction_index import AbortedTransaction
     from ottla.seams.disk import Disk
     from ottla.settings import LogConfig
+    from ottla.wire.out import FileRange
 
 __all__ = ["AppendResult", "Log", "OffsetOutOfRange", "Origin"]
 
@@ -45,7 +46,6 @@ logger = logging.getLogger("ottla.log")
 _pack_offset = struct.Struct(">q").pack_into
 _pack_epoch = struct.Struct(">i").pack_into
 LEADER_EPOCH_AT = 12
-_base_offset = attrgetter("base_offset")
 _NONE = int(ErrorCode.NONE)
 _STORAGE_ERROR = int(ErrorCode.KAFKA_STORAGE_ERROR)
 
@@ -56,16 +56,17 @@ class Log:
     __slots__ = (
         "_config",
         "_epochs",
-        "_index_entries_max",
+        "_flush_messages",
+        "_index_interval_bytes",
         "_latest_epoch",
         "_max_message_bytes",
         "_plain",
         "_producers",
-        "_segment_bytes",
         "_timestamp_after_max_ms",
         "directory",
         "disk",
         "end_offset",
+        "epochs_unsynced",
         "flush_wanted",
         "jitter_ms",
         "log_start_offset",
@@ -76,6 +77,7 @@ class Log:
         "snapshots",
         "topic",
         "topic_id",
+        "unsynced_names",
     )
 
     def __init__(
@@ -105,10 +107,12 @@ class Log:
         self.snapshots = snapshots  # offsets of the producer snapshots on disk, ascending
         self.jitter_ms = jitter_ms
         self.offline: str | None = None
+        self.unsynced_names = recovery_point == 0  # the folder's own name may not have been synced
         # Told when something should be synced soon: a full segment, or flush.messages reached.
         self.flush_wanted: Callable[[Log], object] | None = None
         self._producers: Producers | None = None
         self._epochs: LeaderEpochs | None = None
+        self.epochs_unsynced = False
         self._latest_epoch = -1  # the epoch the last append was stamped with
         self.config = config
 
@@ -127,10 +131,10 @@ class Log:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._max_message_bytes = min(config.max_message_bytes, config.segment_bytes)
-        self._segment_bytes = config.segment_bytes
         self._timestamp_after_max_ms = config.message_timestamp_after_max_ms
-        self._index_entries_max = config.segment_index_bytes // 12 - 1  # the time index fills first
-        # Whether a client's batch is stored as it comes. The exceptions are in inspection.py.
+        self._index_interval_bytes = config.index_interval_bytes
+        self._flush_messages = config.flush_messages - 1
+        # Whether a client's batch is stored as it comes; the exceptions are in inspection.py.
         self._plain = (
             not config.compact
             and not config.append_time
@@ -149,13 +153,13 @@ class Log:
     @property
     def producers(self) -> Producers:
         if self._producers is None:
-            self._producers = self._load_producers()
+            self._producers = load_producers(self)
         return self._producers
 
     @property
     def epochs(self) -> LeaderEpochs:
         if self._epochs is None:
-            self._epochs = LeaderEpochs.load(self.disk, self.directory)
+            self._epochs = load_epochs(self.disk, self.directory, self.segments)
         return self._epochs
 
     @property
@@ -182,7 +186,9 @@ class Log:
             return AppendResult(_STORAGE_ERROR)
         size = len(records)
         if size < 61 or origin is not Origin.CLIENT:
-            return self._append_unusual(records, leader_epoch, now_ms, origin)
+            return append_unusual(
+                self, records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin
+            )
         (
             base_offset,
             length,
@@ -212,20 +218,45 @@ class Log:
             or max_timestamp - now_ms > self._timestamp_after_max_ms
             or crc32c(records, 21) != crc
         ):
-            return self._append_unusual(records, leader_epoch, now_ms, origin)
-        transactional = attributes & 0x10 != 0
-        if producer_id >= 0:
+            return append_unusual(
+                self, records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin
+            )
+        return self.append_sound(
+            records,
+            delta,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            sequence,
+            attributes & 0x10 != 0,
+            leader_epoch,
+            now_ms,
+        )
+
+    def append_sound(
+        self,
+        batch: memoryview,
+        delta: int,
+        max_timestamp: int,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        transactional: bool,
+        leader_epoch: int,
+        now_ms: int,
+        append_time_ms: int = -1,
+    ) -> AppendResult:
+        """Append a batch whose header and records are in order, if its producer's sequence is."""
+        if producer_id >= 0 and sequence >= 0:
             verdict = self.producers.check(
                 producer_id, producer_epoch, sequence, delta, transactional
             )
             if verdict:
                 return self._not_again(verdict)
         first_offset = self.end_offset
-        try:
-            self._write(records, first_offset, delta, max_timestamp, leader_epoch, now_ms)
-        except OSError as error:
-            self.fail(f"cannot append: {error}")
-            return AppendResult(_STORAGE_ERROR)
+        failed = self.write_batch(batch, delta, max_timestamp, leader_epoch, now_ms)
+        if failed is not None:
+            return failed
         if producer_id >= 0:
             self.producers.note(
                 producer_id,
@@ -236,20 +267,9 @@ class Log:
                 max_timestamp,
                 transactional,
             )
-        return AppendResult(_NONE, first_offset, first_offset + delta, -1, self.log_start_offset)
-
-    def _append_unusual(
-        self, records: memoryview, leader_epoch: int, now_ms: int, origin: Origin
-    ) -> AppendResult:
-        """What is refused, or needs a look at the records first."""
-        refused = checks.refusal(records, self._config, origin=origin)
-        if refused is not None:
-            logger.debug("%s: batch refused, %s", self.name, refused.reason)
-            return AppendResult(
-                refused.error_code,
-                log_start_offset=self.log_start_offset if refused.tells_log_start else -1,
-            )
-        raise NotImplementedError
+        return AppendResult(
+            _NONE, first_offset, first_offset + delta, append_time_ms, self.log_start_offset
+        )
 
     def _not_again(self, verdict: BatchNote | int) -> AppendResult:
         """A retry is answered with the offsets of the first time, anything else with its error."""
@@ -264,58 +284,51 @@ class Log:
             duplicate=True,
         )
 
-    def _write(
+    def write_batch(
         self,
         batch: memoryview,
-        first_offset: int,
         delta: int,
         max_timestamp: int,
         leader_epoch: int,
         now_ms: int,
-    ) -> None:
-        """Stamp one checked batch and put it at the end, in a new segment if this one is full."""
-        if leader_epoch != self._latest_epoch:
-            self._begin_epoch(leader_epoch, first_offset)
-        segment = self.segments[-1]
+    ) -> AppendResult | None:
+        """Stamp a checked batch and put it at the end, in a new segment if this one is full.
+
+        None when it is there; a disk that refuses takes the log offline.
+        """
+        first_offset = self.end_offset
         last_offset = first_offset + delta
-        if segment.size_bytes and self._full(
-            segment, len(batch), last_offset, max_timestamp, now_ms
-        ):
-            segment = self.roll(now_ms=now_ms)
-        _pack_offset(batch, 0, first_offset)
-        _pack_epoch(batch, LEADER_EPOCH_AT, leader_epoch)
-        segment.append(
-            batch,
-            base_offset=first_offset,
-            last_offset=last_offset,
-            max_timestamp=max_timestamp,
-            index_interval_bytes=self._config.index_interval_bytes,
-        )
+        segment = self.segments[-1]
+        try:
+            if leader_epoch != self._latest_epoch:
+                self._write_epoch(leader_epoch, first_offset)
+            if segment.size_bytes and segment.is_full(
+                len(batch), last_offset, max_timestamp, now_ms, self._config, self.jitter_ms
+            ):
+                segment = self.roll(now_ms=now_ms)
+            _pack_offset(batch, 0, first_offset)
+            _pack_epoch(batch, LEADER_EPOCH_AT, leader_epoch)
+            segment.append(
+                batch,
+                base_offset=first_offset,
+                last_offset=last_offset,
+                max_timestamp=max_timestamp,
+                index_interval_bytes=self._index_interval_bytes,
+            )
+        except OSError as error:
+            self.fail(f"cannot append: {error}")
+            return AppendResult(_STORAGE_ERROR)
         self.end_offset = last_offset + 1
-        unflushed = self.end_offset - self.recovery_point
-        if unflushed >= self._config.flush_messages and self.flush_wanted:
+        if last_offset - self.recovery_point >= self._flush_messages and self.flush_wanted:
             self.flush_wanted(self)
+        return None
 
-    def _full(
-        self, segment: Segment, size: int, last_offset: int, max_timestamp: int, now_ms: int
-    ) -> bool:
-        """Whether a batch must go into a new segment: Kafka's rules for rolling."""
-        if segment.size_bytes + size > self._segment_bytes:
-            return True
-        if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
-            return True
-        since = segment.rolling_timestamp()
-        waited_ms = max_timestamp - since if since >= 0 else now_ms - segment.created_ms
-        return (
-            waited_ms > self._config.segment_ms - self.jitter_ms
-            or segment.index_entries >= self._index_entries_max
-        )
-
-    def _begin_epoch(self, leader_epoch: int, first_offset: int) -> None:
-        """The first append of a leader: its epoch is on disk before its records are."""
+    def _write_epoch(self, leader_epoch: int, first_offset: int) -> None:
+        """The first append of a leader: its epoch is in the file before its records are."""
         self.epochs.assign(leader_epoch, first_offset)
         if self.epochs.dirty:
             self.epochs.write(sync=False)
+            self.epochs_unsynced = True
         self._latest_epoch = leader_epoch
 
     def begin_epoch(self, leader_epoch: int) -> None:
@@ -343,8 +356,10 @@ class Log:
         self.disk.write_atomically(path, self.producers.snapshot(), sync=False)
         self.snapshots.append(self.end_offset)
 
-    def _load_producers(self) -> Producers:
-        return Producers()
+    def adopt(self, epochs: LeaderEpochs, producers: Producers | None) -> None:
+        """Take over what recovery found."""
+        self._epochs = epochs
+        self._producers = producers
 
     def reload_producers(self) -> None:
         """The log was cut: read the state again when it is needed."""
@@ -367,50 +382,31 @@ class Log:
         if offset >= limit:
             return None
         try:
-            return self._read(offset, bytes_max, limit, first_batch_whole)
+            return read_range(self.segments, offset, bytes_max, limit, first_batch_whole)
         except OSError as error:
             self.fail(f"cannot read: {error}")
             raise
-
-    def _read(
-        self, offset: int, bytes_max: int, limit: int, first_batch_whole: bool
-    ) -> FileRange | None:
-        at = len(self.segments) - 1
-        if offset < self.segments[at].base_offset:
-            at = bisect_right(self.segments, offset, key=_base_offset) - 1
-        while (position := self.segments[at].position_of(offset)) is None:
-            at += 1  # compaction may have taken all that followed in this segment
-            if at == len(self.segments) or self.segments[at].base_offset >= limit:
-                return None
-        segment = self.segments[at]
-        end = segment.size_bytes
-        if limit < segment.next_offset:
-            stop = segment.position_of(limit)
-            end = end if stop is None else stop
-        else:
-            segment.hint(segment.next_offset, end)
-        size = end - position
-        if size > bytes_max:
-            first = segment.batch_at(position).size
-            if first <= bytes_max:
-                size = bytes_max
-            elif first_batch_whole:
-                size = first
-            else:
-                return None
-        return FileRange(segment.file, position, size) if size > 0 else None
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest known epoch not above `epoch`, and where it ended (KIP-101)."""
         return self.epochs.end_offset_for(epoch, self.end_offset)
 
+    def offset_for_timestamp(self, timestamp: int, *, end_offset: int) -> FoundOffset | None:
+        """The first record at or after `timestamp` and below `end_offset`."""
+        return lookup.offset_for_timestamp(self, timestamp, end_offset=end_offset)
+
+    def max_timestamp(self) -> FoundOffset | None:
+        """The first record that bears the largest timestamp."""
+        return lookup.max_timestamp(self)
+
     def first_unstable_offset(self) -> int | None:
+        """Where the earliest undecided transaction begins, or None."""
         return self.producers.first_unstable_offset()
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions that a reader from `start` up to `end` must leave out."""
         found = []
-        for segment in self._segments_from(start):
+        for segment in segments_from(self.segments, start):
             for aborted in segment.transaction_index.all():
                 if aborted.last_offset >= start and aborted.first_offset < end:
                     found.append(aborted)
@@ -438,7 +434,7 @@ class Log:
         """Cleaned segments take the place of old ones; their files stand already (swap.py)."""
         gone = set(map(id, old))
         kept = [segment for segment in self.segments if id(segment) not in gone]
-        self.segments = sorted([*kept, *new], key=_base_offset)
+        self.segments = sorted([*kept, *new], key=base_offset_of)
 
     # Flushing
 
@@ -447,20 +443,7 @@ class Log:
 
         `indexes`: also the files that recovery could rebuild, as before a checkpoint.
         """
-        end_offset = self.end_offset
-        found: list[Syncable] = []
-        names_changed = False
-        for segment in self._segments_from(self.recovery_point):
-            if indexes:
-                segment.write_out_indexes()
-                found.extend(segment.files())
-            else:
-                found.append(segment.file)
-            names_changed |= segment.unsynced_name
-            segment.unsynced_name = False
-        if names_changed:
-            found.append(DirectoryEntry(self.disk, self.directory))
-        return found, end_offset
+        return to_sync(self, indexes=indexes), self.end_offset
 
     def finish_flush(self, end_offset: int) -> None:
         """What begin_flush returned has been synced."""
@@ -476,11 +459,6 @@ class Log:
             self.fail(f"cannot sync: {error}")
             raise
         self.finish_flush(end_offset)
-
-    def _segments_from(self, offset: int) -> list[Segment]:
-        """The segments that hold `offset` or anything after it."""
-        at = bisect_right(self.segments, offset, key=_base_offset) - 1
-        return self.segments[max(at, 0) :]
 
     def fail(self, reason: str) -> None:
         """Take the log offline until the next start."""

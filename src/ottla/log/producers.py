@@ -146,7 +146,7 @@ class Producers:
         batches = known.batches
         if len(batches) >= BATCHES_KEPT:
             del batches[0]
-        last_sequence = base_sequence + offset_delta
+        last_sequence = base_sequence + offset_delta if base_sequence >= 0 else NO_SEQUENCE
         if last_sequence > SEQUENCE_MAX:
             last_sequence -= SEQUENCE_MAX + 1
         batches.append(
@@ -235,15 +235,12 @@ class Producers:
         struct.pack_into(">I", data, 2, crc32c(bytes(data[_CRC_FROM:])))
         return bytes(data)
 
-    def load(self, data: bytes, now_ms: int, expiration_ms: int) -> None:
+    def load(self, data: bytes) -> None:
         """Take over a snapshot's content; ValueError when it is torn or was never one."""
         for producer_id, known in parse_snapshot(data):
-            expired = now_ms - known.last_timestamp >= expiration_ms
+            self.by_id[producer_id] = known
             if known.transaction_first_offset >= 0:
                 self.ongoing[known.transaction_first_offset] = producer_id
-            elif expired:
-                continue
-            self.by_id[producer_id] = known
 
 
 def parse_snapshot(data: bytes) -> list[tuple[int, Producer]]:

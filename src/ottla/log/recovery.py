@@ -12,9 +12,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.log.checksum import crc32c
+from ottla.log.checkup import Findings, check_segment
+from ottla.log.epochs import load_epochs
+from ottla.log.failures import LogProblem
 from ottla.log.log import Log
-from ottla.log.segment import LOG, SNAPSHOT, BatchAt, Segment
+from ottla.log.producers import Producers
+from ottla.log.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX, Segment
 from ottla.log.swap import offset_of, tidy_files
 
 if TYPE_CHECKING:
@@ -66,16 +69,21 @@ def load_log(
     now_ms: int,
     jitter_ms: int = 0,
 ) -> Log:
-    """Open a log that is on disk; after a crash (`clean` false) check it from the recovery point
-    on.
-    """
+    """Open a log that is on disk; unless it was closed cleanly, check it first."""
+    name = f"{topic}-{partition}"
     segments, snapshots = _find_files(disk, directory, now_ms)
-    if not clean:
-        segments = _recover(segments, recovery_point, f"{topic}-{partition}")
-    else:
-        _find_end(segments[-1])
+    findings: Findings | None = None
+    if not clean or not _find_end(segments[-1]):
+        segments, findings = _recover(segments, recovery_point, name, dense=not config.compact)
     end_offset = segments[-1].next_offset
-    return Log(
+    if end_offset < log_start_offset:
+        # All that is left lies below what was deleted (Kafka: the log begins anew there).
+        logger.warning("%s: begins anew at its start offset %d", name, log_start_offset)
+        for segment in segments:
+            segment.delete()
+        segments = [Segment.create(disk, directory, log_start_offset, now_ms=now_ms)]
+        end_offset = log_start_offset
+    log = Log(
         disk,
         directory,
         topic,
@@ -83,11 +91,16 @@ def load_log(
         topic_id,
         config,
         segments=segments,
-        log_start_offset=min(max(log_start_offset, segments[0].base_offset), end_offset),
-        recovery_point=min(recovery_point, end_offset) if not clean else end_offset,
-        snapshots=[at for at in snapshots if at <= end_offset],
+        log_start_offset=max(log_start_offset, segments[0].base_offset),
+        recovery_point=end_offset if findings is None else min(recovery_point, end_offset),
+        snapshots=_usable_snapshots(
+            disk, directory, snapshots, end_offset, findings, recovery_point
+        ),
         jitter_ms=jitter_ms,
     )
+    if findings is not None:
+        _make_anew(log, findings)
+    return log
 
 
 def _find_files(disk: Disk, directory: str, now_ms: int) -> tuple[list[Segment], list[int]]:
@@ -96,67 +109,103 @@ def _find_files(disk: Disk, directory: str, now_ms: int) -> tuple[list[Segment],
     names = tidy_files(disk, directory, [entry.name for entry in entries])
     if len(names) != len(entries):
         entries = disk.entries(directory)
-    sizes = {entry.name: entry.size for entry in entries}
-    bases = sorted(offset_of(name) or 0 for name in names if name.endswith(LOG))
-    snapshots = sorted(offset_of(name) or 0 for name in names if name.endswith(SNAPSHOT))
-    segments = []
-    for base_offset, next_base in zip(bases, [*bases[1:], None], strict=True):
-        size = sizes[f"{base_offset:020d}{LOG}"]
-        segments.append(
-            Segment(
-                disk,
-                directory,
-                base_offset,
-                size_bytes=size,
-                next_offset=next_base,
-                created_ms=now_ms,
-            )
-        )
-    return segments or [Segment(disk, directory, 0, created_ms=now_ms)], snapshots
+    bases = []
+    snapshots = []
+    sizes = {}
+    for name, size, _ in entries:
+        if name.endswith(LOG) and (offset := offset_of(name)) is not None:
+            bases.append(offset)
+            sizes[offset] = size
+        elif name.endswith(SNAPSHOT) and (offset := offset_of(name)) is not None:
+            snapshots.append(offset)
+        elif name.endswith(".tmp"):
+            disk.unlink(f"{directory}/{name}", missing_ok=True)
+    bases.sort()
+    for name, _, _ in entries:
+        if name.endswith((INDEX, TIME_INDEX, TRANSACTION_INDEX)) and offset_of(name) not in sizes:
+            logger.warning("%s/%s: removed, it belongs to no segment", directory, name)
+            disk.unlink(f"{directory}/{name}", missing_ok=True)
+    segments = [
+        Segment(disk, directory, base, size_bytes=sizes[base], next_offset=after, created_ms=now_ms)
+        for base, after in zip(bases, [*bases[1:], None], strict=False)
+    ]
+    return segments or [Segment(disk, directory, 0, created_ms=now_ms)], sorted(snapshots)
 
 
-def _find_end(segment: Segment) -> None:
-    """Walk over the headers behind the last index entry to the end of the last segment."""
+def _find_end(segment: Segment) -> bool:
+    """Walk from the last index entry to the end of the last segment; False if it is not whole."""
     if not segment.size_bytes:
-        return
-    last_indexed = segment.index.last() if segment.size_bytes > 4096 else None
-    for batch in segment.batches(last_indexed[1] if last_indexed else 0):
-        segment.next_offset = batch.last_offset + 1
-
-
-def _recover(segments: list[Segment], recovery_point: int, name: str) -> list[Segment]:
-    kept = []
-    for at, segment in enumerate(segments):
-        kept.append(segment)
-        if segment is not segments[-1] and segment.next_offset <= recovery_point:
-            continue
-        whole = _check(segment)
-        if not whole:
-            for later in segments[at + 1 :]:
-                later.delete()
-            logger.warning("%s: cut at offset %d", name, segment.next_offset)
-            break
-    return kept
-
-
-def _check(segment: Segment) -> bool:
-    """Cut the segment after its last valid batch; says whether nothing had to go."""
-    position = 0
-    next_offset = segment.base_offset
-    for batch in segment.batches():
-        if batch.base_offset < next_offset or not _valid(segment, batch):
-            break
-        position = batch.position + batch.size
-        next_offset = batch.last_offset + 1
-    whole = position == segment.size_bytes
-    segment.next_offset = next_offset
-    if not whole:
-        segment.cut(position)
-    return whole
-
-
-def _valid(segment: Segment, batch: BatchAt) -> bool:
-    if batch.magic != 2:
+        return True
+    try:
+        last_indexed = segment.last_indexed()
+        start = last_indexed[1] if last_indexed else 0
+        for batch in segment.batches(start):
+            segment.next_offset = batch.last_offset + 1
+        segment.bytes_since_index = segment.size_bytes - start
+    except LogProblem as problem:
+        logger.warning("not as a clean stop leaves it: %s", problem)
         return False
-    data = bytearray(segment.file.pread(batch.size, batch.position))
-    return len(data) == batch.size and bool(crc32c(memoryview(data), 21) == batch.crc)
+    return True
+
+
+def _recover(
+    segments: list[Segment], recovery_point: int, name: str, *, dense: bool
+) -> tuple[list[Segment], Findings]:
+    """Check from the recovery point on; what follows the first damage is deleted."""
+    findings = Findings()
+    for at, segment in enumerate(segments):
+        last = segment is segments[-1]
+        if not last and segment.next_offset <= recovery_point:
+            continue
+        size_bytes = segment.size_bytes
+        problem = check_segment(segment, recovery_point, findings, dense=dense and last)
+        if problem is None:
+            continue
+        later = segments[at + 1 :]
+        removed_bytes = size_bytes - segment.size_bytes + sum(gone.size_bytes for gone in later)
+        for gone in later:
+            gone.delete()
+        logger.warning(
+            "%s: cut at offset %d: %s; %d bytes removed, %d segments among them",
+            name,
+            segment.next_offset,
+            problem,
+            removed_bytes,
+            len(later),
+        )
+        return segments[: at + 1], findings
+    return segments, findings
+
+
+def _usable_snapshots(
+    disk: Disk,
+    directory: str,
+    snapshots: list[int],
+    end_offset: int,
+    findings: Findings | None,
+    recovery_point: int,
+) -> list[int]:
+    """After a crash only those not beyond the recovery point: their aborted transactions stand."""
+    limit = end_offset if findings is None else min(end_offset, recovery_point)
+    for offset in snapshots:
+        if offset > limit:
+            disk.unlink(f"{directory}/{offset:020d}{SNAPSHOT}", missing_ok=True)
+    return [offset for offset in snapshots if offset <= limit]
+
+
+def _make_anew(log: Log, findings: Findings) -> None:
+    """Leader epochs and producers as the checked batches tell."""
+    epochs = load_epochs(log.disk, log.directory, log.segments)
+    for epoch, offset in findings.epochs:
+        if epoch > epochs.latest:
+            epochs.assign(epoch, offset)
+    epochs.truncate_from_end(log.end_offset)
+    epochs.truncate_from_start(log.log_start_offset)
+    if epochs.dirty:
+        epochs.write(sync=False)
+        log.epochs_unsynced = True
+    if not log.snapshots and not findings.producers and findings.from_start:
+        log.adopt(epochs, Producers())
+    else:
+        log.adopt(epochs, None)
+        _ = log.producers  # read now, not while a client waits

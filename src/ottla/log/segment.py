@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ottla.seams.disk import Bytes, Disk, File
+    from ottla.settings import LogConfig
 
 logger = logging.getLogger("ottla.log")
 
@@ -254,10 +255,30 @@ class Segment:
         self.size_bytes = position + size
         self.next_offset = last_offset + 1
 
-    @property
-    def index_entries(self) -> int:
-        """Entries in the index, as far as it has been in use."""
-        return len(self._index) if self._index is not None else 0
+    def is_full(
+        self,
+        more_bytes: int,
+        last_offset: int,
+        max_timestamp: int,
+        now_ms: int,
+        config: LogConfig,
+        jitter_ms: int,
+    ) -> bool:
+        """Whether a batch must go into a new segment: Kafka's rules for rolling."""
+        if (
+            self.size_bytes + more_bytes > config.segment_bytes
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+        ):
+            return True
+        since = self.first_timestamp
+        if since is None:
+            since = self.rolling_timestamp()
+        waited_ms = max_timestamp - since if since >= 0 else now_ms - self.created_ms
+        if waited_ms > config.segment_ms - jitter_ms:
+            return True
+        # The time index has the larger entries, so it is the first to be full.
+        index = self._index
+        return index is not None and len(index) >= config.segment_index_bytes // 12 - 1
 
     def position_of(self, offset: int) -> int | None:
         """The position of the first batch that ends at or after `offset`.
@@ -293,6 +314,11 @@ class Segment:
     def batch_at(self, position: int) -> BatchAt:
         """The header of the batch that begins here."""
         return BatchAt(self.file.pread(HEADER_BYTES, position), 0, position)
+
+    def confirmed(self, offset: int) -> tuple[int, int] | None:
+        """The last index entry at or before `offset`, if the log confirms it."""
+        entry = self.index.lookup(offset)
+        return entry if entry is not None and self._sound(entry, offset) else None
 
     def last_indexed(self) -> tuple[int, int] | None:
         """The last sound index entry; the indexes are made anew if the last is not."""
@@ -407,6 +433,12 @@ class Segment:
             if self._disk.exists(path):
                 found.append(self._disk.open(path))
         return found
+
+    def transaction_files(self) -> list[File]:
+        """The index of aborted transactions, if it is in use."""
+        if self._transaction_index is None or not self._transaction_index.all():
+            return []
+        return [self._disk.open(self.path(TRANSACTION_INDEX))]
 
     def truncate_to(self, offset: int) -> int:
         """Cut away the batch that holds `offset` and all after it; answers the bytes removed."""

@@ -1,0 +1,183 @@
+"""The exceptions: batches that are opened, or changed beyond two fields, before they are stored.
+
+A compacted topic wants keys; `message.timestamp.before/after.max.ms` bounds every record's time;
+`compression.type` other than `producer` wants another codec; `LogAppendTime` puts the broker's time
+into the header (that one without opening the batch). Everything else is stored as it came and never
+gets here. The rules and words are those of Kafka's LogValidator.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.log.append import APPEND_TIME_BIT, CODEC_MASK, CRC_FROM, TRANSACTIONAL_BIT, RecordError
+from ottla.log.checksum import crc32c
+from ottla.log.segment import HEADER
+from ottla.wire.compression import Compression
+from ottla.wire.errors import ErrorCode
+from ottla.wire.malformed import MalformedMessage
+from ottla.wire.records import read_records, write_batch
+
+if TYPE_CHECKING:
+    from ottla.settings import LogConfig
+    from ottla.wire.records import Record
+
+_CRC_AT = 17
+_ATTRIBUTES_AT = 21
+_MAX_TIMESTAMP_AT = 35
+_CODECS = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+ERRORS_SHOWN = 3
+
+
+class Prepared(NamedTuple):
+    """A batch ready to be stamped and written."""
+
+    batch: memoryview
+    max_timestamp: int
+    append_time_ms: int  # -1: the producer's times stand
+
+
+class Rejected(NamedTuple):
+    """Why a batch's records are not taken."""
+
+    error_code: int
+    message: str | None
+    record_errors: list[RecordError]
+
+
+def prepare(
+    records: memoryview, config: LogConfig, *, name: str, now_ms: int
+) -> Prepared | Rejected:
+    """Look at a client's batch, whose header is sound, and make of it what the topic wants."""
+    header = HEADER.unpack_from(records)
+    attributes, max_timestamp, count = header[5], header[8], header[12]
+    target = _CODECS.get(config.compression_type)  # None: as the producer chose
+    another_codec = target is not None and target != attributes & CODEC_MASK
+    opened: list[Record] | None = None
+    if another_codec or config.compact or _may_be_out_of_bounds(config, max_timestamp, now_ms):
+        try:
+            opened = read_records(bytes(records), check_crc=False)
+        except MalformedMessage as problem:
+            return Rejected(ErrorCode.INVALID_RECORD, str(problem), [])
+    errors, bad_time = _record_errors(opened, attributes, count, config, name, now_ms)
+    if errors:
+        return _rejected(errors, bad_time)
+    append_time_ms = now_ms if config.append_time else -1
+    if another_codec:
+        assert opened is not None
+        assert target is not None
+        batch = _converted(opened, header, target, config, append_time_ms)
+        if len(batch) > config.max_message_bytes:
+            return Rejected(ErrorCode.MESSAGE_TOO_LARGE, None, [])
+        return Prepared(batch, HEADER.unpack_from(batch)[8], append_time_ms)
+    if config.append_time:
+        _restamp(records, attributes | APPEND_TIME_BIT, now_ms)
+        return Prepared(records, now_ms, now_ms)
+    if attributes & APPEND_TIME_BIT:
+        _restamp(records, attributes & ~APPEND_TIME_BIT, max_timestamp)
+    return Prepared(records, max_timestamp, -1)
+
+
+def _may_be_out_of_bounds(config: LogConfig, max_timestamp: int, now_ms: int) -> bool:
+    """The header tells the latest time; for the earliest there is only the records' own word."""
+    return not config.append_time and (
+        max_timestamp - now_ms > config.message_timestamp_after_max_ms
+        or config.message_timestamp_before_max_ms < 2**62
+    )
+
+
+def _record_errors(
+    opened: list[Record] | None,
+    attributes: int,
+    count: int,
+    config: LogConfig,
+    name: str,
+    now_ms: int,
+) -> tuple[list[RecordError], bool]:
+    """What is wrong with single records, and whether any of it is about time."""
+    errors: list[RecordError] = []
+    bad_time = False
+    not_theirs = "Producer should not set timestamp type to LogAppendTime."
+    if opened is None:
+        if config.append_time and attributes & APPEND_TIME_BIT:
+            message = f"Invalid timestamp type in message. {not_theirs}"
+            return [RecordError(index, message) for index in range(count)], True
+        return [], False
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    for index, record in enumerate(opened):
+        if config.compact and record.key is None:
+            message = "Compacted topic cannot accept message without key in topic partition "
+            errors.append(RecordError(index, message + name))
+        elif not config.append_time and record.timestamp != -1:
+            if not earliest <= record.timestamp <= latest:
+                bad_time = True
+                errors.append(
+                    RecordError(
+                        index,
+                        f"Timestamp {record.timestamp} of message with offset {record.offset} is "
+                        f"out of range. The timestamp should be within [{earliest}, {latest}]",
+                    )
+                )
+        elif attributes & APPEND_TIME_BIT:
+            bad_time = True
+            errors.append(RecordError(index, f"Invalid timestamp type in message. {not_theirs}"))
+    return errors, bad_time
+
+
+def _rejected(errors: list[RecordError], bad_time: bool) -> Rejected:
+    if bad_time:
+        message = "One or more records have been rejected due to invalid timestamp"
+        return Rejected(ErrorCode.INVALID_TIMESTAMP, message, errors)
+    shown = ", ".join(
+        f"RecordError(batchIndex={error.batch_index}, message='{error.message}')"
+        for error in errors[:ERRORS_SHOWN]
+    )
+    message = (
+        f"One or more records have been rejected due to {len(errors)} record errors in total, "
+        f"and only showing the first three errors at most: [{shown}]"
+    )
+    return Rejected(ErrorCode.INVALID_RECORD, message, errors)
+
+
+def _converted(
+    opened: list[Record],
+    header: tuple[int, ...],
+    target: Compression,
+    config: LogConfig,
+    append_time_ms: int,
+) -> memoryview:
+    level = {
+        Compression.GZIP: config.compression_gzip_level,
+        Compression.LZ4: config.compression_lz4_level,
+        Compression.ZSTD: config.compression_zstd_level,
+    }.get(target)
+    return memoryview(
+        bytearray(
+            write_batch(
+                opened,
+                compression=target,
+                level=level,
+                base_offset=0,
+                producer_id=header[9],
+                producer_epoch=header[10],
+                base_sequence=header[11],
+                transactional=bool(header[5] & TRANSACTIONAL_BIT),
+                log_append_time_ms=None if append_time_ms < 0 else append_time_ms,
+            )
+        )
+    )
+
+
+def _restamp(batch: memoryview, attributes: int, max_timestamp: int) -> None:
+    """Change the two header fields that lie under the checksum, and the checksum with them."""
+    struct.pack_into(">h", batch, _ATTRIBUTES_AT, attributes)
+    struct.pack_into(">q", batch, _MAX_TIMESTAMP_AT, max_timestamp)
+    struct.pack_into(">I", batch, _CRC_AT, crc32c(batch, CRC_FROM))
