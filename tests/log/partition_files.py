@@ -7,7 +7,7 @@ from ottla.log.batch import Batch, control_type
 from ottla.log.compaction import LastRecord
 from ottla.log.index import OffsetIndex
 from ottla.log.rewrite import Outcome, Plan, SourceSegment, clean_job
-from ottla.log.segment import CLEANED, INDEX, LOG, SWAP, TIME_INDEX, TRANSACTION_INDEX
+from ottla.log.segment import CLEANED, INDEX, LOG, SWAP, TIME_INDEX, TRANSACTION_INDEX, Segment
 from ottla.log.swap import rename_segment, retire_segments, segment_name
 from ottla.log.time_index import TimeIndex
 from ottla.log.transaction_index import AbortedTransaction, TransactionIndex
@@ -138,9 +138,8 @@ class PartitionFiles:
         outcome = Outcome.from_json(clean_job(self.disk, plan.to_json()))
         for group in outcome.groups:
             rename_segment(self.disk, self.directory, group.base_offset, CLEANED, SWAP)
-            for path in retire_segments(
-                self.disk, self.directory, group.old_base_offsets, replaced_by=group.base_offset
-            ):
+            old = [Segment(self.disk, self.directory, base) for base in group.old_base_offsets]
+            for path in retire_segments(self.disk, old, replaced_by=group.base_offset):
                 self.disk.unlink(path)
             rename_segment(self.disk, self.directory, group.base_offset, SWAP, "")
             gone = set(group.old_base_offsets) - {group.base_offset}

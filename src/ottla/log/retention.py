@@ -31,12 +31,12 @@ class Breach(NamedTuple):
     reason: str
 
 
-def facts_of(segment: "Segment", modified_ms: Callable[[], int]) -> SegmentFacts:
+def facts_of(segment: "Segment", modified_ms: "Callable[[Segment], int]") -> SegmentFacts:
     """A segment without any timestamp is as old as its file (Kafka's largestTimestamp)."""
 
     def largest_timestamp() -> int:
         timestamp = segment.largest().timestamp
-        return timestamp if timestamp >= 0 else modified_ms()
+        return timestamp if timestamp >= 0 else modified_ms(segment)
 
     return SegmentFacts(segment.base_offset, segment.size_bytes, largest_timestamp)
 

@@ -14,6 +14,7 @@ after each, for on many file systems renames may reach the device in any order.
 
 import logging
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ottla.log.segment import (
@@ -27,12 +28,13 @@ from ottla.log.segment import (
     SWAP,
     TIME_INDEX,
     TRANSACTION_INDEX,
+    Segment,
 )
 
 if TYPE_CHECKING:
     from ottla.seams.disk import Disk
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("ottla.log")
 
 SUFFIXES = (CLEANED, SWAP, DELETED)
 # In the order in which they are renamed: a `.log.swap` says that the step is not finished.
@@ -62,18 +64,18 @@ def rename_segment(
     return renamed
 
 
-def retire_segments(
-    disk: "Disk", directory: str, base_offsets: Iterable[int], *, replaced_by: int
-) -> list[str]:
+def retire_segments(disk: "Disk", segments: Iterable[Segment], *, replaced_by: int) -> list[str]:
     """Step 3: the old files get `.deleted`, in order of offset; returns what to remove later.
 
-    Producer snapshots go with their segments, but for the one that the new segment begins with.
+    The segments can be read on all the same. Producer snapshots go with their segments, but for
+    the one that the new segment begins with.
     """
     retired = []
-    for base_offset in sorted(base_offsets):
-        retired += rename_segment(disk, directory, base_offset, "", DELETED)
-        snapshot = f"{directory}/{segment_name(base_offset)}{SNAPSHOT}"
-        if base_offset != replaced_by and disk.exists(snapshot):
+    for segment in sorted(segments, key=attrgetter("base_offset")):
+        segment.change_suffix(DELETED)
+        retired += [path for kind in SEGMENT_FILES if disk.exists(path := segment.path(kind))]
+        snapshot = f"{segment.directory}/{segment_name(segment.base_offset)}{SNAPSHOT}"
+        if segment.base_offset != replaced_by and disk.exists(snapshot):
             disk.rename(snapshot, snapshot + DELETED)
             retired.append(snapshot + DELETED)
     return retired

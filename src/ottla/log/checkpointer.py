@@ -1,0 +1,68 @@
+"""Writes the offset checkpoints of the data directories, one at a time, on a thread.
+
+What has not changed since the last time is not written again: an idle broker leaves its disk alone.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from ottla.log.checkpoints import Offsets
+
+if TYPE_CHECKING:
+    from ottla.log.directories import DataDirectory
+    from ottla.seams.background import Background
+
+OffsetsByName = dict[str, Offsets]
+
+
+class Checkpointer:
+    """Knows what each checkpoint file says, and what it should say by asking `offsets_in`."""
+
+    def __init__(
+        self, background: "Background", offsets_in: "Callable[[DataDirectory], OffsetsByName]"
+    ) -> None:
+        self._background = background
+        self._offsets_in = offsets_in
+        self._written: dict[tuple[str, str], Offsets] = {}
+        self._turn = asyncio.Lock()
+
+    def read(self, home: "DataDirectory", name: str) -> Offsets:
+        """A checkpoint at the start; nothing when it is missing or corrupt."""
+        found = home.read_offsets(name)
+        if found is not None:
+            self._written[home.path, name] = found
+        return found or {}
+
+    async def write(
+        self, homes: "Iterable[DataDirectory]", names: Iterable[str] | None = None
+    ) -> None:
+        """Brings the named checkpoints, or all, up to date; returns when they are on the device."""
+        wanted = None if names is None else set(names)
+        async with self._turn:
+            for home in homes:
+                changed = self._changed(home, wanted)
+                if changed:
+                    await self._background.thread(write_offsets, home, changed)
+                    for name, offsets in changed.items():
+                        self._written[home.path, name] = offsets
+
+    def write_now(self, home: "DataDirectory") -> None:
+        """Writes on this thread: for the start, when nobody waits yet."""
+        changed = self._changed(home, None)
+        write_offsets(home, changed)
+        for name, offsets in changed.items():
+            self._written[home.path, name] = offsets
+
+    def _changed(self, home: "DataDirectory", wanted: set[str] | None) -> OffsetsByName:
+        return {
+            name: offsets
+            for name, offsets in self._offsets_in(home).items()
+            if (wanted is None or name in wanted)
+            and self._written.get((home.path, name), {}) != offsets
+        }
+
+
+def write_offsets(home: "DataDirectory", offsets: OffsetsByName) -> None:
+    for name, values in offsets.items():
+        home.write_offsets(name, values)

@@ -1,0 +1,458 @@
+"""All logs of a broker: found at the start, made and deleted while it runs, closed at the end.
+
+A partition costs little until it is used: after a clean stop the start reads names and checkpoints
+only, and a log is opened when it is first asked for. After a crash every log is checked before the
+broker says that it is ready. Both go in slices; so do retention, flushing and checkpoints later
+(periodic.py), and deletions and compactions (upkeep.py, cleaner.py).
+
+Checkpoints never know a partition that is gone: a new topic of the same name would inherit its
+offsets. So deleting a partition rewrites them before it is over, and so does a start that finds
+entries without a folder.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.log import checkpoints
+from ottla.log.checkpointer import Checkpointer
+from ottla.log.checkpoints import CorruptCheckpoint, Offsets, TopicPartition
+from ottla.log.cleaner import Cleaner
+from ottla.log.directories import (
+    DataDirectory,
+    DirectoryProblem,
+    deleted_folder,
+    open_directories,
+    partition_folder,
+)
+from ottla.log.log import Log
+from ottla.log.periodic import Periodic
+from ottla.log.recovery import create_log, load_log
+from ottla.log.segment import Segment
+from ottla.log.upkeep import FLUSH_MS_NEVER, Breath, Flusher, IdWriter, Remover
+
+if TYPE_CHECKING:
+    from ottla.seams.background import Background
+    from ottla.seams.chance import Chance
+    from ottla.seams.clock import Clock
+    from ottla.seams.disk import Disk
+    from ottla.settings import LogConfig, Settings
+
+logger = logging.getLogger("ottla.log")
+
+NO_TOPIC_ID = bytes(16)
+
+
+class Unopened(NamedTuple):
+    """A partition on disk that nobody has asked for yet."""
+
+    home: DataDirectory
+    topic_id: bytes
+    recovery_point: int
+    log_start_offset: int
+
+
+class FoundPartition(NamedTuple):
+    """A partition that lay on disk at the start; the id is all zeros if its folder has none."""
+
+    topic: str
+    partition: int
+    topic_id: bytes
+
+
+class LogManager:
+    """The logs in one or several data directories."""
+
+    def __init__(
+        self,
+        directories: Iterable[str],
+        *,
+        disk: "Disk",
+        clock: "Clock",
+        background: "Background",
+        chance: "Chance",
+        settings: "Settings",
+        node_id: int,
+        config_of: "Callable[[str], LogConfig]",
+    ) -> None:
+        self.disk = disk
+        self.clock = clock
+        self.background = background
+        self.node_id = node_id
+        self.cluster_id = ""
+        self.directories: list[DataDirectory] = []
+        # What consumers may see of a log; the replica above knows better and sets this.
+        self.high_watermark_of: Callable[[Log], int] = lambda log: log.end_offset
+        self.remover = Remover(disk, clock, background)
+        self.flusher = Flusher(clock, background)
+        self.cleaner = Cleaner(
+            clock,
+            background,
+            self.remover,
+            logs=self._compacted,
+            last_stable_offset=self._last_stable_offset,
+            dedupe_bytes=int(
+                settings.integer("log.cleaner.dedupe.buffer.size")
+                * settings.number("log.cleaner.io.buffer.load.factor")
+            ),
+        )
+        self._ids = IdWriter(disk, background)
+        self._paths = list(directories)
+        self._chance = chance
+        self._config_of = config_of
+        self._entries: dict[TopicPartition, Log | Unopened] = {}
+        self._counts: dict[str, int] = {}  # partitions in each data directory
+        self._flush_by_time: set[Log] = set()
+        self.checkpointer = Checkpointer(background, self._offsets_in)
+        self._periodic = Periodic(self, settings)
+
+    # Start
+
+    async def start(self, cluster_id: str | None = None) -> None:
+        """Locks the directories, checks whose they are, finds and if need be recovers all logs."""
+        self.directories = open_directories(self.disk, self._paths)
+        try:
+            self.cluster_id = cluster_id or self._known_cluster_id() or self._new_cluster_id()
+            for home in self.directories:
+                home.belong_to(self.cluster_id, self.node_id, self._chance)
+            for home in self.directories:
+                await self._load(home)
+        except BaseException:
+            self._release()
+            raise
+
+    def _known_cluster_id(self) -> str | None:
+        for home in self.directories:
+            if home.meta is not None:
+                return home.meta.cluster_id
+        return None
+
+    def _new_cluster_id(self) -> str:
+        return checkpoints.uuid_text(self._chance.uuid())
+
+    async def _load(self, home: DataDirectory) -> None:
+        contents = home.contents()
+        recovery_points = self.checkpointer.read(home, checkpoints.RECOVERY_POINTS)
+        log_starts = self.checkpointer.read(home, checkpoints.LOG_START_OFFSETS)
+        cleaner_offsets = self.checkpointer.read(home, checkpoints.CLEANER_OFFSETS)
+        home.take_clean_marker()
+        breath = Breath(self.clock)
+        self._counts[home.path] = 0
+        topics: dict[str, str] = {}  # one string for all partitions of a topic
+        for name, partition in contents.partitions:
+            key = (topics.setdefault(name, name), partition)
+            if key in self._entries:
+                raise DirectoryProblem(
+                    f"partition {name}-{partition} is in {home.path} and in another data "
+                    "directory as well; move one of the two folders away"
+                )
+            entry = Unopened(
+                home,
+                self._read_topic_id(home, key),
+                recovery_points.get(key, 0),
+                log_starts.get(key, 0),
+            )
+            self._entries[key] = entry
+            self._counts[home.path] += 1
+            if key in cleaner_offsets:
+                self.cleaner.offsets[key] = cleaner_offsets[key]
+            if not home.was_clean:
+                self._open(key, entry, clean=False)
+            await breath.take()
+        for path in contents.deleted:
+            self.remover.folder(path, self._config_of("").file_delete_delay_ms)
+        if contents.partitions:
+            logger.info(
+                "%s: %d partitions %s", home.path, len(contents.partitions),
+                "found" if home.was_clean else "recovered, for the last stop was not clean",
+            )  # fmt: skip
+        known = recovery_points.keys() | log_starts.keys() | cleaner_offsets.keys()
+        if not known <= self._entries.keys():
+            self.checkpointer.write_now(home)
+
+    def _read_topic_id(self, home: DataDirectory, key: TopicPartition) -> bytes:
+        try:
+            return (
+                checkpoints.read_topic_id(self.disk, f"{home.path}/{partition_folder(*key)}")
+                or NO_TOPIC_ID
+            )
+        except (CorruptCheckpoint, OSError) as error:
+            logger.warning("%s; the topic's id is taken from the cluster", error)
+            return NO_TOPIC_ID
+
+    # Logs
+
+    def found(self) -> list[FoundPartition]:
+        """The partitions on disk."""
+        return [
+            FoundPartition(topic, partition, entry.topic_id)
+            for (topic, partition), entry in self._entries.items()
+        ]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        """A partition's log, opened now if it was not before; None when there is none."""
+        entry = self._entries.get((topic, partition))
+        if isinstance(entry, Unopened):
+            return self._open((topic, partition), entry, clean=True)
+        return entry
+
+    def opened(self) -> list[Log]:
+        """The logs that somebody has asked for."""
+        return [entry for entry in self._entries.values() if isinstance(entry, Log)]
+
+    def every(self) -> Iterator[Log]:
+        """All logs, opened as the walk comes by; partitions may come and go meanwhile."""
+        for topic, partition in list(self._entries):
+            log = self.get(topic, partition)
+            if log is not None:
+                yield log
+
+    def _open(self, key: TopicPartition, entry: Unopened, *, clean: bool) -> Log:
+        topic, partition = key
+        directory = f"{entry.home.path}/{partition_folder(*key)}"
+        config = self._config_of(topic)
+        now_ms = self.clock.now_ms()
+        try:
+            log = load_log(
+                self.disk,
+                directory,
+                topic,
+                partition,
+                entry.topic_id,
+                config,
+                clean=clean,
+                recovery_point=entry.recovery_point,
+                log_start_offset=entry.log_start_offset,
+                now_ms=now_ms,
+                jitter_ms=self._jitter(config),
+            )
+        except (OSError, ValueError) as error:
+            # One partition that cannot be read takes nothing else down.
+            log = Log(
+                self.disk,
+                directory,
+                topic,
+                partition,
+                entry.topic_id,
+                config,
+                segments=[Segment(self.disk, directory, 0, created_ms=now_ms)],
+                log_start_offset=0,
+                recovery_point=entry.recovery_point,
+                snapshots=[],
+            )
+            log.fail(f"cannot be loaded: {error}")
+        self._admit(key, log)
+        return log
+
+    def _admit(self, key: TopicPartition, log: Log) -> None:
+        log.flush_wanted = self.flusher.soon
+        self._entries[key] = log
+        if log.config.flush_ms < FLUSH_MS_NEVER:
+            self._flush_by_time.add(log)
+
+    def _jitter(self, config: "LogConfig") -> int:
+        jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+        return self._chance.integer(0, jitter_ms - 1) if jitter_ms > 0 else 0
+
+    def create(self, topic: str, partition: int, topic_id: bytes) -> Log:
+        """A new log, or the one that is there already: a crash may have come between two steps."""
+        key = (topic, partition)
+        existing = self.get(topic, partition)
+        if existing is not None:
+            self.set_topic_id(existing, topic_id)
+            return existing
+        home = min(self.directories, key=lambda home: self._counts.get(home.path, 0))
+        config = self._config_of(topic)
+        directory = f"{home.path}/{partition_folder(topic, partition)}"
+        log = create_log(
+            self.disk,
+            directory,
+            topic,
+            partition,
+            topic_id,
+            config,
+            now_ms=self.clock.now_ms(),
+            jitter_ms=self._jitter(config),
+        )
+        self._ids.add(directory, topic_id)
+        self._counts[home.path] = self._counts.get(home.path, 0) + 1
+        self._admit(key, log)
+        return log
+
+    def set_topic_id(self, log: Log, topic_id: bytes) -> None:
+        """Gives an id to a log whose folder had none; another id is another topic."""
+        if log.topic_id == NO_TOPIC_ID:
+            log.topic_id = topic_id
+            self._ids.add(log.directory, topic_id)
+        elif log.topic_id != topic_id:
+            raise ValueError(
+                f"{log.directory} belongs to the topic id {checkpoints.uuid_text(log.topic_id)}, "
+                f"not to {checkpoints.uuid_text(topic_id)}; delete it first"
+            )
+
+    async def delete(self, keys: Iterable[TopicPartition]) -> None:
+        """Takes partitions away: renamed at once, removed from the disk some time later.
+
+        When it returns the checkpoints have forgotten them; only then may they be made again.
+        """
+        homes: dict[str, DataDirectory] = {}
+        breath = Breath(self.clock)
+        for key in keys:
+            entry = self._entries.get(key)
+            if isinstance(entry, Log):
+                await self.cleaner.abort(entry)
+            home = self._retire(key)
+            if home is not None:
+                homes[home.path] = home
+            await breath.take()
+        await self.checkpointer.write(homes.values())
+
+    def _retire(self, key: TopicPartition) -> DataDirectory | None:
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return None
+        home = entry.home if isinstance(entry, Unopened) else self._home_of(entry)
+        self._counts[home.path] -= 1
+        self.cleaner.forget(key)
+        if isinstance(entry, Log):
+            self.flusher.forget(entry)
+            self._flush_by_time.discard(entry)
+            entry.flush_wanted = None
+            entry.offline = entry.offline or "the partition was deleted"
+        folder = f"{home.path}/{partition_folder(*key)}"
+        renamed = f"{home.path}/{deleted_folder(*key, self._chance.uuid().hex())}"
+        try:
+            self.disk.rename(folder, renamed)
+        except FileNotFoundError:
+            return home
+        self.remover.folder(renamed, self._config_of(key[0]).file_delete_delay_ms)
+        return home
+
+    def _home_of(self, log: Log) -> DataDirectory:
+        parent = log.directory.rpartition("/")[0]
+        return next(home for home in self.directories if home.path == parent)
+
+    def configure(self, topic: str, config: "LogConfig") -> None:
+        """A topic's config has changed; logs not opened yet will ask for it."""
+        for (name, _), entry in self._entries.items():
+            if name == topic and isinstance(entry, Log):
+                entry.config = config
+                if config.flush_ms < FLUSH_MS_NEVER:
+                    self._flush_by_time.add(entry)
+                else:
+                    self._flush_by_time.discard(entry)
+
+    # What the cleaner and the periodic work ask
+
+    def _compacted(self) -> Iterator[Log]:
+        for topic, partition in list(self._entries):
+            if self._config_of(topic).compact:
+                log = self.get(topic, partition)
+                if log is not None:
+                    yield log
+
+    def _last_stable_offset(self, log: Log) -> int:
+        high_watermark = self.high_watermark_of(log)
+        first_unstable = log.first_unstable_offset()
+        return high_watermark if first_unstable is None else min(high_watermark, first_unstable)
+
+    @property
+    def flush_by_time(self) -> set[Log]:
+        """The logs whose config has a `flush.ms`."""
+        return self._flush_by_time
+
+    def _offsets_in(self, home: DataDirectory) -> dict[str, Offsets]:
+        """What the checkpoints of a directory should say now."""
+        recovery_points: Offsets = {}
+        log_starts: Offsets = {}
+        high_watermarks: Offsets = {}
+        only_home = len(self.directories) == 1
+        for key, entry in self._entries.items():
+            if isinstance(entry, Unopened):
+                if entry.home is home:
+                    recovery_points[key] = high_watermarks[key] = entry.recovery_point
+                    if entry.log_start_offset:
+                        log_starts[key] = entry.log_start_offset
+            elif only_home or self._home_of(entry) is home:
+                recovery_points[key] = entry.recovery_point
+                high_watermarks[key] = self.high_watermark_of(entry)
+                if entry.log_start_offset > entry.segments[0].base_offset:
+                    log_starts[key] = entry.log_start_offset
+        return {
+            checkpoints.RECOVERY_POINTS: recovery_points,
+            checkpoints.LOG_START_OFFSETS: log_starts,
+            checkpoints.HIGH_WATERMARKS: high_watermarks,
+            checkpoints.CLEANER_OFFSETS: {
+                key: offset
+                for key, offset in self.cleaner.offsets.items()
+                if key in recovery_points
+            },
+        }
+
+    # The end
+
+    def begin_upkeep(self) -> None:
+        """Sets the periodic work going; the broker is ready."""
+        self._periodic.begin()
+
+    async def close(self, broker_epoch: int = checkpoints.NO_BROKER_EPOCH) -> None:
+        """Syncs what is not yet, writes all checkpoints, marks the stop as clean, unlocks."""
+        try:
+            await self._periodic.stop()
+            await self._ids.settle()
+            await self.flusher.settle()
+            breath = Breath(self.clock)
+            dirty = []
+            for log in self.opened():
+                if finish(log):
+                    dirty.append(log)
+                await breath.take()
+            await self.flusher.flush(dirty, indexes=True)
+            for log in self.opened():
+                for segment in log.segments:
+                    segment.close()
+                await breath.take()
+            await self.checkpointer.write(self.directories)
+            await self.remover.close()
+            for home in self.directories:
+                if self._all_sound(home):
+                    home.mark_clean(broker_epoch)
+        finally:
+            self._release()
+
+    def _all_sound(self, home: DataDirectory) -> bool:
+        """A log that went offline must be recovered at the next start: no clean marker then."""
+        return not any(
+            log.offline is not None and self._home_of(log) is home for log in self.opened()
+        )
+
+    def _release(self) -> None:
+        for home in self.directories:
+            home.release()
+
+
+def finish(log: Log) -> bool:
+    """Prepares a log for a clean stop; says whether it has to be synced."""
+    if log.offline is not None or is_finished(log):
+        return False
+    try:
+        log.take_snapshot()
+        log.active.seal()
+    except OSError as error:
+        log.fail(f"cannot be closed: {error}")
+        return False
+    return True
+
+
+def is_finished(log: Log) -> bool:
+    """Whether a log is as a clean stop leaves it: all synced, the producers' state written."""
+    if log.recovery_point < log.end_offset:
+        return False
+    nothing_in_active = log.end_offset == log.active.base_offset
+    return nothing_in_active or (bool(log.snapshots) and log.snapshots[-1] == log.end_offset)

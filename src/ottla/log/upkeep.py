@@ -1,0 +1,289 @@
+"""What logs need while the broker runs, in pieces small enough that no client notices.
+
+`Breath` cuts long walks into slices of the event loop. The others work on a thread: `Remover`
+deletes files and folders some time after they went out of use, `IdWriter` gives new folders their
+topic's id, `Flusher` makes appended records last: when a segment is full, when `flush.messages` or
+`flush.ms` say so, and at the end.
+
+A log whose fsync fails goes offline and is not tried again: the kernel may have dropped the pages
+that it could not write, and would report success the next time.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.log.checkpoints import PARTITION_METADATA, format_partition_metadata
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+    from ottla.log.syncing import Syncable
+    from ottla.seams.background import Background
+    from ottla.seams.clock import Clock, Timer
+    from ottla.seams.disk import Disk
+
+logger = logging.getLogger("ottla.log")
+
+SLICE_S = 0.005  # the design allows 10 ms; half of it, for a step may take a while itself
+NAMES_AT_ONCE = 64  # names in one call on a thread, so that a stop does not wait for long
+LOGS_AT_ONCE = 64  # logs synced by one call on a thread
+FLUSH_MS_NEVER = 2**62  # flush.ms is a Java long; the largest of them says: leave it to the system
+
+
+class Breath:
+    """Between the steps of a long walk: lets the loop serve others when a slice is used up."""
+
+    __slots__ = ("_clock", "_since")
+
+    def __init__(self, clock: "Clock") -> None:
+        self._clock = clock
+        self._since = clock.monotonic()
+
+    async def take(self) -> None:
+        if self._clock.monotonic() - self._since >= SLICE_S:
+            await asyncio.sleep(0)
+            self._since = self._clock.monotonic()
+
+
+class Remover:
+    """Removes files and folders after a delay; what a crash leaves behind the next load removes."""
+
+    def __init__(self, disk: "Disk", clock: "Clock", background: "Background") -> None:
+        self._disk = disk
+        self._clock = clock
+        self._background = background
+        self._waiting: deque[tuple[float, str, bool]] = deque()
+        self._timer: Timer | None = None
+        self._running: asyncio.Future[int] | None = None
+        self._closed = False
+
+    def files(self, paths: Iterable[str], delay_ms: int) -> None:
+        self._add(paths, delay_ms, is_folder=False)
+
+    def folder(self, path: str, delay_ms: int) -> None:
+        self._add([path], delay_ms, is_folder=True)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def _add(self, paths: Iterable[str], delay_ms: int, *, is_folder: bool) -> None:
+        due_s = self._clock.monotonic() + delay_ms / 1000
+        self._waiting.extend((due_s, path, is_folder) for path in paths)
+        # Topics differ in their delay; the queue stays in order of time.
+        if len(self._waiting) > 1 and due_s < self._waiting[-2][0]:
+            self._waiting = deque(sorted(self._waiting))
+            self._stop_timer()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._waiting and self._timer is None and self._running is None and not self._closed:
+            delay_s = max(0.0, self._waiting[0][0] - self._clock.monotonic())
+            self._timer = self._clock.call_later(delay_s, self._due)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _due(self) -> None:
+        self._timer = None
+        now_s = self._clock.monotonic() + 0.001
+        due: list[tuple[str, bool]] = []
+        while self._waiting and self._waiting[0][0] <= now_s and len(due) < NAMES_AT_ONCE:
+            _, path, is_folder = self._waiting.popleft()
+            due.append((path, is_folder))
+        if due:
+            self._running = self._background.thread(remove, self._disk, due)
+            self._running.add_done_callback(self._done)
+        else:
+            self._set_timer()
+
+    def _done(self, _: "asyncio.Future[int]") -> None:
+        self._running = None
+        self._set_timer()
+
+    async def close(self) -> None:
+        """Stops; what is left to remove is found again at the next start."""
+        self._closed = True
+        self._stop_timer()
+        if self._running is not None:
+            await asyncio.wait([self._running])
+
+
+def remove(disk: "Disk", paths: Sequence[tuple[str, bool]]) -> int:
+    """On a thread: unlinks files and folders; what cannot go stays, with a line in the log."""
+    removed = 0
+    for path, is_folder in paths:
+        try:
+            if is_folder:
+                disk.rmtree(path)
+            else:
+                disk.unlink(path)
+            removed += 1
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            logger.warning("%s cannot be removed: %s", path, error)
+    return removed
+
+
+class IdWriter:
+    """Writes `partition.metadata` into new folders, on a thread: a topic of thousands of
+    partitions is made in half the time, and an id that a crash keeps from its folder is known to
+    the cluster all the same.
+    """
+
+    def __init__(self, disk: "Disk", background: "Background") -> None:
+        self._disk = disk
+        self._background = background
+        self._waiting: list[tuple[str, bytes]] = []
+        self._running: asyncio.Future[None] | None = None
+
+    def add(self, directory: str, topic_id: bytes) -> None:
+        self._waiting.append((directory, topic_id))
+        if self._running is None:
+            self._next()
+
+    def _next(self) -> None:
+        batch, self._waiting = (
+            self._waiting[:NAMES_AT_ONCE],
+            self._waiting[NAMES_AT_ONCE:],
+        )
+        if batch:
+            self._running = self._background.thread(write_ids, self._disk, batch)
+            self._running.add_done_callback(self._done)
+
+    def _done(self, _: "asyncio.Future[None]") -> None:
+        self._running = None
+        self._next()
+
+    async def settle(self) -> None:
+        """Returns when all are written."""
+        while self._running is not None:
+            await asyncio.wait([self._running])
+            await asyncio.sleep(0)
+
+
+def write_ids(disk: "Disk", batch: Sequence[tuple[str, bytes]]) -> None:
+    for directory, topic_id in batch:
+        try:
+            disk.write_atomically(
+                f"{directory}/{PARTITION_METADATA}",
+                format_partition_metadata(topic_id),
+                sync=False,
+            )
+        except FileNotFoundError:
+            continue  # deleted again meanwhile
+        except OSError as error:
+            logger.warning("%s: the topic's id cannot be written: %s", directory, error)
+
+
+class Flusher:
+    """Syncs logs on a thread, many in one go."""
+
+    def __init__(self, clock: "Clock", background: "Background") -> None:
+        self._clock = clock
+        self._background = background
+        self._wanted: dict[Log, None] = {}
+        self._running: asyncio.Future[list[OSError | None]] | None = None
+        self._flushed_ms: dict[Log, int] = {}
+        self._started_ms = clock.now_ms()
+
+    def soon(self, log: "Log") -> None:
+        """A log has a full segment, or `flush.messages` records: sync it beside the loop."""
+        self._wanted[log] = None
+        if self._running is None:
+            self._next()
+
+    def by_time(self, logs: Iterable["Log"], now_ms: int) -> None:
+        """Syncs those that have waited for `flush.ms`."""
+        for log in logs:
+            if log.offline is not None or log.recovery_point >= log.end_offset:
+                continue
+            if now_ms - self._flushed_ms.get(log, self._started_ms) >= log.config.flush_ms:
+                self.soon(log)
+
+    def forget(self, log: "Log") -> None:
+        self._wanted.pop(log, None)
+        self._flushed_ms.pop(log, None)
+
+    async def flush(self, logs: Sequence["Log"], *, indexes: bool) -> None:
+        """Syncs all of these and returns when they are safe; one that fails is offline then."""
+        running = []
+        breath = Breath(self._clock)
+        for start in range(0, len(logs), LOGS_AT_ONCE):
+            marks, files = _begin(logs[start : start + LOGS_AT_ONCE], indexes=indexes)
+            await breath.take()
+            if files:
+                running.append((marks, self._background.thread(sync_all, files)))
+        for marks, future in running:
+            self._finish(marks, await future)
+
+    async def settle(self) -> None:
+        """Returns when no sync is under way."""
+        while self._running is not None:
+            await asyncio.wait([self._running])
+            await asyncio.sleep(0)
+
+    def _next(self) -> None:
+        while self._wanted:
+            wanted, self._wanted = self._wanted, {}
+            marks, files = _begin(wanted, indexes=False)
+            if files:
+                self._running = self._background.thread(sync_all, files)
+                self._running.add_done_callback(partial(self._done, marks))
+                return
+
+    def _done(
+        self, marks: list[tuple["Log", int]], done: "asyncio.Future[list[OSError | None]]"
+    ) -> None:
+        self._running = None
+        if done.cancelled():
+            return
+        self._finish(marks, done.result())
+        self._next()
+
+    def _finish(self, marks: list[tuple["Log", int]], failures: list[OSError | None]) -> None:
+        now_ms = self._clock.now_ms()
+        for (log, end_offset), failure in zip(marks, failures, strict=True):
+            if failure is not None:
+                log.fail(f"cannot sync: {failure}")
+            elif log.offline is None:
+                log.finish_flush(end_offset)
+                if log.config.flush_ms < FLUSH_MS_NEVER:
+                    self._flushed_ms[log] = now_ms
+
+
+def _begin(
+    logs: Iterable["Log"], *, indexes: bool
+) -> tuple[list[tuple["Log", int]], list[list["Syncable"]]]:
+    marks: list[tuple[Log, int]] = []
+    files: list[list[Syncable]] = []
+    for log in logs:
+        if log.offline is not None:
+            continue
+        try:
+            to_sync, end_offset = log.begin_flush(indexes=indexes)
+        except OSError as error:
+            log.fail(f"cannot sync: {error}")
+            continue
+        marks.append((log, end_offset))
+        files.append(to_sync)
+    return marks, files
+
+
+def sync_all(files: Sequence[Sequence["Syncable"]]) -> list[OSError | None]:
+    """On a thread: syncs each log's files; one that fails leaves the others alone."""
+    failures: list[OSError | None] = []
+    for of_one_log in files:
+        failure: OSError | None = None
+        try:
+            for file in of_one_log:
+                file.sync()
+        except OSError as error:
+            failure = error
+        failures.append(failure)
+    return failures
