@@ -11,7 +11,7 @@ import enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.checksum import crc32c
-from ottla.log.segment import BATCH_OVERHEAD, HEADER, HEADER_BYTES
+from ottla.log.header import BATCH_OVERHEAD, HEADER, HEADER_BYTES
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -11,13 +11,8 @@ from typing import TYPE_CHECKING
 
 from google_crc32c import value as crc32c
 
-from ottla.log.segment import (
-    HEADER_BYTES,
-    INDEX_INTERVAL_BYTES,
-    MAGIC,
-    BatchAt,
-    Segment,
-)
+from ottla.log.header import HEADER_BYTES, MAGIC, BatchAt
+from ottla.log.segment import INDEX_INTERVAL_BYTES, Segment
 from ottla.log.time_index import NO_TIMESTAMP
 
 if TYPE_CHECKING:

@@ -22,10 +22,11 @@ from ottla.log.append import AppendResult, Origin
 from ottla.log.checksum import crc32c
 from ottla.log.epochs import LeaderEpochs, load_epochs
 from ottla.log.failures import OffsetOutOfRange
+from ottla.log.header import HEADER
 from ottla.log.producers import BatchNote, Producers
 from ottla.log.reading import base_offset_of, read_range, segments_from
 from ottla.log.replay import load_producers
-from ottla.log.segment import HEADER, SNAPSHOT, Segment
+from ottla.log.segment import SNAPSHOT, Segment
 from ottla.log.syncing import Syncable, to_sync
 from ottla.log.unusual import append_unusual
 from ottla.wire.errors import ErrorCode

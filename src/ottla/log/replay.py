@@ -18,8 +18,9 @@ from ottla.wire.malformed import MalformedMessage
 from ottla.wire.records import read_records
 
 if TYPE_CHECKING:
+    from ottla.log.header import BatchAt
     from ottla.log.log import Log
-    from ottla.log.segment import BatchAt, Segment
+    from ottla.log.segment import Segment
     from ottla.seams.disk import Bytes
 
 logger = logging.getLogger("ottla.log")

@@ -8,10 +8,10 @@ OSError; the log above takes itself offline.
 from __future__ import annotations
 
 import logging
-import struct
 from typing import TYPE_CHECKING
 
 from ottla.log.failures import CorruptSegment
+from ottla.log.header import BATCH_OVERHEAD, HEADER_BYTES, MAGIC, BatchAt, unpack_bounds
 from ottla.log.index import OffsetIndex
 from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from ottla.log.transaction_index import TransactionIndex
@@ -21,6 +21,21 @@ if TYPE_CHECKING:
 
     from ottla.seams.disk import Bytes, Disk, File
     from ottla.settings import LogConfig
+
+__all__ = [
+    "BATCH_OVERHEAD",
+    "CLEANED",
+    "DELETED",
+    "HEADER_BYTES",
+    "INDEX",
+    "INDEX_INTERVAL_BYTES",
+    "LOG",
+    "SNAPSHOT",
+    "SWAP",
+    "TIME_INDEX",
+    "TRANSACTION_INDEX",
+    "Segment",
+]
 
 logger = logging.getLogger("ottla.log")
 
@@ -34,10 +49,6 @@ CLEANED = ".cleaned"
 SWAP = ".swap"
 RELATIVE_OFFSET_MAX = 2**31 - 1  # both indexes hold relative offsets as int32
 
-BATCH_OVERHEAD = 12  # base offset and length come before what the length counts
-HEADER_BYTES = 61
-HEADER = struct.Struct(">qiibIhiqqqhii")
-MAGIC = 2
 SCAN_BYTES = 4 * 1024  # read first when looking for a batch: an interval of the index
 PIECE_BYTES = 64 * 1024  # read at once when walking on over headers
 INDEX_INTERVAL_BYTES = 4096  # Kafka's default, for an index made anew
@@ -45,62 +56,6 @@ INDEX_INTERVAL_BYTES = 4096  # Kafka's default, for an index made anew
 WALK_BATCHES_MAX = 8
 WALK_BYTES_MAX = 256 * 1024
 HINTS_MAX = 32
-
-
-class BatchAt:
-    """What a scan tells of one batch: where it lies and what its header says."""
-
-    __slots__ = (
-        "attributes",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp",
-        "count",
-        "crc",
-        "last_offset",
-        "leader_epoch",
-        "magic",
-        "max_timestamp",
-        "position",
-        "producer_epoch",
-        "producer_id",
-        "size",
-    )
-
-    attributes: int
-    base_offset: int
-    base_sequence: int
-    base_timestamp: int
-    count: int
-    crc: int
-    last_offset: int
-    leader_epoch: int
-    magic: int
-    max_timestamp: int
-    position: int
-    producer_epoch: int
-    producer_id: int
-    size: int
-
-    def __init__(self, view: Bytes, at: int, position: int) -> None:
-        (
-            self.base_offset,
-            length,
-            self.leader_epoch,
-            self.magic,
-            self.crc,
-            self.attributes,
-            last_offset_delta,
-            self.base_timestamp,
-            self.max_timestamp,
-            self.producer_id,
-            self.producer_epoch,
-            self.base_sequence,
-            self.count,
-        ) = HEADER.unpack_from(view, at)
-        self.last_offset = self.base_offset + last_offset_delta
-        self.size = length + BATCH_OVERHEAD
-        self.position = position
 
 
 class Segment:
@@ -295,21 +250,38 @@ class Segment:
         if entry is not None and not self._sound(entry, offset):
             self.rebuild_indexes("an entry does not match the log")
             entry = self.index.lookup(offset)
-        start = entry[1] if entry else 0
-        for walked, batch in enumerate(self.batches(start)):
-            if batch.last_offset >= offset:
-                if walked > WALK_BATCHES_MAX and batch.position - start > WALK_BYTES_MAX:
-                    self.rebuild_indexes(f"{walked} batches in a row are not in it")
-                return batch.position
-        return None
+        start = position = entry[1] if entry else 0
+        end = self.size_bytes
+        walked = 0
+        data = self.file.pread(SCAN_BYTES, position)
+        first = position  # where `data` lies in the file
+        while True:
+            at = position - first
+            if at + HEADER_BYTES > len(data):
+                if position >= end:
+                    return None
+                data = self.file.pread(PIECE_BYTES, position)
+                first, at = position, 0
+                if len(data) < HEADER_BYTES:
+                    raise CorruptSegment(self.path(LOG), position, f"{len(data)} bytes are left")
+            base_offset, length, magic, delta = unpack_bounds(data, at)
+            if magic != MAGIC or length < HEADER_BYTES - BATCH_OVERHEAD:
+                raise CorruptSegment(self.path(LOG), position, f"magic {magic}, length {length}")
+            if base_offset + delta >= offset:
+                break
+            position += length + BATCH_OVERHEAD
+            walked += 1
+        if walked > WALK_BATCHES_MAX and position - start > WALK_BYTES_MAX:
+            self.rebuild_indexes(f"{walked} batches in a row are not in it")
+        return position
 
     def _sound(self, entry: tuple[int, int], offset: int) -> bool:
         """Whether the index entry is one of this log, and not beyond `offset`."""
         last_offset, position = entry
         if last_offset > offset or position + HEADER_BYTES > self.size_bytes:
             return False
-        batch = self.batch_at(position)
-        return batch.magic == MAGIC and batch.last_offset == last_offset
+        base_offset, _, magic, delta = unpack_bounds(self.file.pread(HEADER_BYTES, position))
+        return bool(magic == MAGIC and base_offset + delta == last_offset)
 
     def batch_at(self, position: int) -> BatchAt:
         """The header of the batch that begins here."""

@@ -10,9 +10,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.log.append import CONTROL_BIT, TRANSACTIONAL_BIT, AppendResult, Origin, refusal
+from ottla.log.header import HEADER, BatchAt
 from ottla.log.inspection import Prepared, Rejected, prepare
 from ottla.log.replay import end_transaction, read_marker
-from ottla.log.segment import HEADER, BatchAt
 from ottla.wire.errors import ErrorCode
 from ottla.wire.malformed import MalformedMessage
 
