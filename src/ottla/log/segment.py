@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.log.failures import CorruptSegment
-from ottla.log.header import BATCH_OVERHEAD, HEADER_BYTES, MAGIC, BatchAt, unpack_bounds
+from ottla.log.header import BATCH_OVERHEAD, HEADER, HEADER_BYTES, MAGIC, BatchAt, unpack_bounds
 from ottla.log.index import OffsetIndex
 from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from ottla.log.transaction_index import TransactionIndex
@@ -26,6 +26,7 @@ __all__ = [
     "BATCH_OVERHEAD",
     "CLEANED",
     "DELETED",
+    "HEADER",
     "HEADER_BYTES",
     "INDEX",
     "INDEX_INTERVAL_BYTES",
@@ -229,7 +230,10 @@ class Segment:
         if since is None:
             since = self.rolling_timestamp()
         waited_ms = max_timestamp - since if since >= 0 else now_ms - self.created_ms
-        if waited_ms > config.segment_ms - jitter_ms:
+        segment_ms = config.segment_ms
+        if config.compact and config.max_compaction_lag_ms < segment_ms:
+            segment_ms = config.max_compaction_lag_ms  # the active segment is never compacted
+        if waited_ms > segment_ms - jitter_ms:
             return True
         # The time index has the larger entries, so it is the first to be full.
         index = self._index
