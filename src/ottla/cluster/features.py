@@ -9,33 +9,6 @@ from ottla.wire.errors import ErrorCode
 
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
-# 4.0-IV0, the first with a transaction protocol of level 2, and so on: see Feature in KIP-1022.
-METADATA_VERSION_NAMES = {
-    7: "3.3-IV3",
-    8: "3.4-IV0",
-    9: "3.5-IV0",
-    10: "3.5-IV1",
-    11: "3.5-IV2",
-    12: "3.6-IV0",
-    13: "3.6-IV1",
-    14: "3.6-IV2",
-    15: "3.7-IV0",
-    16: "3.7-IV1",
-    17: "3.7-IV2",
-    18: "3.7-IV3",
-    19: "3.7-IV4",
-    20: "3.8-IV0",
-    21: "3.9-IV0",
-    22: "4.0-IV0",
-    23: "4.0-IV1",
-    24: "4.0-IV2",
-    25: "4.0-IV3",
-    26: "4.1-IV0",
-    27: "4.1-IV1",
-    28: "4.2-IV0",
-    29: "4.2-IV1",
-    30: "4.3-IV0",
-}
 
 
 class Supported(NamedTuple):
@@ -133,8 +106,7 @@ def metadata_downgrade_error(current: int, level: int, upgrade_type: int) -> Ref
         )
     return Refusal(
         ErrorCode.INVALID_UPDATE_VERSION,
-        f"Unsupported metadata.version downgrade from {METADATA_VERSION_NAMES[current]} to "
-        f"{METADATA_VERSION_NAMES[level]}. {reason}",
+        f"Unsupported metadata.version downgrade from {current} to {level}. {reason}",
     )
 
 

@@ -45,11 +45,14 @@ def check(brokers: Sequence[UsableBroker], replication_factor: int) -> None:
             "the replication factor must be positive."
         )
     if all(broker.fenced for broker in brokers):
-        raise CannotPlace("All brokers are currently fenced.")
+        raise CannotPlace(
+            "All brokers are currently fenced, or have all their log directories cordoned."
+        )
     if replication_factor > len(brokers):
         raise CannotPlace(
             f"The target replication factor of {replication_factor} cannot be reached because "
-            f"only {len(brokers)} broker(s) are registered."
+            f"only {len(brokers)} broker(s) are registered or some brokers have all their log "
+            "directories cordoned."
         )
 
 

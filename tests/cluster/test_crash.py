@@ -1,0 +1,176 @@
+"""A crash after every single write: nothing is half-done after the restart."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.cluster import steps
+from ottla.cluster.image import ClusterImage
+from ottla.cluster.requests import (
+    FeatureUpdate,
+    NewPartitions,
+    NewTopic,
+    Op,
+    Resource,
+    ResourceType,
+    TopicRef,
+    UpgradeType,
+)
+from ottla.cluster.state import NotController
+from ottla.coordination.tree import SessionExpired
+from tests.cluster.world import World
+
+Deed = Callable[[World], Awaitable[object]]
+
+PREPARED = (NewTopic("old", 12, 1, configs=[("a", "1")]), NewTopic("other", 1, 1))
+
+
+async def create(world: World) -> object:
+    return await world.create(
+        NewTopic("new", 12, 1, configs=[("b", "2")]), NewTopic("new2", 12, 1), NewTopic("x", 1, 1)
+    )
+
+
+async def grow(world: World) -> object:
+    return await world.controller.create_partitions([NewPartitions("old", 40)])
+
+
+async def delete(world: World) -> object:
+    return await world.controller.delete_topics([TopicRef("old"), TopicRef("other")])
+
+
+async def delete_and_confirm(world: World) -> object:
+    await delete(world)
+    return await world.controller.confirm_deletions(1, list(world.controller.image.deletions))
+
+
+async def delete_and_create(world: World) -> object:
+    await delete(world)
+    await world.create(NewTopic("old", 5, 1))
+    return await world.controller.delete_topics([TopicRef("old")])
+
+
+async def configure(world: World) -> object:
+    topic = Resource(ResourceType.TOPIC, "old")
+    await world.controller.incremental_alter_configs([(topic, [("a", Op.DELETE, None)])])
+    return await world.controller.update_features(
+        [FeatureUpdate("share.version", 0, UpgradeType.SAFE_DOWNGRADE)]
+    )
+
+
+async def restart(world: World) -> object:
+    """Nothing but the writes of the start itself: epochs of all partitions."""
+    return None
+
+
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "STEP_BYTES_MAX", 600)
+
+
+async def prepared(path: Path) -> World:
+    world = World(path)
+    await world.start()
+    await world.create(*PREPARED)
+    await world.stop()
+    return world
+
+
+@pytest.mark.parametrize(
+    "deed", [create, grow, delete, delete_and_confirm, delete_and_create, configure, restart]
+)
+def test_a_crash_after_every_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deed: Deed
+) -> None:
+    """For every n: crash after the nth write, restart, and all topics are whole, all nodes used.
+
+    Writes are made very small, so that there are many moments between two of them.
+    """
+    small_steps(monkeypatch)
+
+    async def main() -> int:
+        writes = 0
+        while True:
+            writes += 1
+            world = await prepared(tmp_path / f"tree{writes}")
+            try:
+                await world.start(writes_left=writes)
+                await deed(world)
+            except (SessionExpired, NotController):  # the start itself was cut short
+                assert world.tree.writes_left == 0
+            finished = world.tree.writes_left != 0
+            await world.crash()
+            for repairs in (1, 2, 3):  # and again while the first crash is being repaired
+                try:
+                    await world.start(writes_left=repairs)
+                except (SessionExpired, NotController):
+                    pass
+                await world.crash()
+            await world.start()
+            check_whole(world.controller.image, await world.nodes())
+            await finish_deletions(world)
+            await world.stop()
+            if finished:
+                return writes
+
+    writes = asyncio.run(main())
+    assert writes > 5
+
+
+async def finish_deletions(world: World) -> None:
+    """Once the broker has confirmed, nothing at all is left of what was deleted."""
+    deletions = list(world.controller.image.deletions)
+    await world.controller.confirm_deletions(1, deletions)
+    assert not world.controller.image.deletions
+    nodes = await world.nodes()
+    assert not [path for path in nodes if path.startswith("/admin/delete_topics/")]
+    check_whole(world.controller.image, nodes)
+
+
+def check_whole(image: ClusterImage, nodes: dict[str, tuple[bytes, int]]) -> None:
+    """The nodes are exactly those that the topics of the picture need."""
+    expected = set()
+    for topic in image.topics.values():
+        base = f"/brokers/topics/{topic.name}"
+        expected |= {base, f"{base}/partitions"}
+        value = json.loads(nodes[base][0])
+        assert len(value["partitions"]) == len(topic.partitions)
+        for partition in topic.partitions:
+            path = f"{base}/partitions/{partition.index}"
+            expected |= {path, f"{path}/state"}
+            state, version = nodes[f"{path}/state"]
+            assert version == partition.partition_epoch
+            assert json.loads(state)["leader_epoch"] == partition.leader_epoch >= 1
+    found = {path for path in nodes if path.startswith("/brokers/topics/")}
+    assert found == expected
+    configs = {p.rpartition("/")[2] for p in nodes if p.startswith("/config/topics/")}
+    assert configs == set(image.topic_configs)
+    # A topic has the configs it was created with, or has none because they were taken away.
+    assert set(image.topic_configs) <= set(image.topics)
+    for name, config in (("new", {"b": "2"}),):
+        if name in image.topics:
+            assert image.topic_configs[name] == config
+    for name, counts in {"old": {12, 40, 5}, "new": {12}, "new2": {12}}.items():
+        if name in image.topics:
+            assert len(image.topics[name].partitions) in counts
+
+
+def test_a_deletion_once_begun_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right after the first write of a deletion the topic is gone for good."""
+    small_steps(monkeypatch)
+
+    async def main() -> None:
+        world = await prepared(tmp_path / "tree")
+        await world.start()
+        topic_id = world.controller.image.topics["old"].id
+        world.tree.writes_left = 1
+        await delete(world)
+        await world.crash()
+        await world.start()
+        assert set(world.controller.image.topics) == {"other"}
+        assert world.controller.image.deletions == {topic_id: "old"}
+        await world.stop()
+
+    asyncio.run(main())

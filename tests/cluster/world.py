@@ -1,0 +1,133 @@
+"""A controller on a local tree for tests: start, stop, crash, and look at the nodes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from ottla.cluster.configs import AnyConfig, ConfigRules
+from ottla.cluster.controller import Controller
+from ottla.cluster.image import BrokerInfo, ClusterImage, Endpoint
+from ottla.cluster.requests import NewTopic, TopicOutcome
+from ottla.cluster.state import Options
+from ottla.coordination.local import LocalTree
+from ottla.coordination.tree import Operation, Result, SessionExpired, Stat, Watcher
+from ottla.seams.background import InlineBackground
+from ottla.seams.chance import SeededChance
+from ottla.seams.clock import ManualClock
+from ottla.seams.disk import RealDisk
+
+T = TypeVar("T")
+BROKER = BrokerInfo(1, {"PLAINTEXT": Endpoint("127.0.0.1", 9092)})
+
+
+class FailingTree:
+    """A tree that works for some writes and then is gone for good, as in a crash."""
+
+    def __init__(self, tree: LocalTree, writes_left: int | None) -> None:
+        self.tree = tree
+        self.writes_left = writes_left
+        self.writes = 0
+
+    @property
+    def session(self) -> int:
+        return self.tree.session
+
+    def alive(self) -> None:
+        if self.writes_left == 0:
+            raise SessionExpired("/", "crashed")
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        raise AssertionError("the controller writes with multi")
+
+    async def set(self, path: str, data: bytes, version: int = -1) -> int:
+        raise AssertionError("the controller writes with multi")
+
+    async def delete(self, path: str, version: int = -1) -> None:
+        raise AssertionError("the controller writes with multi")
+
+    async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes, Stat]:
+        self.alive()
+        return await self.tree.get(path, watch)
+
+    async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
+        self.alive()
+        return await self.tree.exists(path, watch)
+
+    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        self.alive()
+        return await self.tree.children(path, watch)
+
+    async def subtree(self, path: str) -> dict[str, tuple[bytes, int]]:
+        self.alive()
+        return await self.tree.subtree(path)
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        self.alive()
+        results = await self.tree.multi(operations)
+        self.writes += 1
+        if self.writes_left is not None:
+            self.writes_left -= 1
+        return results
+
+    async def close(self) -> None:
+        await self.tree.close()
+
+
+class World:
+    """One node."""
+
+    def __init__(self, path: Path, *, options: Options | None = None) -> None:
+        self.path = path
+        self.options = options or Options()
+        self.rules: ConfigRules = AnyConfig()
+        self.chance = SeededChance(1)
+        self.clock = ManualClock()
+        self.brokers = [BROKER]
+
+    async def start(self, writes_left: int | None = None, register: bool = True) -> Controller:
+        """Open the tree again and start a controller on it."""
+        local = await LocalTree.open(RealDisk(), str(self.path), InlineBackground())
+        local._engine.store.connection.execute("PRAGMA synchronous = OFF")
+        self.tree = FailingTree(local, writes_left)
+        self.controller = Controller(self.tree, self.clock, self.chance, self.options, self.rules)
+        await self.controller.start()
+        if register:
+            for broker in self.brokers:
+                await self.controller.register_broker(broker)
+        return self.controller
+
+    async def stop(self) -> None:
+        await self.controller.stop()
+        await self.tree.close()
+
+    async def crash(self) -> None:
+        """Drop everything without a word to the tree."""
+        await self.controller.stop()
+        self.tree.tree._engine.store.close()
+
+    async def nodes(self) -> dict[str, tuple[bytes, int]]:
+        return await self.tree.tree.subtree("/")
+
+    async def create(self, *topics: NewTopic, validate_only: bool = False) -> list[TopicOutcome]:
+        return await self.controller.create_topics(topics, validate_only)
+
+
+def play(path: Path, scene: Callable[[World], Awaitable[T]], options: Options | None = None) -> T:
+    """Run a scene in a world that has been started."""
+
+    async def main() -> T:
+        world = World(path / "tree", options=options)
+        await world.start()
+        result = await asyncio.wait_for(scene(world), 60)
+        await world.stop()
+        return result
+
+    return asyncio.run(main())
+
+
+def without_number(image: ClusterImage) -> ClusterImage:
+    """A picture to compare with one that took another way."""
+    return image._replace(number=0, controller_epoch=0, brokers={})
