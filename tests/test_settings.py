@@ -136,7 +136,7 @@ def test_all_problems_come_at_once() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"zookeeper.connect": "localhost:2181"}, "cannot be honoured"),
+        ({"zookeeper.connect": "localhost:2181"}, "cannot be honoured yet"),
         ({"authorizer.class.name": "x.Y"}, "cannot be honoured yet"),
         ({"super.users": "User:admin"}, "cannot be honoured yet"),
         ({"remote.log.storage.system.enable": "true"}, "tiered storage is not there"),

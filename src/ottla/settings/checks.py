@@ -10,10 +10,12 @@ from ottla.settings.listeners import BadListener, Listener, resolve_listeners
 from ottla.settings.option import InvalidValue, MiB, Option, Standing, Type, Value, java_text
 from ottla.settings.properties import Entry
 
-# Names that Kafka 4 no longer knows. Most are harmless leftovers; these would be lies if ignored.
-REFUSED_LEFTOVERS = {
+# Names outside Kafka 4's own table that it would be a lie to ignore.
+REFUSED_NAMES = {
     "zookeeper.connect": "this broker keeps its cluster state by itself; leave zookeeper.* out",
+    "super.users": "authorization is not there yet; leave it out and listen on loopback",
 }
+# Names that Kafka 4 no longer knows.
 LEFTOVERS = (
     "advertised.host.name",
     "advertised.port",
@@ -63,9 +65,9 @@ class SettingsError(ValueError):
 def unknown(entry: Entry, problems: list[Problem]) -> list[str]:
     """The warnings for a name that is no option; one that must not be ignored is a problem."""
     name = entry.name
-    reason = REFUSED_LEFTOVERS.get(name)
+    reason = REFUSED_NAMES.get(name)
     if reason is not None:
-        rule = "is known from older Kafka and cannot be honoured"
+        rule = "is known and cannot be honoured yet"
         problems.append(Problem(name, entry.value, rule, reason, entry.where))
         return []
     origin = f" (from {entry.where})" if entry.where else ""
