@@ -68,17 +68,20 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 def decompress(codec: int, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> bytes:
     """What `data` was before; refused if that is more than `limit` bytes."""
-    if codec == Compression.NONE:
-        if len(data) > limit:
-            raise too_large("records", limit)
-        return bytes(data)
     decompressor = DECOMPRESSORS.get(codec)
     if decompressor is None:
         raise MalformedMessage(f"there is no compression codec {codec}")
     try:
         return decompressor(data, limit)
+    except TooLarge:
+        name = Compression(codec).name.lower()
+        raise MalformedMessage(f"{name}: more than {limit} bytes when decompressed") from None
     except (cramjam.DecompressionError, zlib.error) as problem:
         raise MalformedMessage(f"{Compression(codec).name.lower()}: {problem}") from problem
+
+
+class TooLarge(Exception):
+    """More comes out than the limit allows."""
 
 
 def compress_snappy(data: Buffer) -> bytes:
@@ -112,6 +115,12 @@ def compress_lz4_block(plain: Buffer, level: int) -> bytes:
     )
 
 
+def copy_plain(data: Buffer, limit: int) -> bytes:
+    if len(data) > limit:
+        raise TooLarge
+    return bytes(data)
+
+
 def decompress_gzip(data: Buffer, limit: int) -> bytes:
     """All members of a gzip stream, one after the other."""
     parts: list[bytes] = []
@@ -122,7 +131,7 @@ def decompress_gzip(data: Buffer, limit: int) -> bytes:
         part = stream.decompress(rest, limit + 1)
         limit -= len(part)
         if limit < 0:
-            raise too_large("gzip", limit + sum(map(len, parts)) + len(part))
+            raise TooLarge
         parts.append(part)
         if not stream.eof:
             raise MalformedMessage("gzip: the stream ends too early")
@@ -156,7 +165,7 @@ def decompress_snappy_block(block: Buffer, limit: int) -> bytes:
     """One raw block; it begins with its size, so the limit is checked before there is a buffer."""
     size = cramjam.snappy.decompress_raw_len(block)
     if size > limit:
-        raise too_large("snappy", limit)
+        raise TooLarge
     # An element of three bytes stands for 64 at most, so no honest block grows more than that.
     if size > 32 * len(block) + 64:
         raise MalformedMessage(f"snappy: block of {len(block)} bytes says it holds {size}")
@@ -166,15 +175,15 @@ def decompress_snappy_block(block: Buffer, limit: int) -> bytes:
 
 
 def decompress_lz4(data: Buffer, limit: int) -> bytes:
-    return decompress_growing("lz4", cramjam.lz4.decompress_into, data, limit)
+    return decompress_growing(cramjam.lz4.decompress_into, data, limit)
 
 
 def decompress_zstd(data: Buffer, limit: int) -> bytes:
-    return decompress_growing("zstd", cramjam.zstd.decompress_into, data, limit)
+    return decompress_growing(cramjam.zstd.decompress_into, data, limit)
 
 
 def decompress_growing(
-    name: str, decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit: int
+    decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit: int
 ) -> bytes:
     """Decompress into a buffer of fixed size; if it is too small, begin anew with a larger one."""
     room = max(64 * 1024, 4 * len(data))
@@ -187,18 +196,15 @@ def decompress_growing(
             if "failed to write whole buffer" not in str(problem):
                 raise
             if len(out) == limit:
-                raise too_large(name, limit) from None
+                raise TooLarge from None
             room *= 4
         else:
             del out[size:]
             return bytes(out)
 
 
-def too_large(name: str, limit: int) -> MalformedMessage:
-    return MalformedMessage(f"{name}: more than {limit} bytes when decompressed")
-
-
 DECOMPRESSORS: dict[int, Callable[[Buffer, int], bytes]] = {
+    Compression.NONE: copy_plain,
     Compression.GZIP: decompress_gzip,
     Compression.SNAPPY: decompress_snappy,
     Compression.LZ4: decompress_lz4,
