@@ -117,7 +117,7 @@ def read_settings(
     if data_dir is not None:
         flags.append(Entry("log.dirs", data_dir, "--data-dir"))
     if listen is not None:
-        split_option("--listen", listen, "127.0.0.1:9092")
+        split_option("--listen", listen, "ottla server --listen 127.0.0.1:9092")
         flags.append(Entry("listeners", f"PLAINTEXT://{listen}", "--listen"))
     try:
         return Settings.load(
@@ -145,22 +145,22 @@ def read_text(path: str) -> str:
         ) from None
 
 
-def split_option(option: str, text: str, example: str) -> tuple[str, int]:
+def split_option(option: str, text: str, hint: str) -> tuple[str, int]:
     from ottla.server.listener import split_address
 
     try:
         return split_address(text)
     except ValueError as error:
-        raise Failure(
-            f"{option}: {error} (got {text!r})", f"ottla server {option} {example}", exit_code=2
-        ) from None
+        raise Failure(f"{option}: {error} (got {text!r})", hint, exit_code=2) from None
 
 
 def metrics_address(option: str | None) -> tuple[str, int] | None:
     if option is not None:
-        return split_option("--metrics", option, "127.0.0.1:9404")
-    port = os.environ.get("JMX_PORT")  # as operators of Kafka know it
-    return split_option("--metrics", f"127.0.0.1:{port}", "127.0.0.1:9404") if port else None
+        return split_option("--metrics", option, "ottla server --metrics 127.0.0.1:9404")
+    port = os.environ.get("JMX_PORT", "")  # as operators of Kafka know it
+    if port and not port.isdecimal():
+        raise Failure(f"JMX_PORT: must be a port (got {port!r})", "JMX_PORT=9404", exit_code=2)
+    return split_option("JMX_PORT", f"127.0.0.1:{port}", "JMX_PORT=9404") if port else None
 
 
 def print_options() -> None:
@@ -211,6 +211,15 @@ def new_loop() -> asyncio.AbstractEventLoop:
         loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     return loop
+
+
+def why_not_started(error: Exception, directory: str) -> Failure:
+    """One sentence for what the broker found wrong with its data directory."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    if isinstance(cause, OSError):
+        return cannot_use_directory(cause, directory)
+    fact, _, hint = str(error).partition("; ")
+    return Failure(fact, hint or "ottla server --data-dir ANOTHER-DIRECTORY")
 
 
 class Running:
@@ -292,6 +301,9 @@ class Running:
 
     async def _start(self) -> None:
         """Ports first, so that a second server fails before it touches anything."""
+        from ottla.coordination.tree import TreeError
+        from ottla.log.directories import DirectoryProblem
+
         try:
             self.server.open()
         except OSError as error:
@@ -303,8 +315,8 @@ class Running:
             await self.broker.start(
                 {endpoint.name: endpoint.advertised for endpoint in self.server.endpoints}
             )
-        except OSError as error:
-            raise cannot_use_directory(error, directory) from None
+        except (OSError, DirectoryProblem, TreeError) as error:
+            raise why_not_started(error, directory) from None
         self.server.accept()
 
     def _start_metrics(self, host: str, port: int) -> None:

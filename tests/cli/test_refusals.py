@@ -1,0 +1,189 @@
+"""What `ottla` says when it cannot do what was asked: one sentence, a hint, an exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.failure import Failure, cannot_listen, cannot_use_directory
+from tests.cli.process import Server, ottla
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fact", "hint"),
+    [
+        (["nonsense"], "no such command 'nonsense'", "ottla --help"),
+        (["server", "--nonsense"], "no such option '--nonsense'", "ottla server --help"),
+        (["server", "extra"], "unexpected extra argument", "ottla server --help"),
+        (["server", "--log-level", "loud"], "'loud' is not one of", "ottla server --help"),
+        (["server", "--listen", "here"], "--listen: must be HOST:PORT (got 'here')", "--listen"),
+        (["server", "--listen", "::1:9092"], "must stand in brackets", "--listen"),
+        (["server", "--listen", "127.0.0.1:65536"], "between 0 and 65535", "--listen"),
+        (["server", "--metrics", "9404"], "--metrics: must be HOST:PORT", "--metrics"),
+    ],
+)
+def test_a_wrong_command_line_exits_with_2(arguments: list[str], fact: str, hint: str) -> None:
+    """The option, the value and the rule are named, and what to try."""
+    ended = ottla(*arguments)
+    assert ended.code == 2, ended
+    assert ended.said(fact, hint), ended
+
+
+@pytest.mark.parametrize(
+    ("setting", "fact"),
+    [
+        ("num.partitions=many", "num.partitions"),
+        ("num.partitions", "--set: must be name=value"),
+        ("zookeeper.connect=localhost:2181", "zookeeper.connect"),
+        ("listeners=SSL://127.0.0.1:9093", "SSL is not served yet"),
+        ("listeners=PLAINTEXT://0.0.0.0:9092", "non-routable"),
+    ],
+)
+def test_a_setting_that_cannot_be_honoured_exits_with_1(
+    setting: str, fact: str, tmp_path: Path
+) -> None:
+    """Option, value, rule and what to try; nothing is created."""
+    ended = ottla("server", "--data-dir", tmp_path / "data", "--set", setting)
+    assert ended.code == 1, ended
+    assert ended.said(fact), ended
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_file_of_options_names_its_line(tmp_path: Path) -> None:
+    """A wrong value is found by file and line; a missing file is named."""
+    file = tmp_path / "server.properties"
+    file.write_text("# mine\nnum.partitions=-3\n")
+    ended = ottla("server", "--config", file)
+    assert ended.code == 1
+    assert ended.said("server.properties line 2"), ended
+    ended = ottla("server", "--config", tmp_path / "none")
+    assert ended.code == 1
+    assert ended.said("no such file"), ended
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    """Named in one sentence, for clients and for metrics."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = ottla("server", "--data-dir", tmp_path / "data", "--listen", address)
+        assert ended.code == 1
+        assert ended.said(f"cannot listen on {address}: the port is in use"), ended
+        ended = ottla(
+            "server", "--data-dir", tmp_path / "data", "--listen", "127.0.0.1:0",
+            "--metrics", address,
+        )  # fmt: skip
+        assert ended.code == 1
+        assert ended.said(f"cannot listen on {address}", "--metrics"), ended
+
+
+def test_a_second_server_on_the_same_directory(tmp_path: Path) -> None:
+    """It is refused in a sentence, and the first goes on."""
+    with Server(tmp_path / "data") as first:
+        ended = ottla("server", "--data-dir", tmp_path / "data", "--listen", "127.0.0.1:0")
+        assert ended.code == 1
+        assert ended.said("in use by another server"), ended
+        assert first.process is not None
+        assert first.process.poll() is None
+
+
+def test_a_directory_that_is_none(tmp_path: Path) -> None:
+    """A file in its place is said to be one."""
+    (tmp_path / "file").write_text("")
+    for directory in (tmp_path / "file", tmp_path / "file" / "below"):
+        ended = ottla("server", "--data-dir", directory, "--listen", "127.0.0.1:0")
+        assert ended.code == 1
+        assert ended.said("it is not a directory", "--data-dir"), ended
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a few kilobytes, where this user may make one."""
+    where = tmp_path / "small"
+    where.mkdir()
+    mount = shutil.which("mount")
+    if mount is None or os.geteuid() != 0:
+        pytest.skip("making a small file system needs root")
+    made = subprocess.run(
+        [mount, "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(where)], check=False
+    )
+    if made.returncode:
+        pytest.skip("this machine does not let us mount a small file system")
+    try:
+        yield where
+    finally:
+        subprocess.run(["umount", "-l", str(where)], check=True)
+
+
+def test_a_full_disk(small_disk: Path) -> None:
+    """No room for the first files: one sentence."""
+    (small_disk / "filler").write_bytes(bytes(8 * 1024))
+    ended = ottla("server", "--data-dir", small_disk / "data", "--listen", "127.0.0.1:0")
+    assert ended.code == 1
+    assert len(ended.errors.splitlines()) == 2, ended
+    assert "space" in ended.errors or "full" in ended.errors, ended
+
+
+def test_a_disk_that_cannot_be_written(small_disk: Path) -> None:
+    """A read-only file system: one sentence."""
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    ended = ottla("server", "--data-dir", small_disk / "data", "--listen", "127.0.0.1:0")
+    assert ended.code == 1
+    assert ended.said("read-only file system"), ended
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOSPC, "no space left"),
+        (errno.EROFS, "read-only file system"),
+        (errno.EACCES, "permission denied"),
+        (errno.ENOTDIR, "not a directory"),
+        (errno.EMFILE, "too many open files"),
+        (errno.EIO, "input/output error"),
+    ],
+)
+def test_every_trouble_with_the_directory_has_words(number: int, words: str) -> None:
+    """A sentence without a number, and a hint."""
+    failure = cannot_use_directory(OSError(number, os.strerror(number), "/data/x"), "/data")
+    assert words in failure.fact
+    assert failure.hint
+    assert failure.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.EADDRINUSE, "in use"), "in use"),
+        (OSError(errno.EACCES, "denied"), "needs more rights"),
+        (OSError(errno.EADDRNOTAVAIL, "not available"), "not an address of this machine"),
+        (socket.gaierror(-2, "unknown"), "has no address"),
+        (OSError(errno.EIO, "Input/output error"), "Input/output error"),
+    ],
+)
+def test_every_trouble_with_a_port_has_words(error: OSError, words: str) -> None:
+    """A sentence and a hint."""
+    failure = cannot_listen(error, "127.0.0.1:1", "--listen")
+    assert words in failure.fact
+    assert "--listen" in failure.hint
+
+
+def test_a_failure_reads_in_two_lines() -> None:
+    """First the fact, then what to try."""
+    assert Failure("it is so", "something else").text() == "ottla: it is so\nTry: something else"
+    assert Failure("it is so").text() == "ottla: it is so"
+
+
+def test_a_wrong_port_for_metrics_in_the_environment(tmp_path: Path) -> None:
+    """JMX_PORT is named, not the option it stands for."""
+    ended = ottla("server", "--data-dir", tmp_path, JMX_PORT="many")
+    assert ended.code == 2
+    assert ended.said("JMX_PORT: must be a port (got 'many')"), ended
