@@ -8,7 +8,9 @@ import traceback
 
 import pytest
 
+from ottla.wire import runtime, schema
 from ottla.wire.__main__ import main
+from ottla.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.api.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from ottla.wire.api.fetch import (
     FetchableTopicResponse,
@@ -211,3 +213,23 @@ def test_messages_are_imported_only_when_asked_for() -> None:
         "assert 'ottla.wire.api.produce' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_all_arrays_together_have_a_limit(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elements are cheap on the wire and dear in memory, so their number is bounded as a whole."""
+    monkeypatch.setattr(runtime, "ITEMS_MAX", 100)
+    monkeypatch.setattr(schema, "READERS", {})
+
+    def request(resources: int, names: int) -> DescribeConfigsRequest:
+        keys = [""] * names
+        made = [DescribeConfigsResource(configuration_keys=keys) for _ in range(resources)]
+        return DescribeConfigsRequest(resources=made)
+
+    for resources, names, fits in ((100, 0, True), (10, 9, True), (10, 10, False), (101, 0, False)):
+        data = bytes(writer(DescribeConfigsRequest, version)(request(resources, names), Out()))
+        if fits:
+            reader(DescribeConfigsRequest, version)(data)
+        else:
+            with pytest.raises(MalformedMessage, match="more than 100 elements"):
+                reader(DescribeConfigsRequest, version)(data)

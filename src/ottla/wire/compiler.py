@@ -7,8 +7,9 @@ so a traceback shows its lines.
 
 What keeps a reader safe with hostile bytes: `pos` only ever grows, a null or negative length is
 refused first, a count that cannot fit into the bytes left is refused before anything is
-allocated, and one check at the end covers every slice that ran over. Everything else that can go
-wrong is turned into `MalformedMessage`.
+allocated, as is one that brings all arrays together above a limit, and one check at the end
+covers every slice that ran over. Everything else that can go wrong is turned into
+`MalformedMessage`.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Source:
         self.label = f"{cls.__name__} version {version}"
         self.lines = head
         self.depth = 2
-        self.taken = {"buf", "end", "message", "out", "pos", "problem", "size"}
+        self.taken = {"buf", "end", "items", "message", "out", "pos", "problem", "size"}
         self.run: list[tuple[str, str]] = []
         self.scope: dict[str, Any] = {
             "LABEL": self.label,
@@ -132,9 +133,9 @@ class Source:
 
 
 RUNTIME = (
-    *("READY", "long_string", "null_value", "pack_many", "put_records", "read_many"),
-    *("records_bytes", "string_too_long", "too_many", "too_short", "unreadable", "unwritable"),
-    "wrong_tag",
+    *("ITEMS_MAX", "READY", "long_string", "null_value", "pack_many", "put_records", "read_many"),
+    *("records_bytes", "string_too_long", "too_many", "too_many_items", "too_short"),
+    *("unreadable", "unwritable", "wrong_tag"),
 )
 
 
@@ -143,7 +144,7 @@ class ReadSource(Source):
 
     def __init__(self, cls: type[Struct], version: int) -> None:
         head = ["def read(buf, pos=0):", f'    """Read {cls.__name__}, version {version}."""']
-        super().__init__(cls, version, [*head, "    try:", "        size = len(buf)"])
+        super().__init__(cls, version, [*head, "    try:", "        size = len(buf); items = 0"])
 
     def flush(self) -> None:
         if not self.run:
@@ -236,6 +237,7 @@ class ReadSource(Source):
             self.depth -= 1
 
     def elements(self, field: Field, target: str, count: str) -> None:
+        self.put(f"if (items := items + {count}) > ITEMS_MAX: raise too_many_items(LABEL)")
         items = self.name(field.name)
         self.put(f"{target} = {items} = []")
         self.put(f"for _ in range({count}):")

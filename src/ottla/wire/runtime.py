@@ -10,6 +10,10 @@ from .malformed import Buffer, MalformedMessage, UnwritableMessage
 from .out import FileRange, Out, RecordsToWrite
 from .varint import read_uvarint
 
+# The structs and strings that one message may hold in its arrays, all together. Kafka has no such
+# limit; without it 100 MiB of empty elements would become gigabytes of objects. A follower of
+# 200,000 partitions stays far below. Arrays of numbers are not counted: their bytes bound them.
+ITEMS_MAX = 1_000_000
 STRING_BYTES_MAX = 32767  # Kafka's own limit for a string, whatever the width of its length
 
 # Arrays of numbers are packed and unpacked whole; short ones with a ready-made Struct.
@@ -47,6 +51,10 @@ def null_value(field: str) -> MalformedMessage:
 
 def too_many(field: str, count: int, left: int) -> MalformedMessage:
     return MalformedMessage(f"{field}: {count} elements cannot fit into the {left} bytes left")
+
+
+def too_many_items(message: str) -> MalformedMessage:
+    return MalformedMessage(f"{message}: more than {ITEMS_MAX} elements")
 
 
 def too_short(message: str, size: int) -> MalformedMessage:
