@@ -14,13 +14,14 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.following import Follower
 from ottla.broker.partitions import Partitions
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.sessions import Sessions
 from ottla.cluster.controller import Controller
-from ottla.cluster.image import BrokerInfo, ClusterImage, Endpoint, PartitionImage
+from ottla.cluster.image import ZERO_ID, BrokerInfo, ClusterImage, Endpoint, PartitionImage
 from ottla.cluster.requests import AdoptedTopic
 from ottla.cluster.state import Options
 from ottla.coordination.local import LocalTree
@@ -29,6 +30,7 @@ from ottla.log.manager import LogManager
 from ottla.replica.group_commit import GroupCommit
 from ottla.replica.partition import Partition
 from ottla.replica.waiting import Purgatory
+from ottla.settings import ConfigRules
 
 if TYPE_CHECKING:
     from ottla.coordination.tree import Tree
@@ -71,12 +73,13 @@ class Broker:
         self.waiting = Purgatory(clock)
         self.group_commit: GroupCommit | None = None
         if settings.flag("log.flush.before.ack"):
-            self.group_commit = GroupCommit(clock, background, self.waiting.wake)
+            self.group_commit = GroupCommit(clock, background, self._synced)
         self.partitions = Partitions(self._open_partition)
         self.sessions = Sessions(
             clock, chance, settings.integer("max.incremental.fetch.session.cache.slots")
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
+        self.coordinators = Coordinators(self)
         self.dispatcher = Dispatcher(self)
         self.logs: LogManager
         self.controller: Controller
@@ -117,15 +120,17 @@ class Broker:
                 delete_topic_enable=settings.flag("delete.topic.enable"),
                 cluster_id=self.logs.cluster_id,
             ),
+            ConfigRules(lambda: self.settings),
         )
         await self.controller.start()
-        await self._settle_directories()
+        await self._finish_deletions()
         info = BrokerInfo(
             id=self.node_id,
             endpoints={name: Endpoint(*endpoint) for name, endpoint in endpoints.items()},
             rack=settings.rack,
         )
         self._epoch = (await self.controller.register_broker(info)).epoch
+        await self._adopt_strangers()
         self._follower = Follower(self, self.controller.feed)
         await self._follower.start()
         self.logs.begin_upkeep()
@@ -133,6 +138,7 @@ class Broker:
     async def stop(self) -> None:
         """Settle what waits, then let go of everything; the next start finds nothing to repair."""
         self.dispatcher.close()
+        self.coordinators.close()
         if self.group_commit is not None:
             await self.group_commit.drain()
         self.waiting.close()
@@ -154,12 +160,15 @@ class Broker:
         self.logs.configure(topic, self.log_config(topic))
 
     def configure(self) -> None:
-        """The broker's dynamic configs have changed, and with them the defaults of every topic."""
+        """The broker's dynamic configs may have changed, and with them every topic's defaults."""
         configs = self.next_image.broker_configs
-        self.settings = self._base_settings.with_dynamic(
-            configs.get("", {}), configs.get(str(self.node_id), {})
-        )
-        for topic in self.next_image.topics:
+        default, own = configs.get("", {}), configs.get(str(self.node_id), {})
+        if default or own or self.settings is not self._base_settings:
+            self.settings = self._base_settings.with_dynamic(default, own)
+            topics = {log.topic for log in self.logs.opened()}
+        else:
+            topics = set(self.next_image.topic_configs)
+        for topic in topics:
             self.configure_topic(topic)
 
     def assign(self, partition: Partition, image: PartitionImage) -> None:
@@ -177,6 +186,10 @@ class Broker:
         self.assign(partition, image)
         return partition
 
+    def _synced(self, partition: Partition) -> None:
+        self.waiting.wake(partition)
+        self.coordinators.committed(partition)
+
     def _high_watermark_of(self, log: Log) -> int:
         opened = self.partitions.by_name.get(log.topic, {}).get(log.partition)
         return log.end_offset if opened is None else opened.high_watermark
@@ -184,21 +197,32 @@ class Broker:
     async def _allocate_producer_ids(self) -> Any:
         return await self.controller.allocate_producer_ids(self.node_id)
 
-    async def _settle_directories(self) -> None:
-        """Finish deletions a crash interrupted, and make known what another broker left here."""
+    async def _finish_deletions(self) -> None:
+        """What was deleted, or deleted and made again, before its folders could be put away."""
         image = self.controller.image
-        found = self.logs.found()
-        gone = [(topic, index) for topic, index, id_ in found if id_ in image.deletions]
+        gone = []
+        for topic, index, topic_id in self.logs.found():
+            known = image.topics.get(topic)
+            outlived = known is not None and topic_id not in (known.id, ZERO_ID)
+            if outlived or topic_id in image.deletions:
+                gone.append((topic, index))
         if gone:
             await self.logs.delete(gone)
         if image.deletions:
             await self.controller.confirm_deletions(self.node_id, list(image.deletions))
-        strangers: dict[tuple[str, bytes], int] = {}
-        for topic, index, topic_id in found:
-            if topic not in image.topics and topic_id not in image.deletions:
-                key = (topic, topic_id)
-                strangers[key] = max(strangers.get(key, 0), index + 1)
+
+    async def _adopt_strangers(self) -> None:
+        """Make known the topics whose folders another broker left here."""
+        image = self.controller.image
+        strangers: dict[str, AdoptedTopic] = {}
+        for topic, index, topic_id in self.logs.found():
+            if topic not in image.topics:
+                count = max(
+                    index + 1, strangers[topic].partition_count if topic in strangers else 0
+                )
+                strangers[topic] = AdoptedTopic(topic, topic_id, count)
         if strangers:
-            await self.controller.adopt_topics(
-                [AdoptedTopic(topic, id_, count) for (topic, id_), count in strangers.items()]
-            )
+            for outcome in await self.controller.adopt_topics(list(strangers.values())):
+                if outcome.error_code:
+                    reason = outcome.error_message or outcome.error_code.name
+                    log.warning("folders of %s are left alone: %s", outcome.name, reason)

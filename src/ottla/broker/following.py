@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cluster.feed import Batch, Feed, Picture, follow_batches
 from ottla.cluster.image import (
+    ZERO_ID,
     BrokerConfigured,
     Change,
     ClusterImage,
@@ -102,6 +103,7 @@ class Follower:
                 case TopicDeleted():
                     gone.append(change)
         broker.image = image
+        broker.coordinators.follow(image)
         for deleted in gone:
             before_topic = before.topics.get(deleted.name)
             await self._give_up(deleted, before_topic)
@@ -113,10 +115,15 @@ class Follower:
         broker.configure()
         found = {(topic, index): topic_id for topic, index, topic_id in broker.logs.found()}
         for topic in image.topics.values():
-            new = [each for each in topic.partitions if (topic.name, each.index) not in found]
+            new = [
+                each
+                for each in topic.partitions
+                if found.get((topic.name, each.index), ZERO_ID) == ZERO_ID
+            ]
             await self._make_logs(topic, new)
             self._assign(topic.name, topic.partitions)
         broker.image = image
+        broker.coordinators.follow(image)
 
     async def _make_logs(self, topic: TopicImage, partitions: Sequence[PartitionImage]) -> None:
         broker = self._broker
@@ -125,7 +132,7 @@ class Follower:
                 continue
             try:
                 broker.logs.create(topic.name, partition.index, topic.id)
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 log.error(
                     "%s-%d cannot be made, and stays offline: %s",
                     topic.name,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.log.log import AppendResult, Log
+from ottla.log.log import AppendResult, Log, Origin
 from ottla.replica.leader import enough_replicas, high_watermark
 from ottla.wire.errors import ErrorCode
 
@@ -106,7 +106,13 @@ class Partition:
         metrics.messages_in.value += result.last_offset + 1 - result.base_offset
         return result
 
-    def _append(self, records: memoryview, acks: int, now_ms: int) -> AppendResult:
+    def append_as_coordinator(self, records: memoryview, *, now_ms: int) -> AppendResult:
+        """Append one batch that this broker itself wrote: coordinator state, or a marker."""
+        return self._append(records, -1, now_ms, Origin.COORDINATOR)
+
+    def _append(
+        self, records: memoryview, acks: int, now_ms: int, origin: Origin = Origin.CLIENT
+    ) -> AppendResult:
         if not self.is_leader:
             return AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self.log
@@ -114,7 +120,9 @@ class Partition:
             len(self.in_sync), len(self.replicas), log.config.min_insync_replicas
         ):
             return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
-        result = log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        result = log.append(
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
+        )
         if not result.error_code:
             if self.group_commit is None:
                 self.high_watermark = log.end_offset

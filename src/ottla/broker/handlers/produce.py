@@ -74,7 +74,7 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Pendi
         answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             partition = partitions.get(data.index) if partitions is not None else None
-            records = data.records
+            records: Any = data.records
             error = ErrorCode.NONE
             if partition is None:
                 partition, error = _open(context, topic, data.index)
@@ -211,12 +211,17 @@ def _explain(answer: PartitionProduceResponse, result: AppendResult) -> None:
 
 def _unsaid_errors(responses: list[TopicProduceResponse]) -> str:
     errors = ", ".join(
-        f"{topic.name or topic.topic_id.hex()}-{answer.index}: {ErrorCode(answer.error_code).name}"
+        f"{topic.name or topic.topic_id.hex()}-{answer.index}: {error_name(answer.error_code)}"
         for topic in responses
         for answer in topic.partition_responses
         if answer.error_code
     )
     return f"a produce request with acks=0 failed, and only closing can tell the client: {errors}"
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code."""
+    return next((error.name for error in ErrorCode if error == code), str(code))
 
 
 def _hint_leaders(response: ProduceResponse, context: Context) -> None:

@@ -1,0 +1,1 @@
+"""Tests of src/ottla/replica."""

@@ -1,0 +1,219 @@
+"""Parked requests: woken by what they wait for and by time, cancelled without a trace."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from ottla.replica.waiting import TICK_S, Purgatory
+from ottla.seams.clock import ManualClock, ManualTimer
+
+
+class Request:
+    """Something to park; it is ready when told so."""
+
+    def __init__(self) -> None:
+        self.ready = False
+        self.tries: list[bool] = []
+        self.answered = False
+
+    def attempt(self, expired: bool) -> bool:
+        self.tries.append(expired)
+        self.answered = self.answered or self.ready or expired
+        return self.answered
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def purgatory(clock: ManualClock) -> Purgatory:
+    return Purgatory(clock)
+
+
+def test_waking_a_key_tries_what_waits_for_it(purgatory: Purgatory) -> None:
+    """Only requests under the key are tried, and those that are not ready stay."""
+    first, second, other = Request(), Request(), Request()
+    first.ready = True
+    purgatory.park(["a"], 1000, first.attempt)
+    purgatory.park(["a", "b"], 1000, second.attempt)
+    purgatory.park(["c"], 1000, other.attempt)
+    purgatory.wake("a")
+    assert (first.answered, second.tries, other.tries) == (True, [False], [])
+    assert len(purgatory) == 2
+    second.ready = True
+    purgatory.wake("b")
+    assert second.answered
+    assert len(purgatory) == 1
+
+
+def test_time_ends_the_wait_with_a_last_attempt(clock: ManualClock, purgatory: Purgatory) -> None:
+    """The last attempt comes once, at the deadline rounded up to a tick, and says so."""
+    request = Request()
+    purgatory.park(["a"], 100, request.attempt)
+    clock.advance(99)
+    assert request.tries == []
+    clock.advance(1 + TICK_S * 1000)
+    assert request.tries == [True]
+    clock.advance(10_000)
+    assert request.tries == [True]
+    assert len(purgatory) == 0
+
+
+def test_small_news_cost_no_attempt_until_enough_bytes_came(purgatory: Purgatory) -> None:
+    """A request that misses 100 bytes is tried when 100 have come, not before."""
+    request = Request()
+    purgatory.park(["a"], 1000, request.attempt, missing_bytes=100)
+    purgatory.wake("a", 60)
+    assert request.tries == []
+    purgatory.wake("a", 40)
+    assert request.tries == [False]
+
+
+def test_a_change_of_state_is_always_looked_at(purgatory: Purgatory) -> None:
+    """News without a size (a lost leader, a deleted topic) is tried whatever is missing."""
+    request = Request()
+    purgatory.park(["a"], 1000, request.attempt, missing_bytes=1 << 30)
+    purgatory.wake("a")
+    assert request.tries == [False]
+
+
+def test_wake_soon_gathers_a_turn_of_the_loop(clock: ManualClock, purgatory: Purgatory) -> None:
+    """Many appends in one turn lead to one attempt, after the turn."""
+    request = Request()
+    purgatory.park(["a"], 1000, request.attempt, missing_bytes=30)
+    for _ in range(4):
+        purgatory.wake_soon("a", 10)
+    assert request.tries == []
+    clock.advance(0)
+    assert request.tries == [False]
+    purgatory.wake_soon("nobody waits for this", 10)
+    clock.advance(0)
+    assert request.tries == [False]
+
+
+def test_cancelling_leaves_nothing_behind(clock: ManualClock, purgatory: Purgatory) -> None:
+    """A cancelled request is not tried again, by waking or by time, and frees all it held."""
+    request = Request()
+    waiter = purgatory.park(["a", "b"], 100, request.attempt)
+    purgatory.cancel(waiter)
+    purgatory.cancel(waiter)
+    purgatory.wake("a")
+    clock.advance(1_000)
+    assert request.tries == []
+    assert len(purgatory) == 0
+    assert purgatory._by_key == {}
+
+
+def test_an_answer_that_causes_news_does_not_try_itself_again(purgatory: Purgatory) -> None:
+    """Waking from inside an attempt (the next request of that client appends) is harmless."""
+    tries = 0
+
+    def attempt(expired: bool) -> bool:
+        nonlocal tries
+        tries += 1
+        purgatory.wake("a")
+        return tries == 2
+
+    purgatory.park(["a"], 1000, attempt)
+    purgatory.wake("a")
+    assert (tries, len(purgatory)) == (1, 1)
+    purgatory.wake("a")
+    assert (tries, len(purgatory)) == (2, 0)
+
+
+def test_no_time_to_wait_is_answered_at_once(purgatory: Purgatory) -> None:
+    """A wait of 0 ms makes its last attempt where it stands."""
+    request = Request()
+    purgatory.park(["a"], 0, request.attempt)
+    assert request.tries == [True]
+    assert len(purgatory) == 0
+
+
+def test_at_the_limit_a_request_is_answered_with_what_there_is(clock: ManualClock) -> None:
+    """One more than may wait makes its last attempt at once; when one goes, there is room again."""
+    purgatory = Purgatory(clock, parked_max=2)
+    first, second, third, fourth = (Request() for _ in range(4))
+    waiter = purgatory.park(["a"], 1000, first.attempt)
+    purgatory.park(["a"], 1000, second.attempt)
+    purgatory.park(["a"], 1000, third.attempt)
+    assert third.tries == [True]
+    purgatory.cancel(waiter)
+    purgatory.park(["a"], 1000, fourth.attempt)
+    assert fourth.tries == []
+
+
+class CountingClock(ManualClock):
+    """Counts the timers that are set."""
+
+    timers_set = 0
+
+    def call_later(
+        self, delay_s: float, callback: Callable[..., object], *args: object
+    ) -> ManualTimer:
+        self.timers_set += 1
+        return super().call_later(delay_s, callback, *args)
+
+
+def test_a_thousand_long_polls_share_timers() -> None:
+    """A thousand waits of 30 s that began within a second need a timer per tick at most."""
+    clock = CountingClock()
+    purgatory = Purgatory(clock)
+    requests = [Request() for _ in range(1_000)]
+    for request in requests:
+        purgatory.park([request], 30_000, request.attempt)
+        clock.advance(1)
+    assert clock.timers_set == 1
+    clock.advance(31_000)
+    assert all(request.tries == [True] for request in requests)
+    assert clock.timers_set <= 1_000 / (TICK_S * 1000) + 2
+
+
+def test_closing_makes_the_last_attempt_for_all(clock: ManualClock, purgatory: Purgatory) -> None:
+    """When the broker stops nothing is left waiting."""
+    requests = [Request() for _ in range(3)]
+    for request in requests:
+        purgatory.park(["a"], 1_000, request.attempt)
+    purgatory.close()
+    assert [request.tries for request in requests] == [[True]] * 3
+    assert clock.next_due_s() is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_against_a_list_of_deadlines(seed: int) -> None:
+    """Random parks, wakes, cancels and time: each request ends once, when a dumb list says."""
+    chance = random.Random(seed)
+    clock = ManualClock()
+    purgatory = Purgatory(clock)
+    waiting: list[tuple[float, str, Request, object]] = []
+    now_ms = 0.0
+    for _ in range(300):
+        action = chance.random()
+        if action < 0.5:
+            request, key = Request(), chance.choice("abc")
+            wait_ms = chance.randrange(1, 200)
+            waiter = purgatory.park([key], wait_ms, request.attempt)
+            waiting.append((now_ms + wait_ms, key, request, waiter))
+        elif action < 0.6 and waiting:
+            _, _, request, gone = waiting.pop(chance.randrange(len(waiting)))
+            purgatory.cancel(gone)  # type: ignore[arg-type]
+        elif action < 0.8:
+            key = chance.choice("abc")
+            for _, own_key, request, _ in waiting:
+                request.ready = request.ready or (own_key == key and chance.random() < 0.5)
+            purgatory.wake(key)
+            for each in [one for one in waiting if one[1] == key and one[2].ready]:
+                assert each[2].answered, f"seed {seed}: a ready request was not answered"
+                waiting.remove(each)
+        else:
+            step_ms = chance.randrange(0, 100)
+            clock.advance(step_ms)
+            now_ms += step_ms
+            for each in [one for one in waiting if one[0] <= now_ms - TICK_S * 1000]:
+                assert each[2].answered, f"seed {seed}: a request outlived its deadline"
+            for each in waiting:
+                assert not each[2].answered or each[0] <= now_ms, f"seed {seed}: ended too early"
+            waiting = [one for one in waiting if not one[2].answered]
+    assert len(purgatory) == len(waiting)
