@@ -73,7 +73,9 @@ class DataDirectory:
     def open(self) -> None:
         """Makes the directory if need be and locks it."""
         try:
-            self.disk.mkdir(self.path)
+            if not self.disk.exists(self.path):
+                self.disk.mkdir(self.path)
+                self.disk.sync_directory(self.path.rpartition("/")[0] or "/")
             self._lock = self.disk.lock(f"{self.path}/{LOCK}")
         except AlreadyLocked:
             raise DirectoryProblem(

@@ -106,9 +106,9 @@ def load_log(
 def _find_files(disk: Disk, directory: str, now_ms: int) -> tuple[list[Segment], list[int]]:
     """The segments by their names, and the offsets of the producer snapshots."""
     entries = disk.entries(directory)
-    names = tidy_files(disk, directory, [entry.name for entry in entries])
-    if len(names) != len(entries):
-        entries = disk.entries(directory)
+    listed = [entry.name for entry in entries]
+    if tidy_files(disk, directory, listed) is not listed:
+        entries = disk.entries(directory)  # a swap was finished or undone: names have changed
     bases = []
     snapshots = []
     sizes = {}

@@ -1,0 +1,416 @@
+"""The cleaner: what it chooses, what it leaves in place, and a crash at every step of a swap."""
+
+import asyncio
+import errno
+from pathlib import Path
+
+import pytest
+
+from ottla.log import checkpoints
+from ottla.log.cleaner import candidate, run_at_once
+from ottla.log.log import Log
+from ottla.log.manager import LogManager
+from ottla.log.swap import SUFFIXES
+from ottla.seams.background import RealBackground
+from ottla.seams.clock import ManualClock
+from ottla.seams.simulated_disk import SimulatedDisk
+from tests.log.managed import TOPIC_ID, contents, make_manager, pass_time, put, started
+
+NOW = 1_700_000_000_000
+COMPACT = {"cleanup.policy": "compact"}
+Contents = list[tuple[int, bytes | None, bytes | None]]
+
+
+def fill(log: Log, segments: int = 3, now_ms: int = NOW) -> None:
+    """Closed segments that all write the same two keys, and an empty active one."""
+    for number in range(segments):
+        put(log, (b"a", b"a%d" % number), (b"b", b"b%d" % number), now_ms=now_ms)
+        put(log, (b"only %d" % number, b"x"), now_ms=now_ms)
+        log.roll(now_ms=now_ms)
+
+
+def last_values(found: Contents) -> dict[bytes | None, bytes | None]:
+    return {key: value for _, key, value in found}
+
+
+def clean(manager: LogManager) -> int:
+    return run_at_once(manager.cleaner.run())
+
+
+async def new_log(path: str, **more: object) -> tuple[LogManager, Log]:
+    manager = make_manager(path, **{"topic": COMPACT} | more)  # type: ignore[arg-type]
+    await manager.start()
+    return manager, manager.create("first", 0, TOPIC_ID)
+
+
+def test_a_dirty_log_is_compacted_and_remembered(tmp_path: Path) -> None:
+    """Each key is left once, in one segment; the checkpoint says so, and it is not done again."""
+
+    async def run() -> None:
+        manager, log = await new_log(str(tmp_path))
+        fill(log)
+        before = contents(log)
+        assert clean(manager) == 1
+        after = contents(log)
+        assert last_values(after) == last_values(before)
+        assert [key for _, key, _ in after] == [b"only 0", b"only 1", b"a", b"b", b"only 2"]
+        assert len(log.segments) == 2
+        assert clean(manager) == 0
+        await manager.close()
+        assert b"first 0 9\n" in (tmp_path / checkpoints.CLEANER_OFFSETS).read_bytes()
+        async with started(make_manager(str(tmp_path), topic=COMPACT)) as again:
+            assert contents(again.get("first", 0)) == after  # type: ignore[arg-type]
+            assert clean(again) == 0
+
+    asyncio.run(run())
+
+
+def test_the_work_is_done_by_a_helper_process(tmp_path: Path) -> None:
+    """With the real background the same log comes out of `python -m ottla.log.helper`."""
+
+    async def run() -> None:
+        background = RealBackground(asyncio.get_running_loop())
+        try:
+            manager, log = await new_log(str(tmp_path), background=background)
+            fill(log)
+            before = last_values(contents(log))
+            assert await manager.cleaner.run() == 1
+            assert last_values(contents(log)) == before
+            assert len(contents(log)) == 5
+            await manager.close()
+        finally:
+            background.close()
+
+    asyncio.run(run())
+
+
+def test_the_cleaner_comes_round_by_itself(tmp_path: Path) -> None:
+    """After `log.cleaner.backoff.ms` a dirty log is cleaned without being asked."""
+
+    async def run() -> None:
+        clock = ManualClock()
+        manager, log = await new_log(str(tmp_path), clock=clock)
+        manager.begin_upkeep()
+        fill(log, now_ms=clock.now_ms())
+        await pass_time(clock, 16_000)
+        assert len(contents(log)) == 5
+        await pass_time(clock, 61_000)
+        names = [p.name for p in (tmp_path / "first-0").iterdir()]
+        assert not [name for name in names if name.endswith((".deleted", ".cleaned", ".swap"))]
+        await manager.close()
+
+    asyncio.run(run())
+
+
+def test_the_cleaner_can_be_switched_off(tmp_path: Path) -> None:
+    """With log.cleaner.enable=false nothing is compacted."""
+
+    async def run() -> None:
+        clock = ManualClock()
+        manager, log = await new_log(
+            str(tmp_path), clock=clock, settings={"log.cleaner.enable": "false"}
+        )
+        manager.begin_upkeep()
+        fill(log, now_ms=clock.now_ms())
+        await pass_time(clock, 60_000)
+        assert len(contents(log)) == 9
+        await manager.close()
+
+    asyncio.run(run())
+
+
+def test_a_reader_of_a_replaced_segment_reads_on(tmp_path: Path) -> None:
+    """A range lent before the swap gives the old bytes, also once the files are removed."""
+
+    async def run() -> None:
+        clock = ManualClock()
+        manager, log = await new_log(str(tmp_path), clock=clock)
+        fill(log)
+        lent = log.read(0, bytes_max=1 << 20, end_offset=log.end_offset)
+        assert lent is not None
+        old = lent.file.pread(lent.size, lent.position)
+        assert clean(manager) == 1
+        assert lent.file.pread(lent.size, lent.position) == old
+        await pass_time(clock, 61_000)
+        assert lent.file.pread(lent.size, lent.position) == old
+        await manager.close()
+
+    asyncio.run(run())
+
+
+def facts(log: Log, **more: int | None) -> tuple[int, int, bool, bool]:
+    found = candidate(
+        log,
+        cleaned_offset=more.get("cleaned_offset"),
+        last_stable_offset=more.get("last_stable_offset", log.end_offset) or 0,
+        now_ms=more.get("now_ms", NOW) or 0,
+    )
+    return (
+        found.first_dirty_offset, found.first_uncleanable_offset, found.is_due, found.overdue,
+    )  # fmt: skip
+
+
+def test_what_may_be_cleaned(tmp_path: Path) -> None:
+    """The active segment, undecided transactions and young records are left alone."""
+
+    async def run() -> None:
+        manager, log = await new_log(str(tmp_path))
+        for number in range(3):  # segments at 0, 3, 6, the active one at 9
+            fill(log, 1, now_ms=NOW + number * 1_000)
+        put(log, (b"a", b"active"))
+        assert facts(log) == (0, 9, True, False)
+        assert facts(log, last_stable_offset=7) == (0, 6, True, False)
+        assert facts(log, last_stable_offset=2) == (0, 0, False, False)
+        assert facts(log, cleaned_offset=6) == (6, 9, False, False)
+        assert facts(log, cleaned_offset=3) == (3, 9, True, False)
+        assert facts(log, cleaned_offset=99) == (0, 9, True, False), "beyond the end"
+        log.config = log.config._replace(min_compaction_lag_ms=500)
+        assert facts(log, now_ms=NOW + 1_400) == (0, 3, True, False)
+        assert facts(log, now_ms=NOW + 400) == (0, 0, False, False)
+        log.config = log.config._replace(min_compaction_lag_ms=0, max_compaction_lag_ms=1_500)
+        assert facts(log, cleaned_offset=6, now_ms=NOW + 3_000) == (6, 9, False, False)
+        assert facts(log, cleaned_offset=6, now_ms=NOW + 4_000) == (6, 9, True, True)
+        log.config = log.config._replace(
+            max_compaction_lag_ms=2**63 - 1, min_cleanable_dirty_ratio=0.1
+        )
+        assert facts(log, cleaned_offset=6) == (6, 9, True, False)
+        log.delete_records_before(4)
+        assert facts(log, cleaned_offset=3) == (4, 9, True, False), "below the log's start"
+        await manager.close()
+
+    asyncio.run(run())
+
+
+def test_the_filthiest_log_comes_first(tmp_path: Path) -> None:
+    """Of two logs that are due, the one with the larger dirty share is cleaned first."""
+
+    async def run() -> None:
+        manager, log = await new_log(str(tmp_path))
+        other = manager.create("first", 1, TOPIC_ID)
+        fill(log, 3)
+        fill(other, 3)
+        manager.cleaner.offsets["first", 0] = 3
+        chosen = manager.cleaner.filthiest()
+        assert chosen is not None
+        assert chosen.log is other
+        assert clean(manager) == 2
+        await manager.close()
+
+    asyncio.run(run())
+
+
+def test_more_keys_than_memory_take_several_passes(tmp_path: Path) -> None:
+    """With room for two keys at a time the log still ends up with each key once."""
+
+    async def run() -> None:
+        manager, log = await new_log(
+            str(tmp_path), topic=COMPACT | {"min.cleanable.dirty.ratio": "0"}
+        )
+        manager.cleaner.dedupe_bytes = 2 * 176
+        fill(log, 4)
+        before = last_values(contents(log))
+        assert clean(manager) > 2
+        assert last_values(contents(log)) == before
+        assert len(contents(log)) == len(before)
+        await manager.close()
+
+    asyncio.run(run())
+
+
+def test_a_corrupt_log_is_named_once_and_left(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A batch with a wrong checksum makes its log uncleanable; other logs are cleaned."""
+
+    async def run() -> None:
+        manager, log = await new_log(str(tmp_path))
+        other = manager.create("first", 1, TOPIC_ID)
+        fill(log)
+        fill(other)
+        log.segments[0].file.pwrite(b"\xff", 90)
+        assert clean(manager) == 1
+        assert clean(manager) == 0
+        assert len(contents(other)) == 5
+        assert manager.cleaner.uncleanable == {("first", 0)}
+        await manager.close()
+
+    asyncio.run(run())
+    assert "first-0: cannot be compacted" in caplog.text
+
+
+def test_a_full_disk_only_puts_it_off() -> None:
+    """When there is no room for the cleaned segment the log stays as it is, and is tried later."""
+
+    async def run() -> None:
+        disk = SimulatedDisk()
+        manager, log = await new_log("/data", disk=disk)
+        fill(log)
+        before = contents(log)
+        disk.fail("write", ".cleaned", errno.ENOSPC)
+        assert clean(manager) == 0
+        assert contents(log) == before
+        assert log.offline is None
+        disk.heal()
+        assert clean(manager) == 1
+        assert len(contents(log)) == 5
+
+    asyncio.run(run())
+
+
+def test_deleting_a_topic_calls_its_cleaning_off(tmp_path: Path) -> None:
+    """A partition can be deleted while a helper works on it; nothing of it comes back."""
+
+    async def run() -> None:
+        background = RealBackground(asyncio.get_running_loop())
+        try:
+            manager, log = await new_log(str(tmp_path), background=background)
+            fill(log)
+            cleaning = asyncio.create_task(manager.cleaner.run())
+            while not manager.cleaner.is_cleaning(log):
+                await asyncio.sleep(0)
+            await manager.delete([("first", 0)])
+            assert await cleaning == 0
+            assert not (tmp_path / "first-0").exists()
+            assert manager.cleaner.offsets == {}
+            await manager.close()
+        finally:
+            background.close()
+
+    asyncio.run(run())
+
+
+class PowerCut(BaseException):
+    """The machine stops, in the middle of whatever it did."""
+
+
+class CountingDisk(SimulatedDisk):
+    """A simulated disk that stops the machine at the n-th change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes = 0
+        self.stop_at: int | None = None
+
+    def _may_fail(self, operation: str, path: str) -> None:
+        if operation in ("write", "sync", "rename", "unlink", "truncate"):
+            self.changes += 1
+            if self.changes == self.stop_at:
+                raise PowerCut
+        super()._may_fail(operation, path)
+
+
+async def synced_log(disk: CountingDisk) -> tuple[LogManager, Log]:
+    manager, log = await new_log("/data", disk=disk)
+    fill(log, 3)
+    put(log, (b"a", b"active"))
+    await manager.flusher.flush([log], indexes=True)
+    for path in ("/data/first-0", "/data", "/"):
+        disk.sync_directory(path)
+    return manager, log
+
+
+def check_after_crash(disk: CountingDisk, before: Contents, after: Contents) -> None:
+    """The log is the old one or the new one or a mixture, and whole; and it can go on."""
+
+    async def run() -> None:
+        manager = make_manager("/data", disk=disk, topic=COMPACT)
+        await manager.start()
+        log = manager.get("first", 0)
+        assert log is not None
+        assert log.offline is None
+        found = contents(log)
+        offsets = [offset for offset, _, _ in found]
+        assert offsets == sorted(set(offsets)), "every offset once, in order"
+        assert set(after) <= set(found) <= set(before)
+        assert last_values(found) == last_values(before)
+        assert log.end_offset == before[-1][0] + 1
+        names = disk.listdir("/data/first-0")
+        assert not [name for name in names if name.endswith(SUFFIXES)]
+        put(log, (b"a", b"later"))
+        log.roll(now_ms=NOW)
+        manager.cleaner.offsets.clear()
+        assert clean(manager) == 1
+        assert last_values(contents(log)) == last_values(before) | {b"a": b"later"}
+        await manager.close()
+
+    asyncio.run(run())
+
+
+def stop_at(changes: int) -> tuple[CountingDisk, Contents, bool]:
+    """A cleaning that is cut short at the n-th change; says also whether it came so far."""
+
+    async def run() -> tuple[CountingDisk, Contents, bool]:
+        disk = CountingDisk()
+        manager, log = await synced_log(disk)
+        before = contents(log)
+        disk.stop_at = disk.changes + changes
+        try:
+            clean(manager)
+            clock = manager.clock
+            assert isinstance(clock, ManualClock)
+            await pass_time(clock, 61_000)
+            await manager.checkpointer.write(manager.directories)
+        except PowerCut:
+            disk.stop_at = None
+            return disk, before, True
+        disk.stop_at = None
+        return disk, before, False
+
+    return asyncio.run(run())
+
+
+AFTER = [(2, b"only 0", b"x"), (5, b"only 1", b"x"), (6, b"a", b"a2"), (7, b"b", b"b2"),
+         (8, b"only 2", b"x"), (9, b"a", b"active")]  # fmt: skip
+
+
+def test_a_kill_at_every_step_loses_nothing() -> None:
+    """SIGKILL after any change of a cleaning: the next start has every last value, once."""
+    changes = 1
+    while True:
+        disk, before, stopped = stop_at(changes)
+        disk.kill()
+        check_after_crash(disk, before, AFTER)  # type: ignore[arg-type]
+        if not stopped:
+            break
+        changes += 1
+    assert changes > 20
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_power_cut_at_every_step_loses_nothing(seed: int) -> None:
+    """The same when what was not synced is lost or torn."""
+    changes = 1
+    while True:
+        disk, before, stopped = stop_at(changes)
+        disk.crash(seed * 1_000 + changes)
+        check_after_crash(disk, before, AFTER)  # type: ignore[arg-type]
+        if not stopped:
+            break
+        changes += 1
+    assert changes > 20
+
+
+def test_a_second_crash_while_finishing_a_swap_loses_nothing() -> None:
+    """The load that finishes a swap may be cut short at any step, too."""
+    for first in range(1, 60):
+        second = 1
+        while True:
+            disk, before, stopped = stop_at(first)
+            if not stopped:
+                return
+            disk.crash(first)
+            if not any(name.endswith(SUFFIXES) for name in disk.listdir("/data/first-0")):
+                break  # nothing to finish or undo
+            disk.stop_at = disk.changes + second
+            again = True
+            try:
+                asyncio.run(make_manager("/data", disk=disk, topic=COMPACT).start())
+                again = False
+            except PowerCut:
+                pass
+            disk.stop_at = None
+            disk.crash(second)
+            check_after_crash(disk, before, AFTER)  # type: ignore[arg-type]
+            if not again:
+                break
+            second += 1
