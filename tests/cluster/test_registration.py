@@ -10,7 +10,7 @@ import pytest
 from ottla.cluster.controller import Controller
 from ottla.cluster.image import ZERO_ID, BrokerInfo, Endpoint
 from ottla.cluster.nodes import CorruptNode
-from ottla.cluster.requests import AdoptedTopic, NewTopic
+from ottla.cluster.requests import AdoptedTopic, NewTopic, Resource, ResourceType
 from ottla.cluster.state import NotController, Options
 from ottla.coordination.local import LocalEngine
 from ottla.coordination.tree import ConnectionLoss
@@ -42,6 +42,19 @@ def test_a_new_cluster_has_an_id_and_a_controller(tmp_path: Path) -> None:
         await world.stop()
 
     asyncio.run(main())
+
+
+def test_a_new_cluster_has_its_own_min_insync_replicas(tmp_path: Path) -> None:
+    """With eligible leader replicas it is a dynamic config of the cluster from the start."""
+
+    async def scene(world: World) -> None:
+        assert world.controller.image.broker_configs == {"": {"min.insync.replicas": "2"}}
+        (refused,) = await world.controller.alter_configs(
+            [(Resource(ResourceType.BROKER, ""), [("log.retention.ms", "1")])]
+        )
+        assert refused.error_code == ErrorCode.INVALID_CONFIG
+
+    play(tmp_path, scene, Options(min_insync_replicas=2))
 
 
 def test_a_broker_registers(tmp_path: Path) -> None:
@@ -148,7 +161,7 @@ def test_topics_found_on_disk_are_adopted(tmp_path: Path) -> None:
         found_id = b"\x07" * 16
         outcomes = await world.controller.adopt_topics(
             [
-                AdoptedTopic("found", found_id, 3),
+                AdoptedTopic("found", found_id, 3, leader_epoch=7),
                 AdoptedTopic("old", ZERO_ID, 1),
                 AdoptedTopic("there", b"\x08" * 16, 1),
                 AdoptedTopic("moved", there.topic_id, 1),
@@ -162,9 +175,13 @@ def test_topics_found_on_disk_are_adopted(tmp_path: Path) -> None:
             ErrorCode.INCONSISTENT_TOPIC_ID,
             ErrorCode.TOPIC_ALREADY_EXISTS,
         ]
+        topics = world.controller.image.topics
+        assert [p.leader_epoch for p in topics["found"].partitions] == [8] * 3
+        assert topics["old"].partitions[0].leader_epoch == 0
         await world.crash()
         await world.start()
         topics = world.controller.image.topics
+        assert topics["found"].partitions[2].leader_epoch == 9
         assert set(topics) == {"there", "found", "old"}
         assert (topics["found"].id, len(topics["found"].partitions)) == (found_id, 3)
         assert topics["old"].id != ZERO_ID

@@ -1,8 +1,9 @@
 """How a controller comes to be, and how brokers come and go."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ottla.cluster import features, loading, nodes, steps
+from ottla.cluster.configs import ELR_FEATURE, MIN_ISR
 from ottla.cluster.image import (
     NO_LEADER,
     BrokerGone,
@@ -29,6 +30,7 @@ async def elect(state: State) -> None:
     if nodes.FEATURES not in found:
         levels = features.initial_levels(state.options.supported_features)
         operations.append(Create(nodes.FEATURES, nodes.features_value(FeatureImage(levels, 0))))
+        operations += first_configs(state, levels)
     value, version = found.get(nodes.CONTROLLER_EPOCH, (b"0", -1))
     epoch = int(value) + 1
     if version < 0:
@@ -48,6 +50,14 @@ async def elect(state: State) -> None:
     # What was read before the election may be what the controller before this one has changed
     # since, unless there was none: then nobody else writes.
     await load(state)
+
+
+def first_configs(state: State, levels: Mapping[str, int]) -> list[Operation]:
+    """The configs that a new cluster has of itself: see `configs.elr_error`."""
+    value = state.options.min_insync_replicas
+    if value is None or not levels.get(ELR_FEATURE):
+        return []
+    return [Create(nodes.broker_config_path(""), nodes.config_value({MIN_ISR: str(value)}))]
 
 
 async def load(state: State) -> None:

@@ -46,6 +46,9 @@ class AdoptedTopic(NamedTuple):
     name: str
     id: bytes  # ZERO_ID: draw one
     partition_count: int
+    # The newest leader epoch in any of its logs, -1 if they have none. Its leaders begin with the
+    # next one: an epoch never goes back, whoever wrote the log (KIP-101).
+    leader_epoch: int = -1
 
 
 class TopicRef(NamedTuple):

@@ -31,6 +31,9 @@ class Options(NamedTuple):
     delete_topic_enable: bool = True
     records_per_operation_max: int = RECORDS_PER_OPERATION_MAX
     supported_features: Mapping[str, Supported] = SUPPORTED
+    # With eligible leader replicas this becomes a config of the cluster when that is new, as in
+    # Kafka; None leaves it out.
+    min_insync_replicas: int | None = None
     cluster_id: str | None = None  # what the data directory says; None: a new cluster draws one
 
 

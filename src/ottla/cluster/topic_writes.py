@@ -78,7 +78,9 @@ async def adopt_topics(state: State, found: Sequence[AdoptedTopic]) -> list[Topi
             if isinstance(partitions, Refusal):
                 outcome = TopicOutcome(adopted.name, *partitions)
             else:
-                decided = Created(TopicImage(adopted.name, topic_id, partitions), {})
+                epoch = adopted.leader_epoch + 1
+                begun = tuple(each._replace(leader_epoch=epoch) for each in partitions)
+                decided = Created(TopicImage(adopted.name, topic_id, begun), {})
                 names.add(adopted.name)
                 created.append(decided.topic)
                 outcome = decided.outcome()
