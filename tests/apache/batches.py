@@ -19,6 +19,8 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+# Independent blocks of 64 KiB, no checksums: Kafka refuses frames whose blocks depend on each other.
+LZ4_HEAD = bytes.fromhex("04224d18604082")
 TIMESTAMP_MS = 1_700_000_000_000
 
 
@@ -105,7 +107,8 @@ def compress(codec: str, data: bytes) -> bytes:
     if codec == "snappy":
         return bytes(cramjam.snappy.compress_raw(data))
     if codec == "lz4":
-        return bytes(cramjam.lz4.compress(data))
+        block = bytes(cramjam.lz4.compress_block(data, store_size=False))
+        return LZ4_HEAD + struct.pack("<I", len(block)) + block + bytes(4)
     return bytes(cramjam.zstd.compress(data)) if codec == "zstd" else data
 
 

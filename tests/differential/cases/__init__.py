@@ -1,0 +1,1 @@
+"""The cases, one file per API or group of them."""

@@ -1,0 +1,106 @@
+"""Ottla answers every request of the suite as Apache Kafka 4.3.1 does.
+
+Both brokers are live and fresh. `OTTLA_DIFFERENTIAL=self` puts a second Apache Kafka in Ottla's
+place, which shows whether the cases themselves are sound.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pytest
+
+from tests import needs
+from tests.apache import messages
+from tests.apache.kafka import ApacheKafka
+from tests.differential.case import Case, all_cases
+from tests.differential.normal import differences
+from tests.differential.peer import Peer
+from tests.live import Server
+
+pytestmark = pytest.mark.apache
+
+LINES_MAX = 40
+APIS = (
+    "ApiVersions",
+    "Metadata",
+    "Produce",
+    "Fetch",
+    "ListOffsets",
+    "OffsetForLeaderEpoch",
+    "InitProducerId",
+    "CreateTopics",
+    "DeleteTopics",
+    "CreatePartitions",
+    "DeleteRecords",
+    "DescribeConfigs",
+    "AlterConfigs",
+    "IncrementalAlterConfigs",
+    "ListConfigResources",
+    "DescribeCluster",
+    "DescribeTopicPartitions",
+    "DescribeLogDirs",
+    "DescribeProducers",
+    "UpdateFeatures",
+)
+
+
+class Broker(Protocol):
+    port: int
+
+
+@dataclass
+class Pair:
+    """The specification, and who is held to it."""
+
+    kafka: Broker
+    ottla: Broker
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """A fresh Apache Kafka and a fresh Ottla with the same settings."""
+    needs.apache()
+    folder = tmp_path_factory.mktemp("differential")
+    with ApacheKafka(folder / "kafka") as kafka:
+        if os.environ.get("OTTLA_DIFFERENTIAL") == "self":
+            with ApacheKafka(folder / "twin") as twin:
+                yield Pair(kafka, twin)
+        else:
+            with Server(folder / "ottla") as ottla:
+                yield Pair(kafka, ottla)
+
+
+@pytest.mark.parametrize("case", [pytest.param(each, id=each.id) for each in all_cases()])
+def test_same_answers(pair: Pair, case: Case) -> None:
+    """The decoded answers of both brokers are equal but for the allowed differences."""
+    prefix = case.id.replace("_", "-").lower()
+    with Peer(pair.kafka.port, prefix) as expected:
+        case.body(expected, case.version)
+    with Peer(pair.ottla.port, prefix) as found:
+        case.body(found, case.version)
+    lines = []
+    for left, right in zip(expected.steps, found.steps, strict=False):
+        lines += [f"{left.label}: {line}" for line in differences(left.answer, right.answer)]
+    if len(expected.steps) != len(found.steps):
+        lines.append(
+            f"{len(expected.steps)} steps with Apache Kafka, {len(found.steps)} with Ottla"
+        )
+    if lines:
+        pytest.fail("\n".join(lines[:LINES_MAX]), pytrace=False)
+
+
+def test_every_version_is_covered() -> None:
+    """No stable version of any API of ours is without a case."""
+    counted = Counter((each.api, each.version) for each in all_cases())
+    missing = [
+        f"{api} v{version}"
+        for api in APIS
+        for version in messages.versions(api)
+        if not counted[api, version]
+    ]
+    assert not missing
