@@ -29,7 +29,7 @@ def frame(key: int, version: int, body: bytes) -> bytes:
 
 
 def produce_frame(topic: str, partition: int, value: bytes) -> bytes:
-    batch = write_batch([Record(key=None, value=value, timestamp_ms=int(time.time() * 1000))])
+    batch = write_batch([Record(value, timestamp=int(time.time() * 1000))])
     body = struct.pack(">hhii", -1, 1, 30_000, 1) + text(topic)
     body += struct.pack(">iii", 1, partition, len(batch)) + batch
     return frame(PRODUCE, PRODUCE_VERSION, body)

@@ -36,7 +36,11 @@ class CuttingProxy:
                 client, _ = self.listener.accept()
             except OSError:
                 return
-            broker = socket.create_connection(("127.0.0.1", self.target))
+            try:
+                broker = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:  # the broker is gone
+                client.close()
+                continue
             for source, sink, cuts in ((client, broker, False), (broker, client, True)):
                 thread = threading.Thread(target=self._pump, args=(source, sink, cuts), daemon=True)
                 thread.start()

@@ -18,7 +18,7 @@ class ErrorCode(IntEnum):
     retriable: bool
     message: str
 
-    def __new__(cls, code: int, retriable: int, message: str) -> ErrorCode:
+    def __new__(cls, code: int, retriable: int = 0, message: str = "") -> ErrorCode:
         member = int.__new__(cls, code)
         member._value_ = code
         member.retriable = bool(retriable)

@@ -1,0 +1,95 @@
+"""FindCoordinator: which broker looks after a group or a transactional id (KIP-699: many at once).
+
+The coordinator's topic is made on the way if this is the first time it is needed; the answer then
+already names the coordinator, so that a client need not ask twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+from ottla.broker.context import Context
+from ottla.broker.coordinators import Office
+from ottla.broker.endpoints import node
+from ottla.wire.api.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from ottla.wire.errors import ErrorCode
+
+GROUP, TRANSACTION = 0, 1
+BATCHED_FROM = 4
+
+
+def handle(
+    request: FindCoordinatorRequest, context: Context
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    office = office_of(request.key_type, context)
+    if office is None:
+        return failure(request, ErrorCode.INVALID_REQUEST, context)
+    if office.topic in context.broker.image.topics:
+        return answer(request, office, context)
+    return answer_after_making(request, office, context)
+
+
+def office_of(key_type: int, context: Context) -> Office[Any] | None:
+    coordinators = context.broker.coordinators
+    if key_type == GROUP:
+        return coordinators.groups
+    return None
+
+
+async def answer_after_making(
+    request: FindCoordinatorRequest,
+    office: Office[Any],
+    context: Context,
+) -> FindCoordinatorResponse:
+    await office.make_topic()
+    return answer(request, office, context)
+
+
+def answer(
+    request: FindCoordinatorRequest,
+    office: Office[Any],
+    context: Context,
+) -> FindCoordinatorResponse:
+    keys = request.coordinator_keys if context.api_version >= BATCHED_FROM else [request.key]
+    return respond([find(key, office, context) for key in keys], context)
+
+
+def find(key: str, office: Office[Any], context: Context) -> Coordinator:
+    image = context.broker.image
+    index = office.partition_for(key)
+    partition = None if index is None else image.partition(office.topic, index)
+    leader = None
+    if partition is not None:
+        leader = node(image, partition.leader, context.peer.listener_name)
+    if leader is None:
+        return nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return Coordinator(key=key, node_id=leader.id, host=leader.host, port=leader.port)
+
+
+def nobody(key: str, error: ErrorCode) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error)
+
+
+def respond(coordinators: list[Coordinator], context: Context) -> FindCoordinatorResponse:
+    if context.api_version >= BATCHED_FROM:
+        return FindCoordinatorResponse(coordinators=coordinators)
+    [only] = coordinators
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message="NONE" if not only.error_code else only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+def failure(
+    request: FindCoordinatorRequest, error_code: ErrorCode, context: Context
+) -> FindCoordinatorResponse:
+    keys = request.coordinator_keys if context.api_version >= BATCHED_FROM else [request.key]
+    return respond([nobody(key, error_code) for key in keys], context)

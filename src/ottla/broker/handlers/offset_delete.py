@@ -1,0 +1,72 @@
+"""OffsetDelete (KIP-496): forget a group's offsets of some partitions, unless it is using them."""
+
+from __future__ import annotations
+
+from ottla.broker.context import Context, Pending
+from ottla.broker.coordinators import Reply
+from ottla.coordinator.effects import Effects
+from ottla.coordinator.offsets import TopicPartition
+from ottla.wire.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from ottla.wire.errors import ErrorCode
+
+
+def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse | Pending:
+    if request.group_id == "":
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    seat = context.broker.coordinators.groups.seat_for(request.group_id)
+    if isinstance(seat, ErrorCode):
+        return OffsetDeleteResponse(error_code=seat)
+    reply = Reply(lambda error: OffsetDeleteResponse(error_code=error))
+    shard = seat.shard
+    known, unknown = sort_out(request, context)
+
+    def decide(effects: Effects, now_ms: int) -> None:
+        outcome = shard.delete_offsets(request.group_id, known, effects)
+        if isinstance(outcome, ErrorCode):
+            effects.reply(reply, OffsetDeleteResponse(error_code=outcome))
+        else:
+            effects.reply(reply, respond(request, outcome | unknown))
+
+    seat.run(decide)
+    return reply.pending
+
+
+def sort_out(
+    request: OffsetDeleteRequest, context: Context
+) -> tuple[list[TopicPartition], dict[TopicPartition, ErrorCode]]:
+    """Partitions that exist, and the error for those that do not."""
+    known: list[TopicPartition] = []
+    unknown: dict[TopicPartition, ErrorCode] = {}
+    for topic in request.topics:
+        for asked in topic.partitions:
+            partition = (topic.name, asked.partition_index)
+            if context.broker.image.partition(*partition) is not None:
+                known.append(partition)
+            else:
+                unknown[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return known, unknown
+
+
+def respond(
+    request: OffsetDeleteRequest, errors: dict[TopicPartition, ErrorCode]
+) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=errors[topic.name, each.partition_index],
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,249 @@
+"""OffsetFetch: how far groups have read; -1 where one has never committed (KIP-709: many groups).
+
+One group of the old form is folded into the new one at the edge and unfolded in the answer. With
+`require_stable` an offset that a transaction under way may still change is UNSTABLE_OFFSET_COMMIT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ottla.broker.context import Context, Pending
+from ottla.broker.coordinators import Reply
+from ottla.coordinator.effects import Effects
+from ottla.coordinator.groups import GroupShard
+from ottla.coordinator.offsets import Committed, TopicPartition
+from ottla.coordinator.runtime import Seat
+from ottla.wire.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from ottla.wire.errors import ErrorCode
+from ottla.wire.schema import NO_UUID
+
+BATCHED_FROM = 8
+GROUP_ERROR_FROM = 2
+TOPIC_IDS_FROM = 10
+
+
+def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse | Pending:
+    groups = folded(request, context)
+    answers: list[OffsetFetchResponseGroup | None] = [None] * len(groups)
+    reply = Reply(lambda error: failure(request, error, context))
+    left = len(groups)
+
+    def answered(place: int, answer: OffsetFetchResponseGroup) -> None:
+        nonlocal left
+        answers[place] = answer
+        left -= 1
+        if left == 0:
+            reply.resolve(unfolded([each for each in answers if each], context))
+
+    for place, group in enumerate(groups):
+        fetch_one(group, request.require_stable, context, Part(group, place, answered))
+    if not groups:
+        return unfolded([], context)
+    return reply.pending
+
+
+class Part:
+    """One group's share of an answer to many."""
+
+    __slots__ = ("_answered", "_group", "_place")
+
+    def __init__(
+        self,
+        group: OffsetFetchRequestGroup,
+        place: int,
+        answered: Callable[[int, OffsetFetchResponseGroup], None],
+    ) -> None:
+        self._group = group
+        self._place = place
+        self._answered = answered
+
+    def resolve(self, response: OffsetFetchResponseGroup) -> None:
+        self._answered(self._place, response)
+
+    def refuse(self, error: ErrorCode) -> None:
+        answer = OffsetFetchResponseGroup(group_id=self._group.group_id, error_code=error)
+        self._answered(self._place, answer)
+
+
+def fetch_one(
+    group: OffsetFetchRequestGroup, require_stable: bool, context: Context, part: Part
+) -> None:
+    if group.group_id == "":
+        part.refuse(ErrorCode.INVALID_GROUP_ID)
+        return
+    seat = context.broker.coordinators.groups.seat_for(group.group_id)
+    if isinstance(seat, ErrorCode):
+        part.refuse(seat)
+        return
+    read(seat, group, require_stable, context, part)
+
+
+def read(
+    seat: Seat[GroupShard],
+    group: OffsetFetchRequestGroup,
+    require_stable: bool,
+    context: Context,
+    part: Part,
+) -> None:
+    shard = seat.shard
+
+    def decide(effects: Effects, now_ms: int) -> None:
+        topics = group.topics
+        if topics is None:
+            topics = all_topics(shard, group.group_id, context)
+        answer = OffsetFetchResponseGroup(
+            group_id=group.group_id,
+            topics=[
+                topic_answer(shard, group.group_id, topic, require_stable, context)
+                for topic in topics
+            ],
+        )
+        effects.reply(part, answer)
+
+    seat.run(decide)
+
+
+def all_topics(
+    shard: GroupShard, group_id: str, context: Context
+) -> list[OffsetFetchRequestTopics]:
+    """Everything the group has committed, also inside transactions under way."""
+    by_topic: dict[str, set[int]] = {}
+    pending: Iterable[TopicPartition] = shard.offsets.pending_partitions(group_id)
+    for topic, partition in (*shard.offsets.of(group_id), *pending):
+        by_topic.setdefault(topic, set()).add(partition)
+    image = context.broker.image
+    asked = []
+    for name, partitions in by_topic.items():
+        known = image.topics.get(name)
+        if known is None and context.api_version >= TOPIC_IDS_FROM:
+            continue  # a topic that is gone has no id to tell
+        asked.append(
+            OffsetFetchRequestTopics(
+                name=name,
+                topic_id=known.id if known is not None else NO_UUID,
+                partition_indexes=sorted(partitions),
+            )
+        )
+    return asked
+
+
+def topic_answer(
+    shard: GroupShard,
+    group_id: str,
+    topic: OffsetFetchRequestTopics,
+    require_stable: bool,
+    context: Context,
+) -> OffsetFetchResponseTopics:
+    name = topic.name
+    error = ErrorCode.NONE
+    if context.api_version >= TOPIC_IDS_FROM:
+        known = context.broker.image.topics_by_id.get(topic.topic_id)
+        name = known.name if known is not None else ""
+        error = ErrorCode.NONE if known is not None else ErrorCode.UNKNOWN_TOPIC_ID
+    offsets = shard.offsets.of(group_id)
+    partitions = []
+    for index in topic.partition_indexes:
+        found = None if error else offsets.get((name, index))
+        unstable = require_stable and shard.offsets.unstable(group_id, (name, index))
+        partitions.append(
+            no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            if unstable
+            else no_offset(index, error)
+            if found is None
+            else one_offset(index, found)
+        )
+    return OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=partitions)
+
+
+def no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=-1, metadata="", error_code=error
+    )
+
+
+def one_offset(index: int, found: Committed) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=found.offset,
+        committed_leader_epoch=found.leader_epoch,
+        metadata=found.metadata,
+    )
+
+
+# ---- the old form, for one group -----------------------------------------------------------------
+
+
+def folded(request: OffsetFetchRequest, context: Context) -> list[OffsetFetchRequestGroup]:
+    if context.api_version >= BATCHED_FROM:
+        return request.groups
+    topics = request.topics
+    return [
+        OffsetFetchRequestGroup(
+            group_id=request.group_id,
+            topics=None
+            if topics is None
+            else [
+                OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes)
+                for each in topics
+            ],
+        )
+    ]
+
+
+def unfolded(groups: Sequence[OffsetFetchResponseGroup], context: Context) -> OffsetFetchResponse:
+    if context.api_version >= BATCHED_FROM:
+        return OffsetFetchResponse(groups=list(groups))
+    [only] = groups
+    return OffsetFetchResponse(
+        error_code=only.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=each.partition_index,
+                        committed_offset=each.committed_offset,
+                        committed_leader_epoch=each.committed_leader_epoch,
+                        metadata=each.metadata,
+                        error_code=each.error_code,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in only.topics
+        ],
+    )
+
+
+def failure(
+    request: OffsetFetchRequest, error_code: ErrorCode, context: Context
+) -> OffsetFetchResponse:
+    """An error for each group; before version 2 there was only room for one per partition."""
+    groups = [
+        OffsetFetchResponseGroup(
+            group_id=group.group_id,
+            error_code=error_code,
+            topics=[]
+            if context.api_version >= GROUP_ERROR_FROM
+            else [
+                OffsetFetchResponseTopics(
+                    name=topic.name,
+                    partitions=[no_offset(each, error_code) for each in topic.partition_indexes],
+                )
+                for topic in group.topics or ()
+            ],
+        )
+        for group in folded(request, context)
+    ]
+    return unfolded(groups, context)

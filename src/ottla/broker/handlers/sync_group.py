@@ -1,0 +1,41 @@
+"""SyncGroup: a member asks for its assignment; the leader brings everybody's."""
+
+from __future__ import annotations
+
+from ottla.broker.context import Context, Pending
+from ottla.broker.coordinators import Reply
+from ottla.coordinator.effects import Effects
+from ottla.coordinator.groups import merge
+from ottla.coordinator.rebalance import sync
+from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.wire.errors import ErrorCode
+
+PROTOCOL_REQUIRED_FROM = 5
+
+
+def handle(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | Pending:
+    if request.group_id == "":
+        return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    if context.api_version >= PROTOCOL_REQUIRED_FROM and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        # KIP-559: from this version on a member says what it thinks was agreed.
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    seat = context.broker.coordinators.groups.seat_for(request.group_id)
+    if isinstance(seat, ErrorCode):
+        # A member cannot wait for a load here: it must join again, which it can.
+        loading = seat is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if loading else seat)
+    group = seat.shard.groups.get(request.group_id)
+    if group is None:
+        return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    reply = Reply(lambda error: SyncGroupResponse(error_code=error))
+    rules = seat.shard.group_rules
+
+    def decide(effects: Effects, now_ms: int) -> None:
+        inner = Effects()
+        sync(group, request, reply, rules, inner, now_ms)
+        merge(group, inner, effects)
+
+    seat.run(decide)
+    return reply.pending

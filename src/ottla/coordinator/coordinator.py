@@ -1,0 +1,164 @@
+"""One kind of coordinator on this broker: which partition looks after a key, and its seats.
+
+A seat is taken when this broker begins to lead a partition of the coordinator's topic. Its log is
+replayed in slices between other work; until that is done its keys are answered with
+COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Generic
+
+from ottla.coordinator.effects import Producer, Record
+from ottla.coordinator.runtime import Seat, SeatState, ShardT
+from ottla.wire.control import COMMIT, control_type
+from ottla.wire.errors import ErrorCode
+from ottla.wire.malformed import WireError
+from ottla.wire.records import batch_bounds, read_header, read_records
+
+if TYPE_CHECKING:
+    from ottla.replica.partition import Partition
+    from ottla.seams.clock import Clock
+
+log = logging.getLogger("ottla.coordinator")
+
+# Read from the log at once while loading; a batch larger than this is still read whole.
+LOAD_READ_BYTES = 256 * 1024
+# Loading gives way to other work after so many records.
+LOAD_SLICE_RECORDS = 500
+
+
+class Coordinator(Generic[ShardT]):
+    """All seats of one coordinator topic."""
+
+    def __init__(
+        self,
+        topic: str,
+        make_shard: Callable[[], ShardT],
+        clock: Clock,
+        on_append: Callable[[Partition], object],
+    ) -> None:
+        self.topic = topic
+        self._on_append = on_append
+        self._make_shard = make_shard
+        self._clock = clock
+        self._seats: dict[int, Seat[ShardT]] = {}
+        self._loads: dict[int, asyncio.Task[None]] = {}
+
+    def seat(self, index: int) -> Seat[ShardT] | ErrorCode:
+        """The seat that looks after this partition's keys, or why there is none."""
+        seat = self._seats.get(index)
+        if seat is None or seat.state is SeatState.CLOSED:
+            return ErrorCode.NOT_COORDINATOR
+        if seat.state is SeatState.LOADING:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return seat
+
+    def active_seats(self) -> Iterator[Seat[ShardT]]:
+        return (seat for seat in self._seats.values() if seat.state is SeatState.ACTIVE)
+
+    @property
+    def loading(self) -> bool:
+        return any(seat.state is SeatState.LOADING for seat in self._seats.values())
+
+    def lead(self, partition: Partition) -> None:
+        """This broker leads `partition` from now on: load it."""
+        self.resign(partition.index)
+        seat = Seat(partition, self._make_shard(), self._clock, self._on_append)
+        self._seats[partition.index] = seat
+        if partition.log.end_offset == partition.log.log_start_offset:
+            seat.activate()
+            return
+        task = asyncio.ensure_future(self._load(seat))
+        self._loads[partition.index] = task
+
+    def resign(self, index: int) -> None:
+        """Another broker leads the partition now, or nobody."""
+        task = self._loads.pop(index, None)
+        if task is not None:
+            task.cancel()
+        seat = self._seats.pop(index, None)
+        if seat is not None:
+            seat.close(ErrorCode.NOT_COORDINATOR)
+
+    def committed(self, index: int) -> None:
+        """The high watermark of a partition has moved."""
+        seat = self._seats.get(index)
+        if seat is not None and seat.state is SeatState.ACTIVE:
+            seat.committed()
+
+    def close(self) -> None:
+        """Write what is decided, then let everybody go."""
+        for index, seat in list(self._seats.items()):
+            if seat.state is SeatState.ACTIVE:
+                seat.flush()
+            self.resign(index)
+
+    async def _load(self, seat: Seat[ShardT]) -> None:
+        began = self._clock.monotonic()
+        count = 0
+        try:
+            for number in load(seat.partition, seat.shard):
+                count += number
+                await asyncio.sleep(0)
+        except (OSError, WireError) as error:
+            log.error("%s: cannot load: %s", seat, error)
+            seat.close(ErrorCode.NOT_COORDINATOR)
+            return
+        self._loads.pop(seat.partition.index, None)
+        log.info("%s: %d records loaded in %.3f s", seat, count, self._clock.monotonic() - began)
+        seat.activate()
+
+
+def load(partition: Partition, shard: ShardT) -> Iterator[int]:
+    """Replay a partition from its start; yields after each slice how many records it was."""
+    source = partition.log
+    offset = source.log_start_offset
+    end_offset = source.end_offset
+    count = 0
+    while offset < end_offset:
+        found = source.read(
+            offset, bytes_max=LOAD_READ_BYTES, end_offset=end_offset, first_batch_whole=True
+        )
+        if found is None or found.size == 0:
+            break
+        data = found.file.pread(found.size, found.position)
+        for start, end in batch_bounds(data):
+            batch = data[start:end]
+            header = read_header(batch)
+            if header.last_offset >= offset:
+                count += replay_batch(batch, shard)
+            offset = header.last_offset + 1
+            if count >= LOAD_SLICE_RECORDS:
+                yield count
+                count = 0
+    yield count
+
+
+def replay_batch(batch: bytes, shard: ShardT) -> int:
+    header = read_header(batch)
+    producer = Producer(header.producer_id, header.producer_epoch)
+    records = read_records(batch)
+    if header.control:
+        for record in records:
+            shard.replay_marker(producer, control_type(bytes(record.key or b"")) == COMMIT)
+        return len(records)
+    pending = producer if header.transactional else None
+    for record in records:
+        if record.key is None:
+            continue
+        value = None if record.value is None else bytes(record.value)
+        shard.replay(Record(bytes(record.key), value), pending, record.offset)
+    return len(records)
+
+
+def partition_of(key: str, partition_count: int) -> int:
+    """Which partition looks after a key: Java's hash of the string, as every broker has it."""
+    code = 0
+    encoded = key.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(encoded), 2):
+        code = (31 * code + (encoded[i] << 8 | encoded[i + 1])) & 0xFFFFFFFF
+    return (code & 0x7FFFFFFF) % partition_count

@@ -1,0 +1,222 @@
+"""The one way all coordinators work: decide -> append -> replay -> answer.
+
+A coordinator's topic is split into partitions, and whoever leads a partition coordinates the keys
+that hash to it. `Seat` is one such partition: a shard of state that changes only by replaying
+records, the records of the current turn not yet written, and the answers not yet due. A decision
+sees everything appended so far; an answer, also one that only read, leaves when everything it saw
+is committed. Records of one turn of the loop go into one batch: fifty commits that arrived together
+cost one append.
+
+When a batch cannot be appended, or leadership is lost, the whole seat is dropped: what was replayed
+but never committed must not be seen, and whoever leads next replays the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from ottla.coordinator.deadlines import Deadlines
+from ottla.coordinator.effects import Asker, Effects, Producer, Record, TimerKey
+from ottla.wire import records as wire_records
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.replica.partition import Partition
+    from ottla.seams.clock import Clock, Timer
+
+log = logging.getLogger("ottla.coordinator")
+
+# Added to keys and values when the size of a batch is reckoned before it is written.
+RECORD_OVERHEAD_BYTES = 32
+# Answers that may wait for their commit at once; beyond it a request is refused as if loading.
+ANSWERS_WAITING_MAX = 100_000
+
+
+class Shard(Protocol):
+    """The state of one partition of a coordinator's topic."""
+
+    def replay(self, record: Record, producer: Producer | None, offset: int) -> None:
+        """Apply one record; `producer` when it is pending until that producer's marker."""
+
+    def replay_marker(self, producer: Producer, committed: bool) -> None:
+        """A transaction that wrote here has ended."""
+
+    def loaded(self, effects: Effects, now_ms: int) -> None:
+        """All there was has been replayed: start the timers that the state asks for."""
+
+    def due(self, key: TimerKey, effects: Effects, now_ms: int) -> None:
+        """A timer: an event like a request."""
+
+    def askers(self) -> list[Asker]:
+        """Everybody parked in this state, to be sent away when it is dropped."""
+
+
+ShardT = TypeVar("ShardT", bound=Shard)
+
+
+class SeatState(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    CLOSED = "closed"
+
+
+class Seat(Generic[ShardT]):
+    """One partition that this broker coordinates."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        shard: ShardT,
+        clock: Clock,
+        on_append: Callable[[Partition], object],
+    ) -> None:
+        self.partition = partition
+        self.shard = shard
+        self.state = SeatState.LOADING
+        self._clock = clock
+        self._on_append = on_append
+        self._deadlines = Deadlines(clock, self._due)
+        self._records: list[Record] = []
+        self._producer: Producer | None = None
+        self._records_bytes = 0
+        self._next_offset = partition.log.end_offset
+        self._answers: deque[tuple[int, list[tuple[Asker, Any]]]] = deque()
+        self._flush_timer: Timer | None = None
+
+    def __repr__(self) -> str:
+        return f"<seat {self.partition.topic}-{self.partition.index} {self.state.value}>"
+
+    def run(self, decide: Callable[[Effects, int], None]) -> None:
+        """Let `decide` fill effects, and carry them out."""
+        effects = Effects()
+        decide(effects, self._clock.now_ms())
+        self.carry_out(effects)
+
+    def carry_out(self, effects: Effects) -> None:
+        if effects.records and not self._take(effects):
+            return
+        for key, delay_ms in effects.timers.items():
+            if delay_ms is None:
+                self._deadlines.cancel(key)
+            else:
+                self._deadlines.set(key, delay_ms)
+        if effects.replies:
+            self._answers.append((self._next_offset, effects.replies))
+            if not self._records:
+                self.committed()
+
+    def _take(self, effects: Effects) -> bool:
+        """Put the records into the current batch and replay them; False if they cannot fit one."""
+        size = sum(
+            len(record.key) + len(record.value or b"") + RECORD_OVERHEAD_BYTES
+            for record in effects.records
+        )
+        limit = self.partition.log.config.max_message_bytes - wire_records.HEADER_BYTES
+        if size > limit:
+            self._give_up(effects, ErrorCode.MESSAGE_TOO_LARGE)
+            return False
+        if self._records and (
+            self._records_bytes + size > limit or effects.producer != self._producer
+        ):
+            self.flush()
+            if self.state is SeatState.CLOSED:
+                self._give_up(effects, ErrorCode.NOT_COORDINATOR)
+                return False
+        self._producer = effects.producer
+        self._records += effects.records
+        self._records_bytes += size
+        for record in effects.records:
+            self.shard.replay(record, effects.producer, self._next_offset)
+            self._next_offset += 1
+        if self._flush_timer is None:
+            self._flush_timer = self._clock.call_later(0, self.flush)
+        return True
+
+    def _give_up(self, effects: Effects, error: ErrorCode) -> None:
+        if effects.on_failure is None or self.state is SeatState.CLOSED:
+            for asker, _ in effects.replies:
+                asker.refuse(error)
+            return
+        after = Effects()
+        effects.on_failure(error, after)
+        self.carry_out(after)
+
+    def flush(self) -> None:
+        """Append what this turn has brought, as one batch."""
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        if not self._records:
+            return
+        now_ms = self._clock.now_ms()
+        producer = self._producer
+        batch = wire_records.write_batch(
+            [wire_records.Record(r.value, key=r.key, timestamp=now_ms) for r in self._records],
+            producer_id=producer.producer_id if producer else -1,
+            producer_epoch=producer.producer_epoch if producer else -1,
+            transactional=producer is not None,
+        )
+        self._records = []
+        self._records_bytes = 0
+        result = self.partition.append_as_coordinator(memoryview(bytearray(batch)), now_ms=now_ms)
+        if result.error_code:
+            log.error("%s: cannot append (%s)", self, result.error_code)
+            self.close(ErrorCode.NOT_COORDINATOR)
+            return
+        assert result.last_offset + 1 == self._next_offset, f"{self}: somebody else appended"
+        self._on_append(self.partition)
+        self.committed()
+
+    def marker(self, batch: memoryview, producer: Producer, committed: bool) -> ErrorCode:
+        """Append the marker that ends a transaction here, after all that came before it."""
+        self.flush()
+        if self.state is not SeatState.ACTIVE:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        result = self.partition.append_as_coordinator(batch, now_ms=self._clock.now_ms())
+        if result.error_code:
+            return ErrorCode(result.error_code)
+        self._next_offset = result.last_offset + 1
+        self.shard.replay_marker(producer, committed)
+        self._on_append(self.partition)
+        self.committed()
+        return ErrorCode.NONE
+
+    def committed(self) -> None:
+        """The high watermark may have moved: send the answers that are due."""
+        high_watermark = self.partition.high_watermark
+        answers = self._answers
+        while answers and answers[0][0] <= high_watermark:
+            for asker, response in answers.popleft()[1]:
+                asker.resolve(response)
+
+    @property
+    def overloaded(self) -> bool:
+        return len(self._answers) >= ANSWERS_WAITING_MAX
+
+    def activate(self) -> None:
+        """Loading is over: from now on requests are answered."""
+        self.state = SeatState.ACTIVE
+        self._next_offset = self.partition.log.end_offset
+        self.run(self.shard.loaded)
+
+    def close(self, error: ErrorCode) -> None:
+        """Drop everything; whoever waits hears `error` and looks for the coordinator again."""
+        if self.state is SeatState.CLOSED:
+            return
+        self.state = SeatState.CLOSED
+        self._deadlines.close()
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        waiting = [asker for _, replies in self._answers for asker, _ in replies]
+        self._answers.clear()
+        for asker in [*waiting, *self.shard.askers()]:
+            asker.refuse(error)
+
+    def _due(self, key: TimerKey) -> None:
+        if self.state is SeatState.ACTIVE:
+            self.run(lambda effects, now_ms: self.shard.due(key, effects, now_ms))
