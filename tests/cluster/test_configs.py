@@ -263,6 +263,26 @@ def test_features(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
+def test_eligible_leader_replicas_want_one_min_isr(tmp_path: Path) -> None:
+    """When the feature is turned on, min.insync.replicas moves from brokers to the cluster."""
+
+    async def scene(world: World) -> None:
+        name = "eligible.leader.replicas.version"
+        update = world.controller.update_features
+        await update([FeatureUpdate(name, 0, UpgradeType.SAFE_DOWNGRADE)])
+        (done,) = await world.controller.incremental_alter_configs(
+            [(BROKER, [("min.insync.replicas", Op.SET, "2"), ("x", Op.SET, "1")])]
+        )
+        assert done.error_code == ErrorCode.NONE
+        assert (await update([FeatureUpdate(name, 1)])).error_code == ErrorCode.NONE
+        assert world.controller.image.broker_configs == {
+            "": {"min.insync.replicas": "1"},
+            "1": {"x": "1"},
+        }
+
+    play(tmp_path, scene)
+
+
 @pytest.mark.parametrize(
     ("update", "message"),
     [

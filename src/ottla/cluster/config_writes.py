@@ -81,8 +81,25 @@ async def update_features(
     if decided != old.levels and not validate_only:
         new = FeatureImage(decided, old.epoch + 1)
         operations = [Set(nodes.FEATURES, nodes.features_value(new), old.epoch)]
-        await state.write([Step(operations, [FeaturesChanged(new)])])
+        enabled = decided.get(configs.ELR_FEATURE, 0) > old.levels.get(configs.ELR_FEATURE, 0) == 0
+        safety = min_isr_steps(state) if enabled else []
+        await state.write([*safety, Step(operations, [FeaturesChanged(new)])])
     return FeaturesOutcome()
+
+
+def min_isr_steps(state: State) -> list[Step]:
+    """Before eligible leader replicas: min.insync.replicas of the cluster, none of brokers."""
+    found: list[Step] = []
+    for name in {"", *state.image.broker_configs}:
+        resource = Resource(ResourceType.BROKER, name)
+        new = dict(configs.configs_of(state.image, resource))
+        if name:
+            new.pop(configs.MIN_ISR, None)
+        else:
+            new.setdefault(configs.MIN_ISR, str(state.options.min_insync_replicas or 1))
+        if new != configs.configs_of(state.image, resource):
+            found.append(config_step(state, resource, new))
+    return found
 
 
 async def allocate_producer_ids(state: State, broker_id: int) -> range | Refusal:

@@ -53,7 +53,7 @@ class Event(NamedTuple):
     """A request in the queue."""
 
     act: Callable[[State], Awaitable[Any]]
-    answer: "asyncio.Future[Any]"
+    answer: "asyncio.Future[tuple[Any, int]]"
 
 
 class Controller:
@@ -213,21 +213,25 @@ class Controller:
 
     async def _applied(self, act: Callable[[State], Awaitable[Any]]) -> Any:
         """The answer, after the brokers beside this controller have applied what led to it."""
-        answer = await self._submit(act)
-        await self.feed.wait_applied(self.image.number)
+        answer, number = await self._queued(act)
+        await self.feed.wait_applied(number)
         return answer
 
     async def _submit(self, act: Callable[[State], Awaitable[Any]]) -> Any:
-        """Put a request into the queue and wait for its answer, or for a Refusal."""
+        """The answer, or a Refusal, as soon as the controller has it."""
+        return (await self._queued(act))[0]
+
+    async def _queued(self, act: Callable[[State], Awaitable[Any]]) -> tuple[Any, int]:
+        """Put a request into the queue; its answer, and the number of the change it led to."""
         if not self._active:
-            return NOT_CONTROLLER
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            return NOT_CONTROLLER, 0
+        answer: asyncio.Future[tuple[Any, int]] = asyncio.get_running_loop().create_future()
         try:
             self._events.put_nowait(Event(act, answer))
         except asyncio.QueueFull:
-            return BUSY
-        # The caller may be cancelled; the answer must not be, lest the worker trips over it.
-        return await asyncio.shield(answer)
+            return BUSY, 0
+        result, number = await answer
+        return result, number
 
     async def _work(self) -> None:
         """Run one request after the other; when no longer active, refuse those that wait."""
@@ -235,7 +239,7 @@ class Controller:
             event = await self._events.get()
             result = await self._run(event.act) if self._active else NOT_CONTROLLER
             if not event.answer.done():
-                event.answer.set_result(result)
+                event.answer.set_result((result, self.image.number))
 
     async def _run(self, act: Callable[[State], Awaitable[Any]]) -> Any:
         try:

@@ -1,6 +1,6 @@
 """How a controller comes to be, and how brokers come and go."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ottla.cluster import features, loading, nodes, steps
 from ottla.cluster.configs import ELR_FEATURE, MIN_ISR
@@ -16,12 +16,15 @@ from ottla.cluster.image import (
 from ottla.cluster.state import NotController, State
 from ottla.cluster.steps import StateValues, Step
 from ottla.cluster.topics import Collisions
-from ottla.coordination.tree import Create, Delete, NodeExists, Operation, Set
+from ottla.coordination.tree import Create, Delete, NodeExists, NoNode, Operation, Set
+
+ELECTION = (nodes.CLUSTER_ID, nodes.FEATURES, nodes.CONTROLLER_EPOCH)
 
 
 async def elect(state: State) -> None:
     """Become the controller, with an epoch that none had before, or raise NotController."""
-    found = await state.tree.subtree("/")
+    # Only what the election needs: the tree is read as a whole after it, when nobody else writes.
+    found = await present(state, (*nodes.FIXED, *ELECTION))
     operations: list[Operation] = [Create(path) for path in nodes.FIXED if path not in found]
     if nodes.CLUSTER_ID not in found:
         cluster_id = state.options.cluster_id or nodes.uuid_text(state.chance.uuid())
@@ -47,9 +50,19 @@ async def elect(state: State) -> None:
     state.epoch = epoch
     state.epoch_version = version + 1
     state.values = StateValues(epoch)
-    # What was read before the election may be what the controller before this one has changed
-    # since, unless there was none: then nobody else writes.
     await load(state)
+
+
+async def present(state: State, paths: Sequence[str]) -> dict[str, tuple[bytes, int]]:
+    """Those of the nodes that are there."""
+    found = {}
+    for path in paths:
+        try:
+            data, stat = await state.tree.get(path)
+        except NoNode:
+            continue
+        found[path] = data, stat.version
+    return found
 
 
 def first_configs(state: State, levels: Mapping[str, int]) -> list[Operation]:
