@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from ottla.wire.apis import API
 from ottla.wire.schema import Blob, Field, Fixed, Struct, Text
 from tests.wire import facts
-from tests.wire.declared import Case, every_version, messages, named
+from tests.wire.declared import Case, every_version, messages, named, versions
 from tests.wire.facts import FactField
 
 TYPES = {
@@ -69,6 +70,21 @@ def test_versions_agree_with_the_facts(name: str) -> None:
         facts.flexible_from(name), schema.versions[1] + 1
     )
     assert schema.key == facts.facts()[name].get("apiKey")
+
+
+@pytest.mark.parametrize("name", messages())
+def test_no_field_is_declared_in_vain(name: str) -> None:
+    """Each field exists in at least one version that is served."""
+    assert not list(dead_fields(messages()[name], versions(messages()[name])))
+
+
+def dead_fields(cls: type[Struct], live: range) -> Iterator[str]:
+    for field in cls.__schema__.fields:
+        here = range(max(live.start, field.first), min(live.stop, field.last + 1))
+        if not here:
+            yield f"{cls.__name__}.{field.name}"
+        elif isinstance(field.kind, type):
+            yield from dead_fields(field.kind, here)
 
 
 @pytest.mark.parametrize("api", API.values(), ids=lambda api: api.name)

@@ -39,6 +39,22 @@ def test_byte_by_byte() -> None:
     assert [bytes(frame) for frame in buffer.received(stream[-1:])] == [b"hello"]
 
 
+def test_a_frame_stays_good_while_more_comes_in() -> None:
+    """A view that is kept is not changed, and does not keep the stream from going on."""
+    buffer = FrameBuffer()
+    (kept,) = buffer.received(framed(b"one") + framed(b"two")[:5])
+    (later,) = buffer.received(framed(b"two")[5:])
+    assert (bytes(kept), bytes(later)) == (b"one", b"two")
+
+
+def test_frames_before_a_bad_one_are_given() -> None:
+    """What came whole is served; only then is the bad size refused."""
+    frames = FrameBuffer(limit=10).received(framed(b"good") + framed(b"x" * 11))
+    assert bytes(next(frames)) == b"good"
+    with pytest.raises(MalformedMessage, match="frame of 11 bytes"):
+        next(frames)
+
+
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
 def test_a_size_that_is_not_allowed_is_refused_at_its_fourth_byte(size: int) -> None:
     """Negative or above the limit: refused before a single byte of the frame has come."""

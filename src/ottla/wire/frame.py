@@ -1,9 +1,8 @@
 """Frames: four bytes of size, then that many bytes of request or response.
 
-`FrameBuffer` is told of bytes in whatever pieces they come and gives whole frames as views of one
-buffer, without copying them. The views die with the next `received`: who keeps a frame longer
-keeps `bytes(frame)`. A size that is negative or above the limit is refused as soon as its four
-bytes are there, before room is made.
+`FrameBuffer` is told of bytes in whatever pieces they come and gives whole frames as views, without
+copying them; a view stays good for as long as it is kept. A size that is negative or above the
+limit is refused as soon as its four bytes are there, before room is made for the rest.
 """
 
 from __future__ import annotations
@@ -40,19 +39,22 @@ class FrameBuffer:
         self.limit = limit
 
     def received(self, piece: Buffer) -> Iterator[memoryview]:
-        """Take in `piece`; give every frame that is now whole."""
-        self.data += piece
+        """Take in `piece`; give every frame that is now whole, then refuse what cannot be one."""
         data, limit = self.data, self.limit
-        pos = 0
-        with memoryview(data) as view:
+        data += piece
+        view, pos = memoryview(data), 0
+        try:
             while len(data) - pos >= 4:
-                end = pos + 4 + frame_size(data, pos, limit)
+                start = pos + 4
+                end = start + frame_size(data, pos, limit)
                 if end > len(data):
                     break
-                with view[pos + 4 : end] as frame:
-                    yield frame
                 pos = end
-        del data[:pos]
+                yield view[start:end]
+        finally:
+            # The frames keep the old buffer; only what is left over moves to a new one.
+            if pos:
+                self.data = bytearray(view[pos:])
 
     @property
     def pending_bytes(self) -> int:

@@ -12,7 +12,7 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    resource_type: Int8 = 0
+    resource_type: Int8 = 0  # 2 topic, 4 broker, 8 loggers, 16 client metrics, 32 group
     resource_name: String = ""
     configs: list[AlterableConfig] = []
 

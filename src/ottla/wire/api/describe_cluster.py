@@ -8,7 +8,7 @@ from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct, s
 
 class DescribeClusterRequest(Struct, key=60, versions=(0, 2), flexible=0):
     include_cluster_authorized_operations: Bool = False
-    endpoint_type: Int8 = since(1, default=1)
+    endpoint_type: Int8 = since(1, default=1)  # 1 brokers, 2 controllers
     include_fenced_brokers: Bool = since(2)
 
 

@@ -7,7 +7,7 @@ from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct, s
 
 
 class DescribeConfigsResource(Struct):
-    resource_type: Int8 = 0
+    resource_type: Int8 = 0  # 2 topic, 4 broker, 8 loggers, 16 client metrics, 32 group
     resource_name: String = ""
     configuration_keys: list[String] | None = []
 
@@ -28,9 +28,11 @@ class DescribeConfigsResourceResult(Struct):
     name: String = ""
     value: NullableString = ""
     read_only: Bool = False
+    # 1 topic, 2 broker, 3 all brokers, 4 static, 5 default, 6 logger, 7 client metrics, 8 group
     config_source: Int8 = -1
     is_sensitive: Bool = False
     synonyms: list[DescribeConfigsSynonym] = []
+    # 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password
     config_type: Int8 = since(3)
     documentation: NullableString = since(3)
 

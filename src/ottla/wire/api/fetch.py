@@ -56,9 +56,9 @@ class FetchRequest(Struct, key=1, versions=(4, 18), flexible=12):
     max_wait_ms: Int32 = 0
     min_bytes: Int32 = 0
     max_bytes: Int32 = 0x7FFFFFFF
-    isolation_level: Int8 = 0
+    isolation_level: Int8 = 0  # 0 uncommitted, 1 committed
     session_id: Int32 = since(7)
-    session_epoch: Int32 = since(7, default=-1)
+    session_epoch: Int32 = since(7, default=-1)  # -1 no session, 0 a new one
     topics: list[FetchTopic] = []
     forgotten_topics_data: list[ForgottenTopic] = since(7)
     rack_id: String = since(11)

@@ -10,12 +10,12 @@ from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct
 
 class AlterableConfig(Struct):
     name: String = ""
-    config_operation: Int8 = 0
+    config_operation: Int8 = 0  # 0 set, 1 delete, 2 append, 3 subtract
     value: NullableString = ""
 
 
 class AlterConfigsResource(Struct):
-    resource_type: Int8 = 0
+    resource_type: Int8 = 0  # 2 topic, 4 broker, 8 loggers, 16 client metrics, 32 group
     resource_name: String = ""
     configs: list[AlterableConfig] = []
 

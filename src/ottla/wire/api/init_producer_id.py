@@ -5,7 +5,7 @@ PRODUCER_FENCED may come back · v5 TRANSACTION_ABORTABLE too. Version 6 (two-ph
 KIP-939) is not stable in Kafka 4.3.
 """
 
-from ..schema import Bool, Int16, Int32, Int64, NullableString, Struct, since
+from ..schema import Int16, Int32, Int64, NullableString, Struct, since
 
 
 class InitProducerIdRequest(Struct, key=22, versions=(0, 5), flexible=2):
@@ -13,8 +13,6 @@ class InitProducerIdRequest(Struct, key=22, versions=(0, 5), flexible=2):
     transaction_timeout_ms: Int32 = 0
     producer_id: Int64 = since(3, default=-1)
     producer_epoch: Int16 = since(3, default=-1)
-    enable2_pc: Bool = since(6)
-    keep_prepared_txn: Bool = since(6)
 
 
 class InitProducerIdResponse(Struct, key=22, versions=(0, 5), flexible=2):
@@ -22,5 +20,3 @@ class InitProducerIdResponse(Struct, key=22, versions=(0, 5), flexible=2):
     error_code: Int16 = 0
     producer_id: Int64 = -1
     producer_epoch: Int16 = 0
-    ongoing_txn_producer_id: Int64 = since(6, default=-1)
-    ongoing_txn_producer_epoch: Int16 = since(6, default=-1)

@@ -21,7 +21,7 @@ class ListOffsetsTopic(Struct):
 
 class ListOffsetsRequest(Struct, key=2, versions=(1, 11), flexible=6):
     replica_id: Int32 = 0
-    isolation_level: Int8 = since(2)
+    isolation_level: Int8 = since(2)  # 0 uncommitted, 1 committed
     topics: list[ListOffsetsTopic] = []
     timeout_ms: Int32 = since(10)
 

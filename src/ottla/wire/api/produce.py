@@ -33,7 +33,7 @@ class TopicProduceData(Struct):
 
 class ProduceRequest(Struct, key=0, versions=(3, 13), flexible=9):
     transactional_id: NullableString = None
-    acks: Int16 = 0
+    acks: Int16 = 0  # -1: all in-sync replicas, 1: the leader, 0: no answer at all
     timeout_ms: Int32 = 0
     topic_data: list[TopicProduceData] = []
 

@@ -10,7 +10,7 @@ class FeatureUpdateKey(Struct):
     feature: String = ""
     max_version_level: Int16 = 0
     allow_downgrade: Bool = since(0, 0)
-    upgrade_type: Int8 = since(1, default=1)
+    upgrade_type: Int8 = since(1, default=1)  # 1 upgrade, 2 safe downgrade, 3 unsafe downgrade
 
 
 class UpdateFeaturesRequest(Struct, key=57, versions=(0, 2), flexible=0):

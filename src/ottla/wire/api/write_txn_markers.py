@@ -14,7 +14,7 @@ class WritableTxnMarkerTopic(Struct):
 class WritableTxnMarker(Struct):
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
-    transaction_result: Bool = False
+    transaction_result: Bool = False  # whether it was committed
     topics: list[WritableTxnMarkerTopic] = []
     coordinator_epoch: Int32 = 0
     transaction_version: Int8 = since(2)
