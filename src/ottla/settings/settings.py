@@ -71,8 +71,9 @@ class Settings:
         self._agree_on_node_id()
         self._apply_dynamic(warnings)
         self.listeners = check_together(self.values, given, problems)
-        if problems:
+        if problems and dynamic is None:
             raise SettingsError(problems)
+        warnings += [str(problem) for problem in problems]
         self.warnings = tuple(warnings)
         self.idle = tuple(idle)
         self._topic_defaults = self._defaults_of_topics()
@@ -90,8 +91,8 @@ class Settings:
     def with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> "Settings":
         """These settings with the dynamic configs of all brokers and of this one over them.
 
-        Raises SettingsError when they contradict each other; `validate_broker_configs` sees to it
-        that such configs are not stored.
+        What is wrong with those is a warning: they were judged when they were set
+        (`validate_broker_configs`), and a broker that runs must go on running.
         """
         return Settings(self.given, dynamic_default=default, dynamic=own)
 

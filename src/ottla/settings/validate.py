@@ -8,7 +8,7 @@ one about brokers an INVALID_REQUEST; the callers know that, this module knows n
 from collections.abc import Callable, Mapping
 
 from ottla.settings.broker import BROKER_OPTIONS
-from ottla.settings.checks import SettingsError, connection_overrides
+from ottla.settings.checks import connection_overrides
 from ottla.settings.option import (
     LONG_MAX,
     Importance,
@@ -135,14 +135,7 @@ def _effect(settings: Settings, configs: Mapping[str, str], per_broker: bool) ->
             "Error parsing configuration property 'max.connections.per.ip.overrides': "
             f"each entry must be HOST:LIMIT, found {text}"
         )
-    complaint = _growth(settings.values, values)
-    if complaint is not None:
-        return complaint
-    try:
-        settings.with_dynamic(default, own)
-    except SettingsError as error:
-        return error.problems[0].rule
-    return None
+    return _growth(settings.values, values)
 
 
 def _requirement(values: Mapping[str, Value]) -> str | None:
@@ -161,6 +154,16 @@ def _requirement(values: Mapping[str, Value]) -> str | None:
         return (
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides "
             "property is set."
+        )
+    directories = values["log.dir"] if values["log.dirs"] is None else values["log.dirs"]
+    cordoned = values["cordoned.log.dirs"]
+    assert isinstance(directories, tuple)
+    assert isinstance(cordoned, tuple)
+    missing = [path for path in cordoned if path not in (*directories, "*")]
+    if missing:
+        return (
+            "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "
+            f"Missing entries : {','.join(missing)}"
         )
     return None
 
