@@ -26,7 +26,7 @@ WAIT_S = 20.0
 PRODUCERS = 3
 TOPIC = "survivor"
 # Small segments and a small index interval: kills fall into rolls and index writes as well.
-SETTINGS = {"log.segment.bytes": 200_000, "log.index.interval.bytes": 512}
+SETTINGS = {"log.segment.bytes": 1_048_576, "log.index.interval.bytes": 512}
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Writer:
             try:
                 producer.produce(
                     TOPIC,
-                    b"%d" % value + b" " * 100,
+                    b"%d" % value + b" " * 500,
                     partition=self.partition,
                     on_delivery=lambda error, message, value=value: self._delivered(
                         value, error, message
