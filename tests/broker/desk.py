@@ -105,6 +105,13 @@ class Desk:
             self.run(self.broker.stop())
             self.loop.close()
 
+    def kill(self) -> None:
+        """End as SIGKILL or a power cut would: nothing is finished, nothing is told."""
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.settle()
+        self.loop.close()
+
     def run(self, coroutine: Any) -> Any:
         """Run a coroutine to its end, with timers that are due."""
         task = self.loop.create_task(coroutine)
@@ -114,11 +121,11 @@ class Desk:
                 return task.result()
         raise AssertionError("this takes for ever")
 
-    def turn(self) -> None:
+    def turn(self, ms: float = 0) -> None:
         """One turn of the event loop, and the timers that are due."""
+        self.loop.call_soon(self.clock.advance, ms)
         self.loop.call_soon(self.loop.stop)
         self.loop.run_forever()
-        self.clock.advance(0)
 
     def settle(self) -> None:
         """Some turns, so that whatever can happen without time passing has happened."""
@@ -127,7 +134,7 @@ class Desk:
 
     def advance(self, ms: float) -> None:
         """Let time pass."""
-        self.clock.advance(ms)
+        self.turn(ms)
         self.settle()
 
     def handle(self, frame: bytes, peer: Peer | None = None) -> Out | Pending | None:

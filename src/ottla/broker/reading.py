@@ -188,6 +188,7 @@ class Reader:
             return failed(index, ErrorCode.OFFSET_OUT_OF_RANGE)
         except OSError as problem:
             partition.go_offline(f"cannot read at offset {offset}: {problem}")
+            self.broker.waiting.wake(partition)
             return failed(index, self.storage_error)
         return data
 

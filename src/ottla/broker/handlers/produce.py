@@ -20,6 +20,7 @@ from ottla.wire.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -74,16 +75,16 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Pendi
         answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             partition = partitions.get(data.index) if partitions is not None else None
-            records: Any = data.records
             error = ErrorCode.NONE
             if partition is None:
                 partition, error = _open(context, topic, data.index)
             if partition is not None:
-                error = _refusal(partition, records, request, context)
+                error = _refusal(partition, data, request, context)
             if error or partition is None:
                 failed = True
                 answers.append(_error(data.index, error))
                 continue
+            records: Any = data.records
             result = partition.append(records, acks=acks, now_ms=now_ms)
             answer = PartitionProduceResponse(
                 index=data.index,
@@ -96,6 +97,8 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Pendi
             if result.error_code:
                 failed = True
                 _explain(answer, result)
+                if partition.offline is not None:
+                    broker.waiting.wake(partition)
             elif partition.high_watermark > result.last_offset:
                 wake_soon(partition, len(records))
             else:
@@ -150,9 +153,10 @@ def _open(context: Context, topic: Any, index: int) -> tuple[Partition | None, E
 
 
 def _refusal(
-    partition: Partition, records: Any, request: ProduceRequest, context: Context
+    partition: Partition, data: PartitionProduceData, request: ProduceRequest, context: Context
 ) -> ErrorCode:
     """Why the records are refused before the log looks at them; NONE when they are not."""
+    records: Any = data.records
     if records is None or len(records) < _BATCH_START_BYTES:
         return ErrorCode.INVALID_RECORD
     length, magic, attributes = _read_batch_start(records, _BATCH_START_POSITION)
@@ -160,6 +164,7 @@ def _refusal(
         error = _not_one_batch(records, length, magic)
         if error:
             return error
+        data.records = records[: length + _LENGTH_COUNTS_FROM]
     if attributes & (COMPRESSION_BITS | TRANSACTIONAL_BIT):
         if attributes & COMPRESSION_BITS == ZSTD and context.api_version < ZSTD_FROM:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -176,7 +181,7 @@ def _refusal(
 def _not_one_batch(records: Any, length: int, magic: int) -> ErrorCode:
     """Since version 3 a client sends exactly one batch, in format 2. NONE if that is so after all.
 
-    Kafka drops a torn batch behind the first, so it is not an error here; the log cuts it off.
+    A torn batch behind the first is no error: Kafka drops it.
     """
     if length < LEGACY_RECORD_BYTES_MIN or not 0 <= magic <= MAGIC_V2:
         return ErrorCode.CORRUPT_MESSAGE
