@@ -414,18 +414,26 @@ class WriteSource(Source):
         else:
             self.run.append(("x", ""))
 
+    def differs(self, held: str, default: Any) -> str:
+        """The text that is true if the value is not the default; a struct is looked into."""
+        if default is None:
+            return f"{held} is not None"
+        if not isinstance(default, Struct):
+            return f"{held} != {default!r}"
+        inside = (self.differs(f"{held}.{f.name}", f.default) for f in default.__schema__.fields)
+        return " or ".join(inside)
+
     def tags(self, value: str, known: list[Field]) -> None:
         """Tagged fields that differ from their default, in order of their numbers."""
         tags, outer = self.name("tags"), self.name("outer")
         self.put(f"{tags} = []")
         for field in known:
-            default = repr(field.default)
-            if isinstance(field.default, Struct):
-                default = self.constant(f"DEFAULT_{type(field.default).__name__}", field.default)
-            self.put(f"if {value}.{field.name} != {default}:")
+            held = self.name(field.name)
+            self.put(f"{held} = {value}.{field.name}")
+            self.put(f"if {self.differs(held, field.default)}:")
             self.depth += 1
             self.put(f"{outer} = out; out = bytearray()")
-            self.value(field, field.kind, f"{value}.{field.name}", field.many)
+            self.value(field, field.kind, held, field.many)
             self.flush()
             head = f"put_uvarint({field.tag}) + put_uvarint(len(out))"
             self.put(f"{tags}.append({head} + out); out = {outer}")

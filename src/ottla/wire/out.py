@@ -47,11 +47,13 @@ class Out(bytearray):
     """The bytes of a message being written, and the file ranges that lie between them."""
 
     # A class-wide empty default: most messages carry no file range and pay nothing for the chance.
-    blobs: Sequence[tuple[int, FileRange]] = ()
+    blobs: list[tuple[int, FileRange]] | tuple[()] = ()
 
     def add_blob(self, blob: FileRange) -> None:
         """Let `blob` follow what has been written so far."""
-        self.blobs = [*self.blobs, (len(self), blob)]
+        if isinstance(self.blobs, tuple):
+            self.blobs = []
+        self.blobs.append((len(self), blob))
 
 
 def frame_bytes(out: Out) -> int:
