@@ -128,6 +128,7 @@ class PartitionFiles:
             segment_index_bytes=10_000,
             index_interval_bytes=INTERVAL_BYTES,
             dedupe_bytes=dedupe_bytes,
+            bytes_per_second=None,
             producers={
                 producer_id: LastRecord(offset, 0) for producer_id, offset in self.last_data.items()
             },

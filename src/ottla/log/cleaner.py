@@ -121,7 +121,9 @@ def is_overdue(log: "Log", first_dirty_offset: int, now_ms: int) -> bool:
     )
 
 
-def plan_of(chosen: Candidate, *, dedupe_bytes: int, now_ms: int) -> Plan:
+def plan_of(
+    chosen: Candidate, *, dedupe_bytes: int, bytes_per_second: float | None, now_ms: int
+) -> Plan:
     log, config = chosen.log, chosen.log.config
     return Plan(
         directory=log.directory,
@@ -144,6 +146,7 @@ def plan_of(chosen: Candidate, *, dedupe_bytes: int, now_ms: int) -> Plan:
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
         dedupe_bytes=dedupe_bytes,
+        bytes_per_second=bytes_per_second,
         producers={
             producer_id: LastRecord(
                 producer.last_offset if producer.last_offset >= 0 else None, producer.epoch
@@ -165,6 +168,7 @@ class Cleaner:
         logs: Callable[[], Iterable["Log"]],
         last_stable_offset: Callable[["Log"], int],
         dedupe_bytes: int,
+        bytes_per_second: float | None = None,
     ) -> None:
         self._clock = clock
         self._background = background
@@ -172,6 +176,7 @@ class Cleaner:
         self._logs = logs
         self._last_stable_offset = last_stable_offset
         self.dedupe_bytes = dedupe_bytes
+        self.bytes_per_second = bytes_per_second
         self.offsets: dict[TopicPartition, int] = {}  # cleaner-offset-checkpoint
         self.changed = False  # since the checkpoint was last written
         self.uncleanable: set[TopicPartition] = set()
@@ -246,7 +251,12 @@ class Cleaner:
         return True
 
     async def _rewrite(self, chosen: Candidate) -> Outcome:
-        plan = plan_of(chosen, dedupe_bytes=self.dedupe_bytes, now_ms=self._clock.now_ms())
+        plan = plan_of(
+            chosen,
+            dedupe_bytes=self.dedupe_bytes,
+            bytes_per_second=self.bytes_per_second,
+            now_ms=self._clock.now_ms(),
+        )
         self._job = self._background.process(COMPACT_JOB, plan.to_json())
         return Outcome.from_json(await self._job)
 

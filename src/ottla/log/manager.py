@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.log")
 
 NO_TOPIC_ID = bytes(16)
+UNLIMITED_BYTES_PER_SECOND = 1e15  # no disk is faster
 
 
 class Unopened(NamedTuple):
@@ -95,6 +96,7 @@ class LogManager:
                 settings.integer("log.cleaner.dedupe.buffer.size")
                 * settings.number("log.cleaner.io.buffer.load.factor")
             ),
+            bytes_per_second=speed_limit(settings.number("log.cleaner.io.max.bytes.per.second")),
         )
         self._ids = IdWriter(disk, background)
         self._paths = list(directories)
@@ -435,6 +437,11 @@ class LogManager:
     def _release(self) -> None:
         for home in self.directories:
             home.release()
+
+
+def speed_limit(bytes_per_second: float) -> float | None:
+    """The option's default is the largest number there is: no limit."""
+    return bytes_per_second if 0 < bytes_per_second < UNLIMITED_BYTES_PER_SECOND else None
 
 
 def finish(log: Log) -> bool:

@@ -33,6 +33,7 @@ from ottla.log.swap import discard_segment
 from ottla.log.swap import segment_name as name_of
 from ottla.log.time_index import TimeIndex
 from ottla.log.transaction_index import AbortedTransaction, TransactionIndex
+from ottla.seams.background import Pace
 
 if TYPE_CHECKING:
     from ottla.seams.disk import Disk
@@ -66,6 +67,7 @@ class Plan(NamedTuple):
     segment_index_bytes: int
     index_interval_bytes: int
     dedupe_bytes: int
+    bytes_per_second: float | None  # reading and writing together; None for no limit
     producers: dict[int, LastRecord]
 
     def to_json(self) -> dict[str, Any]:
@@ -118,8 +120,9 @@ def clean_job(disk: "Disk", arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def clean(disk: "Disk", plan: Plan) -> Outcome:
+    pace = Pace(plan.bytes_per_second)
     aborted = read_aborted(disk, plan.transaction_indexes)
-    offsets = build_offset_map(disk, plan, aborted)
+    offsets = build_offset_map(disk, plan, aborted, pace)
     end_offset = offsets.latest_offset + 1
     transactions = Transactions(aborted)
     batch_filter = BatchFilter(
@@ -134,7 +137,7 @@ def clean(disk: "Disk", plan: Plan) -> Outcome:
     bytes_read = bytes_written = 0
     segments = [segment for segment in plan.segments if segment.base_offset < end_offset]
     for sources in group_segments(segments, plan):
-        group, changed = clean_group(disk, plan, sources, batch_filter, transactions)
+        group, changed = clean_group(disk, plan, sources, batch_filter, transactions, pace)
         source_bytes = sum(source.bytes for source in sources)
         bytes_read += source_bytes
         bytes_written += group.bytes
@@ -162,7 +165,9 @@ def read_aborted(disk: "Disk", paths: list[str]) -> list[AbortedTransaction]:
     return found
 
 
-def build_offset_map(disk: "Disk", plan: Plan, aborted: list[AbortedTransaction]) -> OffsetMap:
+def build_offset_map(
+    disk: "Disk", plan: Plan, aborted: list[AbortedTransaction], pace: Pace
+) -> OffsetMap:
     """Learns the keys of the dirty segments, as many whole batches as the budget holds."""
     start_offset = plan.first_dirty_offset
     offsets = OffsetMap(plan.dedupe_bytes)
@@ -172,7 +177,7 @@ def build_offset_map(disk: "Disk", plan: Plan, aborted: list[AbortedTransaction]
     for segment, bound in zip(plan.segments, [*bounds, plan.first_uncleanable_offset], strict=True):
         if bound <= start_offset:
             continue
-        for batch in read_batches(disk, plan.directory, segment):
+        for batch in read_batches(disk, plan.directory, segment, pace):
             if batch.last_offset < start_offset:
                 continue
             if batch.is_control:
@@ -218,6 +223,7 @@ def clean_group(
     sources: list[SourceSegment],
     batch_filter: BatchFilter,
     transactions: Transactions,
+    pace: Pace,
 ) -> tuple[Group, bool]:
     """Writes what is left of these segments into one under `.cleaned`, synced.
 
@@ -226,10 +232,11 @@ def clean_group(
     changed = False
     target = CleanedSegment(disk, plan.directory, sources[0].base_offset, plan.index_interval_bytes)
     for source in sources:
-        for batch in read_batches(disk, plan.directory, source):
+        for batch in read_batches(disk, plan.directory, source, pace):
             kept = batch_filter.clean(batch)
             changed = changed or kept is not batch.data
             if kept is not None:
+                pace.moved(len(kept))
                 target.append(batch.last_offset, max_timestamp_of(kept), kept)
     target.finish(transactions.take_retained())
     newest = f"{plan.directory}/{name_of(sources[-1].base_offset)}{LOG}"
@@ -304,13 +311,16 @@ class CleanedSegment:
             self._buffer = bytearray()
 
 
-def read_batches(disk: "Disk", directory: str, segment: SourceSegment) -> Iterator[Batch]:
+def read_batches(
+    disk: "Disk", directory: str, segment: SourceSegment, pace: Pace
+) -> Iterator[Batch]:
     """The batches of a segment in order; each is valid until the next is asked for."""
     path = f"{directory}/{name_of(segment.base_offset)}{LOG}"
     file = disk.open(path)
     position, size = 0, segment.bytes
     while position < size:
         chunk = memoryview(file.pread(min(READ_BYTES, size - position), position))
+        pace.moved(len(chunk))
         at = 0
         while at + HEADER_BYTES <= len(chunk):
             total = _batch_bytes(chunk, at, path, position + at, size)

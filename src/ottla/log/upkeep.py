@@ -71,9 +71,9 @@ class Remover:
 
     def _add(self, paths: Iterable[str], delay_ms: int, *, is_folder: bool) -> None:
         due_s = self._clock.monotonic() + delay_ms / 1000
+        out_of_order = bool(self._waiting) and due_s < self._waiting[-1][0]
         self._waiting.extend((due_s, path, is_folder) for path in paths)
-        # Topics differ in their delay; the queue stays in order of time.
-        if len(self._waiting) > 1 and due_s < self._waiting[-2][0]:
+        if out_of_order:  # topics differ in their delay
             self._waiting = deque(sorted(self._waiting))
             self._stop_timer()
         self._set_timer()

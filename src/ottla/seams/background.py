@@ -17,6 +17,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,7 @@ PROCESSES_MAX = 1  # Kafka's log.cleaner.threads: one job at a time, the others 
 JOBS_WAITING_MAX = 1_000  # more than that is a fault of the caller, not a queue
 HELPER_MODULE = "ottla.log.helper"
 HELPER_NICENESS = 10
+PACE_STEP_S = 0.01  # shorter rests cost more than they are worth
 HELPER_END_S = 5.0  # how long a helper may take to end once its answer is read
 
 
@@ -289,6 +291,24 @@ class InlineBackground:
                 # Futures belong to a loop; a test without one still wants `.result()`.
                 loop = self._own_loop = asyncio.new_event_loop()
         return loop.create_future()
+
+
+class Pace:
+    """Keeps a helper to so many bytes a second, by sleeping; None is no limit."""
+
+    def __init__(self, bytes_per_second: float | None) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._began_s = time.monotonic()
+        self._bytes = 0
+
+    def moved(self, size: int) -> None:
+        """So many bytes were read or written: rests until that is no more than the limit."""
+        if self._bytes_per_second is None:
+            return
+        self._bytes += size
+        ahead_s = self._bytes / self._bytes_per_second - (time.monotonic() - self._began_s)
+        if ahead_s > PACE_STEP_S:
+            time.sleep(ahead_s)
 
 
 def serve_one_job(jobs: Mapping[str, Job], disk: "Disk") -> int:
