@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cluster import controller as controller_module
 from ottla.cluster.image import ZERO_ID, BrokerInfo
 from ottla.cluster.nodes import uuid_text
 from ottla.cluster.requests import NewPartitions, NewTopic, Refusal, TopicOutcome, TopicRef
@@ -434,6 +435,36 @@ def test_a_cancelled_caller_does_not_stop_the_creation(tmp_path: Path) -> None:
         await asyncio.gather(creation, return_exceptions=True)
         await world.create(NewTopic("u", 1, 1))
         assert len(world.controller.image.topics["t"].partitions) == 100
+
+    play(tmp_path, scene)
+
+
+def test_the_queue_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit is refused with a code that clients retry; the others are done."""
+    monkeypatch.setattr(controller_module, "EVENTS_WAITING_MAX", 3)
+
+    async def scene(world: World) -> None:
+        outcomes = await asyncio.gather(*(world.create(NewTopic(f"t{i}", 1, 1)) for i in range(6)))
+        codes = [outcome.error_code for (outcome,) in outcomes]
+        assert codes == [ErrorCode.NONE] * 3 + [ErrorCode.REQUEST_TIMED_OUT] * 3
+        assert ErrorCode.REQUEST_TIMED_OUT.retriable
+        assert set(world.controller.image.topics) == {"t0", "t1", "t2"}
+
+    play(tmp_path, scene)
+
+
+def test_a_topic_fits_into_its_node(tmp_path: Path) -> None:
+    """It may grow in many steps, up to what one node of the tree holds."""
+
+    async def scene(world: World) -> None:
+        await world.create(NewTopic("t", 9_999, 1))
+        for count in (19_999, 29_999, 39_999, 49_999):
+            (grown,) = await world.controller.create_partitions([NewPartitions("t", count)])
+            assert grown.error_code == ErrorCode.NONE
+        (refused,) = await world.controller.create_partitions([NewPartitions("t", 59_999)])
+        assert refused.error_code == ErrorCode.INVALID_PARTITIONS
+        (excess,) = await world.controller.create_partitions([NewPartitions("t", 60_001)])
+        assert excess.error_code == ErrorCode.POLICY_VIOLATION
 
     play(tmp_path, scene)
 

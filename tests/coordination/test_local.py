@@ -140,6 +140,14 @@ def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
         asyncio.run(opened(tmp_path / "t"))
 
 
+def test_a_file_that_cannot_be_opened_is_one_sentence(tmp_path: Path) -> None:
+    """A folder in its place, or no folder to be in: ConnectionLoss says so."""
+    with pytest.raises(ConnectionLoss, match=r"cannot be opened|failed: unable to open"):
+        asyncio.run(opened(tmp_path))
+    with pytest.raises(ConnectionLoss, match=r"cannot be opened|failed: unable to open"):
+        asyncio.run(opened(tmp_path / "none" / "t"))
+
+
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     """A write that does not fit raises ConnectionLoss, is not there, and the next one works."""
 

@@ -153,7 +153,7 @@ class TreeAndTwin(RuleBasedStateMachine):
 
 TestTreeAndTwin = TreeAndTwin.TestCase
 TestTreeAndTwin.settings = settings(
-    max_examples=120,
+    max_examples=60,
     stateful_step_count=30,
     deadline=None,
     derandomize=True,

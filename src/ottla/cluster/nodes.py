@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ottla.cluster.image import BrokerInfo, Endpoint, FeatureImage, PartitionImage
+from ottla.coordination.tree import CorruptTree
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -38,13 +39,14 @@ FIXED = (
 ALL_BROKERS = "<default>"
 
 
-class CorruptNode(Exception):
+class CorruptNode(CorruptTree):
     """A node whose value is not what its path asks for."""
 
     def __init__(self, path: str, value: bytes, error: Exception) -> None:
         super().__init__(
-            f"coordination tree, node {path}: found {value[:200]!r}, which is not the JSON "
-            f"expected there ({error}); restore the tree from a backup"
+            f"coordination tree, node {path}",
+            f"found {value[:200]!r}, which is not the JSON expected there ({error}); "
+            "restore the tree from a backup",
         )
 
 

@@ -1,5 +1,6 @@
 """Topics and partitions made and removed: decided (topics.py), written in steps, answered."""
 
+import logging
 from collections.abc import Iterator, Sequence
 
 from ottla.cluster import nodes, steps, topics
@@ -26,6 +27,9 @@ from ottla.cluster.topics import Created, new_partitions
 from ottla.coordination.tree import Create, Delete, Operation, Set
 from ottla.wire.errors import ErrorCode
 
+log = logging.getLogger(__name__)
+NAMES_LOGGED_MAX = 5
+
 
 async def create_topics(
     state: State, wanted: Sequence[NewTopic], validate_only: bool
@@ -49,7 +53,8 @@ async def create_topics(
         created.append(decided)
         outcomes.append(decided.outcome())
         await state.take_turns(len(decided.topic.partitions))
-    if not validate_only:
+    if created and not validate_only:
+        log.info("creating %s", listed([each.topic.name for each in created]))
         await state.write(
             step
             for topic, configs in created
@@ -126,6 +131,8 @@ async def delete_topics(state: State, refs: Sequence[TopicRef]) -> list[Deletion
         code = ErrorCode.TOPIC_DELETION_DISABLED
         return [DeletionOutcome(ref.name, ref.id, code) for ref in refs]
     found, refused = topics.to_delete(state.image, refs)
+    if found:
+        log.info("deleting %s", listed([topic.name for topic in found]))
     await state.write(step for topic in found for step in deletion(state, topic))
     return [DeletionOutcome(topic.name, topic.id) for topic in found] + refused
 
@@ -170,3 +177,10 @@ def confirmation(state: State, broker_id: int, name: str, topic_id: bytes) -> It
     else:
         del state.waiting[name]
         yield Step([Delete(path)], changes)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names for a line of the log: not a thousand of them."""
+    shown = ", ".join(names[:NAMES_LOGGED_MAX])
+    more = len(names) - NAMES_LOGGED_MAX
+    return f"topics {shown} and {more} more" if more > 0 else f"topics {shown}"

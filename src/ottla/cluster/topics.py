@@ -34,6 +34,8 @@ from ottla.wire.errors import ErrorCode
 # each of its configs and each of its partitions as one.
 RECORDS_PER_OPERATION_MAX = 10_000
 PARTITIONS_PER_REQUEST_MAX = 10_000
+# A topic is one node of the tree, and that holds a little less than a megabyte.
+TOPIC_NODE_BYTES_MAX = 900_000
 
 UNKNOWN_NAME = Refusal(
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
@@ -211,6 +213,9 @@ class TopicDecisions:
         if added > RECORDS_PER_OPERATION_MAX:
             return TOO_MANY_RECORDS
         factor = len(topic.partitions[0].replicas)
+        if wanted.count * (len('"12345":[],') + factor * len("1234,")) > TOPIC_NODE_BYTES_MAX:
+            message = f"The topic {wanted.name} cannot have as many as {wanted.count} partitions."
+            return Refusal(ErrorCode.INVALID_PARTITIONS, message)
         replicas: Sequence[Sequence[int]]
         if wanted.assignments is not None:
             if len(wanted.assignments) != added:

@@ -17,10 +17,10 @@ from ottla.coordination.tree import (
     ANY_VERSION,
     CHILDREN,
     DELETED,
+    ConnectionLoss,
     Create,
     Delete,
     Event,
-    NoNode,
     Operation,
     Result,
     SessionExpired,
@@ -61,7 +61,13 @@ class LocalEngine:
     @classmethod
     async def open(cls, disk: Databases, path: str, background: "Background") -> "LocalEngine":
         """Open or make the file, and clear away the sessions of the process before this one."""
-        engine = cls(disk.database(path), path, background)
+        try:
+            connection = disk.database(path)
+        except Exception as error:  # of SQLite's own family, which has no name below the seams
+            raise ConnectionLoss(
+                path, f"the coordination tree cannot be opened: {error}"
+            ) from error
+        engine = cls(connection, path, background)
         await engine.run(engine.store.prepare)
         return engine
 
@@ -92,10 +98,7 @@ class LocalEngine:
     ) -> T:
         """Run a read and, in the same turn, set the watch: no change can slip in between."""
         async with self._turn:
-            try:
-                result = await self._call(fn, path)
-            except NoNode:
-                raise
+            result = await self._call(fn, path)
             if watch is not None:
                 watches = self._child_watches if on_children else self._data_watches
                 watches.setdefault(path, []).append(watch)

@@ -294,15 +294,17 @@ class Transaction:
     def _set(self, operation: Set) -> int:
         path, data, expected = operation
         parent, name = split(path)
-        row = self.connection.execute(
+        if expected == ANY_VERSION:
+            expected = self._version(path)
+        cursor = self.connection.execute(
             "UPDATE node SET data = ?, version = version + 1, modified = ?, checksum = ?"
-            " WHERE parent = ? AND name = ? AND (version = ? OR ? = -1) RETURNING version",
-            (data, self._number, checksum_of(path, data), parent, name, expected, expected),
-        ).fetchone()
-        if row is None:
+            " WHERE parent = ? AND name = ? AND version = ?",
+            (data, self._number, checksum_of(path, data), parent, name, expected),
+        )
+        if cursor.rowcount != 1:
             raise self._refusal(path, expected)
         self.events.append(Event(CHANGED, path))
-        return int(row[0])
+        return expected + 1
 
     def _delete(self, operation: Delete) -> None:
         path, expected = operation
@@ -326,20 +328,20 @@ class Transaction:
 
     def _check(self, operation: Check) -> None:
         path, expected = operation
-        row = self.connection.execute(
-            "SELECT version FROM node WHERE parent = ? AND name = ?", split(path)
-        ).fetchone()
-        if row is None or expected not in (ANY_VERSION, row[0]):
+        if expected not in (ANY_VERSION, self._version(path)):
             raise self._refusal(path, expected)
 
-    def _refusal(self, path: str, expected: int) -> NoNode | BadVersion:
-        """Why a row was not found."""
+    def _refusal(self, path: str, expected: int) -> BadVersion:
+        """Why a row was not found; raises NoNode if it is not there at all."""
+        return BadVersion(path, f"version {self._version(path)}, expected {expected}")
+
+    def _version(self, path: str) -> int:
         row = self.connection.execute(
             "SELECT version FROM node WHERE parent = ? AND name = ?", split(path)
         ).fetchone()
         if row is None:
-            return NoNode(path)
-        return BadVersion(path, f"version {row[0]}, expected {expected}")
+            raise NoNode(path)
+        return int(row[0])
 
 
 def split(path: str) -> tuple[str, str]:

@@ -1,0 +1,101 @@
+"""After any requests: the controller's picture, a follower's and the tree's are the same."""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.cluster.feed import Picture, follow_batches
+from ottla.cluster.loading import read_cluster
+from ottla.cluster.requests import NewPartitions, NewTopic, Op, Resource, ResourceType, TopicRef
+from ottla.cluster.steps import StateValues
+from tests.cluster.world import BROKER, World, without_number
+
+NAMES = st.sampled_from(["a", "b", "c.d", "c_d"])
+Request = Callable[[World], Awaitable[object]]
+
+
+def create(name: str, count: int, config: bool) -> Request:
+    configs = [("x", "1")] if config else []
+    return lambda world: world.create(NewTopic(name, count, 1, configs=configs))
+
+
+def delete(name: str, confirm: bool) -> Request:
+    async def run(world: World) -> None:
+        await world.controller.delete_topics([TopicRef(name)])
+        if confirm:
+            ids = list(world.controller.image.deletions)
+            await world.controller.confirm_deletions(1, ids)
+
+    return run
+
+
+def grow(name: str, count: int) -> Request:
+    return lambda world: world.controller.create_partitions([NewPartitions(name, count)])
+
+
+def configure(topic: bool, name: str, op: Op) -> Request:
+    kind, target = (ResourceType.TOPIC, name) if topic else (ResourceType.BROKER, "")
+    change = [(Resource(kind, target), [("x", int(op), "2" if op == Op.SET else None)])]
+    return lambda world: world.controller.incremental_alter_configs(change)
+
+
+def register() -> Request:
+    return lambda world: world.controller.register_broker(BROKER)
+
+
+REQUESTS = st.lists(
+    st.one_of(
+        st.builds(create, NAMES, st.integers(0, 4), st.booleans()),
+        st.builds(create, NAMES, st.integers(0, 4), st.booleans()),
+        st.builds(delete, NAMES, st.booleans()),
+        st.builds(grow, NAMES, st.integers(0, 6)),
+        st.builds(configure, st.booleans(), NAMES, st.sampled_from([Op.SET, Op.DELETE])),
+        st.builds(register),
+    ),
+    max_size=15,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(REQUESTS)
+def test_three_pictures_agree(requests: list[Request]) -> None:
+    """What is published, what is followed and what a restart would read do not differ."""
+
+    async def main(path: Path) -> None:
+        world = World(path)
+        await world.start()
+        feed = world.controller.feed
+        followed = feed.image
+        feed.follow(1)
+        feed.applied(1, followed.number)
+
+        async def follow() -> None:
+            nonlocal followed
+            while news := await feed.after(followed.number, followed.controller_epoch):
+                if isinstance(news, Picture):
+                    followed = news.image
+                else:
+                    followed = follow_batches(followed, news)
+                feed.applied(1, followed.number)
+
+        follower = asyncio.create_task(follow())
+        for request in requests:
+            await asyncio.wait_for(request(world), 10)
+            nodes = await world.nodes()
+            read = read_cluster(nodes, StateValues(1))
+            assert read.repairs == []
+            assert without_number(read.image) == without_number(world.controller.image)._replace(
+                controller_id=-1
+            )
+        await asyncio.sleep(0)
+        await feed.wait_applied(feed.image.number)
+        assert followed == feed.image
+        await world.stop()
+        await follower
+
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(main(Path(directory) / "tree"))
