@@ -96,7 +96,7 @@ class Broker:
         """Bring everything up; clients of each listener are told its advertised endpoint."""
         settings = self.settings
         self.logs = LogManager(
-            settings.texts("log.dirs"),
+            settings.data_directories,
             disk=self.disk,
             clock=self.clock,
             background=self.background,
@@ -119,6 +119,7 @@ class Broker:
                 default_replication_factor=settings.integer("default.replication.factor"),
                 delete_topic_enable=settings.flag("delete.topic.enable"),
                 cluster_id=self.logs.cluster_id,
+                min_insync_replicas=settings.integer("min.insync.replicas"),
             ),
             ConfigRules(lambda: self.settings),
         )
@@ -217,10 +218,14 @@ class Broker:
         strangers: dict[str, AdoptedTopic] = {}
         for topic, index, topic_id in self.logs.found():
             if topic not in image.topics:
-                count = max(
-                    index + 1, strangers[topic].partition_count if topic in strangers else 0
+                known = strangers.get(topic, AdoptedTopic(topic, topic_id, 0))
+                # Epochs go on from the newest found, or readers would be taken back in time.
+                found = self.logs.get(topic, index)
+                epoch = -1 if found is None else found.leader_epoch
+                strangers[topic] = known._replace(
+                    partition_count=max(index + 1, known.partition_count),
+                    leader_epoch=max(epoch, known.leader_epoch),
                 )
-                strangers[topic] = AdoptedTopic(topic, topic_id, count)
         if strangers:
             for outcome in await self.controller.adopt_topics(list(strangers.values())):
                 if outcome.error_code:

@@ -71,10 +71,9 @@ class Follower:
             if isinstance(news, Picture):
                 await self._take_picture(news.image)
             else:
-                image = follow_batches(broker.image, news)
-                await self._take_changes(
-                    image, (change for batch in news for change in batch.changes)
-                )
+                # One after the other: a topic may be deleted by one and made again by the next.
+                for batch in news:
+                    await self._take_changes(follow_batches(broker.image, [batch]), batch.changes)
         except Exception:
             log.exception("the broker could not follow a change of the cluster")
             broker.image = self._feed.image
@@ -82,7 +81,6 @@ class Follower:
 
     async def _take_changes(self, image: ClusterImage, changes: Iterable[Change]) -> None:
         broker = self._broker
-        before = broker.image
         gone: list[TopicDeleted] = []
         # Configs first: the logs that are made find their topic's configs in the picture to come.
         broker.next_image = image
@@ -105,8 +103,7 @@ class Follower:
         broker.image = image
         broker.coordinators.follow(image)
         for deleted in gone:
-            before_topic = before.topics.get(deleted.name)
-            await self._give_up(deleted, before_topic)
+            await self._give_up(deleted)
 
     async def _take_picture(self, image: ClusterImage) -> None:
         """Whatever was known before: this is how it is."""
@@ -152,14 +149,13 @@ class Follower:
                 self._broker.assign(partition, image)
                 self._broker.waiting.wake(partition)
 
-    async def _give_up(self, deleted: TopicDeleted, topic: TopicImage | None) -> None:
+    async def _give_up(self, deleted: TopicDeleted) -> None:
         """The topic is gone from the picture: end its waiting requests, put its folders away."""
         broker = self._broker
         for partition in broker.partitions.remove_topic(deleted.name):
             broker.waiting.wake(partition)
         broker.metrics.forget_topic(deleted.name)
-        indexes = range(deleted.partition_count)
-        await broker.logs.delete([(deleted.name, index) for index in indexes])
+        await broker.logs.delete((deleted.name, index) for index in range(deleted.partition_count))
         task = asyncio.create_task(
             broker.controller.confirm_deletions(broker.node_id, [deleted.id])
         )

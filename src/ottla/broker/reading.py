@@ -108,6 +108,7 @@ class Reader:
             return None
         error = self._refusal(wanted, partition)
         if error:
+            partition.metrics.failed_fetch.value += 1
             return failed(wanted.index, error)
         return self._read_log(wanted, partition, left, nothing_yet)
 

@@ -199,6 +199,7 @@ class Fetch:
     def response(self, outcome: Outcome) -> FetchResponse:
         """The answer, with the session brought up to date."""
         answers = outcome.answers
+        self._count(answers)
         if outcome.erroneous:
             answers += outcome.erroneous
         session = self.session
@@ -216,6 +217,14 @@ class Fetch:
         if outcome.must_answer and self.context.api_version >= LEADER_HINTS_FROM:
             _hint_leaders(response, answers, self.context)
         return response
+
+    def _count(self, answers: list[Answer]) -> None:
+        """What is being sent, per topic."""
+        metrics = self.context.broker.metrics
+        for wanted, data in answers:
+            topic = metrics.topic(wanted.topic or "")
+            topic.fetch_requests.value += 1
+            topic.bytes_out.value += records_size(data)
 
     def _create_session(self, answers: list[Answer]) -> int:
         for wanted, data in answers:
