@@ -41,6 +41,7 @@ def check_segment(
     `dense`: offsets follow each other without gaps, as in a segment that was never compacted. The
     base offset lies outside the checksum, so only its neighbours can tell that it is wrong.
     """
+    segment.unsynced_name = True  # who knows
     if not segment.size_bytes:
         segment.next_offset = segment.base_offset
         return None

@@ -151,15 +151,22 @@ def _find_end(segment: Segment) -> bool:
 def _recover(
     segments: list[Segment], recovery_point: int, name: str, *, dense: bool
 ) -> tuple[list[Segment], Findings]:
-    """Check from the recovery point on; what follows the first damage is deleted."""
+    """Check from the recovery point on; what follows the first damage is deleted.
+
+    `dense`: offsets have no gaps, also from one segment to the next; a gap is where something was
+    lost. Only compaction makes gaps that are none.
+    """
     findings = Findings()
     for at, segment in enumerate(segments):
-        last = segment is segments[-1]
-        if not last and segment.next_offset <= recovery_point:
+        after = segments[at + 1].base_offset if at + 1 < len(segments) else None
+        if after is not None and after <= recovery_point:
             continue
         size_bytes = segment.size_bytes
-        problem = check_segment(segment, recovery_point, findings, dense=dense and last)
+        problem = check_segment(segment, recovery_point, findings, dense=dense)
+        if problem is None and dense and after is not None and after != segment.next_offset:
+            problem = f"the next segment begins at {after}"
         if problem is None:
+            segment.next_offset = after if after is not None else segment.next_offset
             continue
         later = segments[at + 1 :]
         removed_bytes = size_bytes - segment.size_bytes + sum(gone.size_bytes for gone in later)

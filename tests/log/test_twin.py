@@ -1,0 +1,267 @@
+"""The log beside a dumb twin: a list in memory that cannot be wrong.
+
+Hypothesis drives both with the same steps: appends, idempotent producers that retry and skip, reads
+anywhere, rolls, retention, DeleteRecords, flushes, clean restarts, killed processes and power cuts.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from ottla.log.failures import OffsetOutOfRange
+from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.wire.errors import ErrorCode
+from ottla.wire.records import Record, batch_bounds, read_records
+from tests.log.logs import NOW_MS, batch, new_log, read_all, reopen
+
+LONG = os.environ.get("OTTLA_LONG") == "1"
+
+
+class Written:
+    """One batch as the twin remembers it."""
+
+    def __init__(
+        self, base_offset: int, records: list[Record], producer_id: int, sequence: int
+    ) -> None:
+        self.base_offset = base_offset
+        self.end_offset = base_offset + len(records)
+        self.records = records
+        self.producer_id = producer_id
+        self.sequence = sequence
+
+
+class LogAndTwin(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = SimulatedDisk()
+        self.log = new_log(self.disk)
+        self.disk.sync_directory("/")  # the data directory itself is there for good
+        self.written: list[Written] = []
+        self.sequences: dict[int, Written] = {}  # the last batch of each producer
+        self.start = 0
+        self.synced = 0
+        self.number = 0
+        self.leader_epoch = 0
+
+    # Both do the same
+
+    def append(self, sizes: list[int], producer_id: int, timestamp: int) -> None:
+        values = []
+        for size in sizes:
+            self.number += 1
+            values.append(b"%d:" % self.number + b"x" * size)
+        last = self.sequences.get(producer_id)
+        sequence = -1
+        if producer_id >= 0:
+            sequence = 0 if last is None else last.sequence + len(last.records)
+        data = batch(
+            *values,
+            timestamp=timestamp,
+            producer_id=producer_id,
+            producer_epoch=0 if producer_id >= 0 else -1,
+            base_sequence=sequence,
+        )
+        end = self.log.end_offset
+        result = self.log.append(data, leader_epoch=self.leader_epoch, now_ms=NOW_MS)
+        assert result.error_code == ErrorCode.NONE, result
+        assert result.base_offset == end
+        records = [
+            Record(value, key=b"k", timestamp=timestamp + index, offset=end + index)
+            for index, value in enumerate(values)
+        ]
+        written = Written(end, records, producer_id, sequence)
+        self.written.append(written)
+        if producer_id >= 0:
+            self.sequences[producer_id] = written
+
+    @rule(
+        sizes=st.lists(st.integers(0, 120), min_size=1, max_size=5),
+        producer_id=st.sampled_from([-1, -1, 7, 8]),
+        delay_ms=st.integers(-50, 200),
+    )
+    def append_one(self, sizes: list[int], producer_id: int, delay_ms: int) -> None:
+        self.append(sizes, producer_id, NOW_MS + self.number * 10 + delay_ms)
+
+    @rule(count=st.integers(5, 30), size=st.integers(1, 200))
+    def append_many(self, count: int, size: int) -> None:
+        for _ in range(count):
+            self.append([size], -1, NOW_MS + self.number * 10)
+
+    @rule(producer_id=st.sampled_from([7, 8]))
+    def retry(self, producer_id: int) -> None:
+        """The last batch again is answered with its first offset, and not written."""
+        last = self.sequences.get(producer_id)
+        if last is None:
+            return
+        data = batch(
+            *(bytes(record.value or b"") for record in last.records),
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=last.sequence,
+        )
+        end = self.log.end_offset
+        result = self.log.append(data, leader_epoch=self.leader_epoch, now_ms=NOW_MS)
+        assert (result.error_code, result.base_offset) == (ErrorCode.NONE, last.base_offset)
+        assert self.log.end_offset == end
+
+    @rule(producer_id=st.sampled_from([7, 8]), skip=st.integers(1, 1000))
+    def skip_a_sequence(self, producer_id: int, skip: int) -> None:
+        last = self.sequences.get(producer_id)
+        if last is None:
+            return
+        sequence = last.sequence + len(last.records) + skip
+        data = batch(b"v", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        result = self.log.append(data, leader_epoch=self.leader_epoch, now_ms=NOW_MS)
+        assert result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    @rule()
+    def roll(self) -> None:
+        self.log.roll(now_ms=NOW_MS)
+
+    @rule()
+    def new_leader(self) -> None:
+        self.leader_epoch += 1
+        self.log.begin_epoch(self.leader_epoch)
+
+    @rule(count=st.integers(1, 3))
+    def retain(self, count: int) -> None:
+        count = min(count, len(self.log.segments) - 1)
+        for segment in self.log.delete_oldest(count, now_ms=NOW_MS):
+            segment.delete()
+        self.start = max(self.start, self.log.segments[0].base_offset)
+
+    @precondition(lambda self: self.log.end_offset > self.start)
+    @rule(data=st.data())
+    def delete_records(self, data: st.DataObject) -> None:
+        offset = data.draw(st.integers(self.start, self.log.end_offset))
+        assert self.log.delete_records_before(offset) == offset
+        self.start = offset
+
+    @rule(indexes=st.booleans())
+    def flush(self, indexes: bool) -> None:
+        files, end_offset = self.log.begin_flush(indexes=indexes)
+        for file in files:
+            file.sync()
+        self.log.finish_flush(end_offset)
+        self.synced = end_offset
+
+    @rule(seed=st.integers(0, 2**16))
+    def power_cut(self, seed: int) -> None:
+        """What was synced is there; of the rest a prefix."""
+        recovery_point = self.log.recovery_point
+        self.disk.crash(seed)
+        if not self.disk.exists("/data/events-0"):
+            self.disk.mkdir("/data/events-0")
+        self.log = reopen(
+            self.disk, recovery_point=recovery_point, log_start_offset=min(self.start, self.synced)
+        )
+        assert self.log.end_offset >= self.synced, f"synced {self.synced}, got {self.log}"
+        self.twin_ends_at(self.log.end_offset)
+        self.start = self.log.log_start_offset
+
+    @rule()
+    def kill(self) -> None:
+        """Only the process dies: everything is there."""
+        end = self.log.end_offset
+        self.disk.kill()
+        self.log = reopen(
+            self.disk, recovery_point=self.log.recovery_point, log_start_offset=self.start
+        )
+        assert self.log.end_offset == end
+        self.forget_deleted_producers()
+
+    @rule()
+    def restart(self) -> None:
+        end = self.log.end_offset
+        self.log.close()
+        self.synced = end
+        self.log = reopen(self.disk, clean=True, recovery_point=end, log_start_offset=self.start)
+        assert self.log.end_offset == end
+
+    def twin_ends_at(self, offset: int) -> None:
+        self.written = [written for written in self.written if written.end_offset <= offset]
+        if self.written and offset > self.start:
+            assert self.written[-1].end_offset == offset, "the log was cut inside a batch"
+        self.sequences = {
+            written.producer_id: written for written in self.written if written.producer_id >= 0
+        }
+        self.forget_deleted_producers()
+
+    def forget_deleted_producers(self) -> None:
+        """A producer whose batches retention took may be known or not after a crash."""
+        first = self.log.segments[0].base_offset
+        self.sequences = {
+            producer_id: written
+            for producer_id, written in self.sequences.items()
+            if written.base_offset >= first
+        }
+        gone = [p for p in self.log.producers.by_id if p not in self.sequences]
+        for producer_id in gone:
+            del self.log.producers.by_id[producer_id]
+
+    # And must agree
+
+    @rule(data=st.data(), bytes_max=st.integers(1, 3000))
+    def read_somewhere(self, data: st.DataObject, bytes_max: int) -> None:
+        offset = data.draw(st.integers(max(0, self.start - 2), self.log.end_offset + 2))
+        limit = data.draw(st.sampled_from([w.end_offset for w in self.written] or [0]))
+        if offset < self.start or offset > self.log.end_offset:
+            try:
+                self.log.read(offset, bytes_max=bytes_max, end_offset=limit)
+            except OffsetOutOfRange:
+                return
+            raise AssertionError(f"read at {offset} of {self.log}")
+        part = self.log.read(offset, bytes_max=bytes_max, end_offset=limit)
+        expected = [w for w in self.written if w.end_offset > offset and w.end_offset <= limit]
+        if part is None:
+            assert not expected
+            return
+        bytes_read = part.file.pread(part.size, part.position)
+        bounds = list(batch_bounds(bytes_read))
+        assert bounds, "the first batch comes whole"
+        assert part.size <= bytes_max or bounds == [(0, part.size)]
+        for (start, end), written in zip(bounds, expected, strict=False):
+            assert read_records(bytes_read[start:end]) == written.records
+
+    @precondition(lambda self: self.written)
+    @rule(data=st.data())
+    def look_up_a_time(self, data: st.DataObject) -> None:
+        timestamp = data.draw(
+            st.sampled_from([r.timestamp for w in self.written[-40:] for r in w.records])
+        ) + data.draw(st.integers(-3, 3))
+        expected = next(
+            (
+                record.offset
+                for written in self.written
+                for record in written.records
+                if record.offset >= self.start and record.timestamp >= timestamp
+            ),
+            None,
+        )
+        found = self.log.offset_for_timestamp(timestamp, end_offset=self.log.end_offset)
+        assert (found.offset if found else None) == expected
+
+    @rule()
+    def read_everything(self) -> None:
+        expected = [r for w in self.written for r in w.records if r.offset >= self.start]
+        assert read_all(self.log, bytes_max=700) == expected
+
+    @invariant()
+    def ends_agree(self) -> None:
+        assert self.log.offline is None
+        assert self.log.log_start_offset == self.start
+        if self.written:
+            assert self.log.end_offset == max(self.written[-1].end_offset, self.start)
+
+
+TestLogAndTwin = LogAndTwin.TestCase
+TestLogAndTwin.settings = settings(
+    max_examples=1000 if LONG else 60,
+    stateful_step_count=60 if LONG else 35,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
