@@ -146,6 +146,21 @@ def test_what_cannot_be_created_says_why(
     assert list(desk.broker.image.topics) == ["there"]
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_a_request_without_time_is_not_begun(desk: Desk, timeout_ms: int) -> None:
+    """REQUEST_TIMED_OUT, and nothing is created, grown or deleted."""
+    desk.create("kept")
+    made = CreateTopicsRequest(topics=[topic("new")], timeout_ms=timeout_ms)
+    assert desk.ask(made, 7).topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    gone = DeleteTopicsRequest(topic_names=["kept"], timeout_ms=timeout_ms)
+    assert desk.ask(gone, 5).responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    more = CreatePartitionsTopic(name="kept", count=2, assignments=None)
+    grown = CreatePartitionsRequest(topics=[more], timeout_ms=timeout_ms)
+    assert desk.ask(grown, 3).results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert list(desk.broker.image.topics) == ["kept"]
+    assert len(desk.broker.image.topics["kept"].partitions) == 1
+
+
 def test_a_manual_assignment_decides_how_many_partitions(desk: Desk) -> None:
     """Two assigned partitions are two partitions."""
     result = create(desk, topic("m", -1, -1, {0: [1], 1: [1]}))["m"]

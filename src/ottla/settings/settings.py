@@ -171,9 +171,11 @@ class Settings:
     def topic_values(self, overrides: Mapping[str, str]) -> dict[str, Value]:
         """All configs of a topic with these overrides. Raises InvalidValue."""
         values = dict(self._topic_defaults)
-        for name, text in overrides.items():
-            if name in TOPIC_CONFIGS:
-                values[name] = TOPIC_CONFIGS[name].parse(text)
+        if overrides:
+            # In the order of the declarations: so is the first complaint Kafka's first.
+            for name, option in TOPIC_CONFIGS.items():
+                if name in overrides:
+                    values[name] = option.parse(overrides[name])
         return values
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:

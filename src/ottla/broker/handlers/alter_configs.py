@@ -51,7 +51,7 @@ def failure(
         responses=[
             AlterConfigsResourceResponse(
                 error_code=error_code,
-                error_message=error_code.message,
+                error_message=None,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )

@@ -13,6 +13,8 @@ from ottla.wire.errors import ErrorCode
 
 
 async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
+    if request.timeout_ms <= 0:
+        return failure(request, ErrorCode.REQUEST_TIMED_OUT, context)  # its time is over already
     wanted = [
         NewPartitions(
             topic.name,
@@ -40,9 +42,7 @@ def failure(
     """The same error for every topic."""
     return CreatePartitionsResponse(
         results=[
-            CreatePartitionsTopicResult(
-                name=topic.name, error_code=error_code, error_message=error_code.message
-            )
+            CreatePartitionsTopicResult(name=topic.name, error_code=error_code)
             for topic in request.topics
         ]
     )

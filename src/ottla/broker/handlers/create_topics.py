@@ -21,6 +21,8 @@ CONFIGS_FROM = 5
 
 async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     """One result for each name; a name given twice has one result, after the others."""
+    if request.timeout_ms <= 0:
+        return failure(request, ErrorCode.REQUEST_TIMED_OUT, context)  # its time is over already
     wanted = [_new_topic(topic) for topic in request.topics]
     outcomes = await context.broker.controller.create_topics(wanted, request.validate_only)
     shown: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
@@ -34,7 +36,7 @@ def failure(
     return CreateTopicsResponse(
         topics=[
             CreatableTopicResult(
-                name=topic.name, error_code=error_code, error_message=error_code.message, configs=[]
+                name=topic.name, error_code=error_code, error_message=None, configs=[]
             )
             for topic in request.topics
         ]
@@ -79,7 +81,8 @@ def _configs(overrides: Mapping[str, str], context: Context) -> list[CreatableTo
     return [
         CreatableTopicConfigs(
             name=entry.name,
-            value=entry.value,
+            # A config that was asked for is shown as it was written, blanks and all.
+            value=overrides.get(entry.name, entry.value),
             read_only=entry.read_only,
             config_source=entry.source,
             is_sensitive=entry.sensitive,

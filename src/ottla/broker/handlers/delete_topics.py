@@ -21,6 +21,8 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
         known = context.api_version >= DELETION_DISABLED_FROM
         error = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
         return failure(request, error, context)
+    if request.timeout_ms <= 0:
+        return failure(request, ErrorCode.REQUEST_TIMED_OUT, context)  # its time is over already
     outcomes = await context.broker.controller.delete_topics(_topics(request, context))
     return DeleteTopicsResponse(
         responses=[
@@ -45,7 +47,7 @@ def failure(
                 name=topic.name,
                 topic_id=topic.id,
                 error_code=error_code,
-                error_message=error_code.message,
+                error_message=None,
             )
             for topic in _topics(request, context)
         ]

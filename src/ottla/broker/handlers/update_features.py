@@ -18,15 +18,17 @@ FAILED = "The update failed for all features since the following feature had an 
 async def handle(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
     # Kafka's controller no longer hears version 0's flag for downgrades: it is always an upgrade.
     typed = context.api_version >= UPGRADE_TYPE_FROM
-    updates = [
-        FeatureUpdate(
+    # Of a feature that is named twice the last update counts.
+    updates = {
+        update.feature: FeatureUpdate(
             update.feature,
             update.max_version_level,
             update.upgrade_type if typed else UpgradeType.UPGRADE,
         )
         for update in request.feature_updates
-    ]
-    outcome = await context.broker.controller.update_features(updates, request.validate_only)
+    }
+    controller = context.broker.controller
+    outcome = await controller.update_features(list(updates.values()), request.validate_only)
     if outcome.error_code != ErrorCode.NONE:
         message = outcome.error_message
         if outcome.error_code == ErrorCode.INVALID_UPDATE_VERSION:
@@ -34,7 +36,5 @@ async def handle(request: UpdateFeaturesRequest, context: Context) -> UpdateFeat
         return UpdateFeaturesResponse(error_code=outcome.error_code, error_message=message)
     return UpdateFeaturesResponse(
         error_message=None,
-        results=[
-            UpdatableFeatureResult(feature=update.name, error_message="NONE") for update in updates
-        ],
+        results=[UpdatableFeatureResult(feature=name, error_message="NONE") for name in updates],
     )
