@@ -260,7 +260,7 @@ class LogAndTwin(RuleBasedStateMachine):
 
 TestLogAndTwin = LogAndTwin.TestCase
 TestLogAndTwin.settings = settings(
-    max_examples=1000 if LONG else 60,
+    max_examples=800 if LONG else 80,
     stateful_step_count=60 if LONG else 35,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

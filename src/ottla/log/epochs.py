@@ -163,7 +163,10 @@ def parse(data: bytes) -> list[EpochEntry]:
     lines = data.decode("ascii").splitlines()
     if len(lines) < 2 or int(lines[0]) != CHECKPOINT_VERSION:
         raise ValueError("not a leader epoch checkpoint of version 0")
-    found = [EpochEntry(*map(int, line.split())) for line in lines[2:]]
+    found = []
+    for line in lines[2:]:
+        epoch, start_offset = line.split(" ")
+        found.append(EpochEntry(int(epoch), int(start_offset)))
     if len(found) != int(lines[1]) or not data.endswith(b"\n"):
         raise ValueError(f"{lines[1]} entries promised, {len(found)} found")
     for before, after in itertools.pairwise(found):
