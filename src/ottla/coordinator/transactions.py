@@ -1,6 +1,6 @@
 """The transaction coordinator's shard: every decision about transactional ids. Pure.
 
-    InitProducerId -> Empty -> partitions added -> Ongoing -> EndTxn -> Prepare…: the outcome is fixed
+    InitProducerId -> Empty -> partitions added -> Ongoing -> EndTxn -> Prepare…: the outcome is set
                    -> markers written to every partition -> Complete…
 
 The outcome is decided by the Prepare record, and only once that is committed are markers sent:
