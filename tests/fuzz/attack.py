@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.api.produce import (
     PartitionProduceData,
@@ -98,7 +98,9 @@ class Canary:
 
     def _produce_and_fetch(self) -> None:
         value = b"value %d" % self.rounds
-        data = PartitionProduceData(index=0, records=write_batch([Record(value)]))
+        # A record of 1970 would be past its retention at once.
+        record = Record(value, timestamp=time.time_ns() // 1_000_000)
+        data = PartitionProduceData(index=0, records=write_batch([record]))
         topic = TopicProduceData(name=self.TOPIC, partition_data=[data])
         request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
         answer = self.ask(0, 9, request)
@@ -113,7 +115,9 @@ class Canary:
             max_bytes=10_000,
             topics=[FetchTopic(topic=self.TOPIC, partitions=[fetch])],
         )
-        assert value in self.ask(1, 11, asked)
+        answer = self.ask(1, 11, asked)
+        fetched, _ = reader(FetchResponse, 11)(memoryview(answer), 4)
+        assert value in answer, f"round {self.rounds}: {fetched}"
 
 
 class Attack:

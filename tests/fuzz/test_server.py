@@ -32,6 +32,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def attack_for(server: Server, seconds: float, seed: int) -> None:
+    print(f"OTTLA_SEED={seed}")
     corpus = real_requests()
     attack = Attack(server, seed)
     canary = Canary(server.port)
