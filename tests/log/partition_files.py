@@ -107,7 +107,14 @@ class PartitionFiles:
             self.bases.append(self.end_offset)
             self.disk.open(self.path(self.end_offset, LOG), create=True)
 
-    def plan(self, *, now_ms: int, delete_retention_ms: int, dedupe_bytes: int) -> Plan | None:
+    def plan(
+        self,
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        dedupe_bytes: int,
+        segment_bytes: int = 2_000,
+    ) -> Plan | None:
         stable = min(self.open_transactions.values(), default=self.end_offset)
         bound = max((base for base in self.bases if base <= stable), default=0)
         if bound <= self.clean_offset:
@@ -124,7 +131,7 @@ class PartitionFiles:
             first_uncleanable_offset=bound,
             now_ms=now_ms,
             delete_retention_ms=delete_retention_ms,
-            segment_bytes=2_000,
+            segment_bytes=segment_bytes,
             segment_index_bytes=10_000,
             index_interval_bytes=INTERVAL_BYTES,
             dedupe_bytes=dedupe_bytes,
