@@ -9,7 +9,6 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from ottla.coordinator.codec import decode_value
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_records import replay_group
@@ -20,7 +19,7 @@ from ottla.wire.api.heartbeat import HeartbeatRequest
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.api.leave_group import MemberIdentity, MemberResponse
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.wire.coordinator_records import GroupMetadataValue
+from ottla.wire.coordinator_records import GroupMetadataValue, read_value
 from ottla.wire.errors import ErrorCode
 
 
@@ -170,7 +169,7 @@ class GroupDriver:
             return
         for record in effects.records:
             assert record.value is not None
-            value = decode_value(GroupMetadataValue, record.value)
+            value = read_value(GroupMetadataValue, record.value)
             self.records.append(value)
             self.group = replay_group(self.group, "g", value)
         for key, delay_ms in effects.timers.items():

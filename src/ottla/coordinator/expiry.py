@@ -11,12 +11,10 @@ from collections.abc import Mapping
 
 from ottla.coordinator.group import EMPTY, STABLE, Group
 from ottla.coordinator.offsets import NO_EXPIRY, Committed, TopicPartition
-from ottla.wire.consumer_protocol import ConsumerProtocolSubscription
+from ottla.wire.consumer_protocol import read_subscription
 from ottla.wire.malformed import WireError
-from ottla.wire.schema import reader
 
 CONSUMER_PROTOCOL = "consumer"
-SUBSCRIPTION_VERSION_MAX = 3
 
 
 def expired_offsets(
@@ -50,12 +48,7 @@ def subscribed_topics(group: Group) -> set[str] | None:
     topics: set[str] = set()
     for member in group.members.values():
         try:
-            topics.update(subscription_topics(member.protocols[group.protocol_name]))
-        except (WireError, KeyError, IndexError):
+            topics.update(read_subscription(member.protocols[group.protocol_name]).topics)
+        except (WireError, KeyError):
             return None
     return topics
-
-
-def subscription_topics(metadata: bytes) -> list[str]:
-    version = min(int.from_bytes(metadata[:2], "big", signed=True), SUBSCRIPTION_VERSION_MAX)
-    return reader(ConsumerProtocolSubscription, version)(metadata, 2)[0].topics

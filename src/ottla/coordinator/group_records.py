@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.coordinator.codec import GROUP_METADATA, encode_key, encode_value
 from ottla.coordinator.effects import Record
 from ottla.coordinator.group import COMPLETING, EMPTY, STABLE, Group, Member
-from ottla.wire.coordinator_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from ottla.wire.coordinator_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    write_key,
+    write_value,
+)
 
 # What Kafka 4.3 writes: version 4 is only written when tagged fields are in use.
 VALUE_VERSION = 3
@@ -42,7 +47,7 @@ def group_record(
             for member_id, member in group.members.items()
         ],
     )
-    return Record(group_key(group.group_id), encode_value(VALUE_VERSION, value))
+    return Record(group_key(group.group_id), write_value(value, VALUE_VERSION))
 
 
 def group_tombstone(group_id: str) -> Record:
@@ -50,7 +55,7 @@ def group_tombstone(group_id: str) -> Record:
 
 
 def group_key(group_id: str) -> bytes:
-    return encode_key(GROUP_METADATA, GroupMetadataKey(group=group_id))
+    return write_key(GroupMetadataKey(group=group_id))
 
 
 def replay_group(group: Group | None, group_id: str, value: GroupMetadataValue) -> Group:

@@ -8,14 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.coordinator.codec import (
-    GROUP_METADATA,
-    LEGACY_OFFSET_COMMIT,
-    OFFSET_COMMIT,
-    decode_key,
-    decode_value,
-    kind_of,
-)
 from ottla.coordinator.effects import Asker, Effects, Producer, Record, TimerKey
 from ottla.coordinator.expiry import CONSUMER_PROTOCOL, expired_offsets, subscribed_topics
 from ottla.coordinator.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group
@@ -35,10 +27,13 @@ from ottla.coordinator.rebalance import (
     sync_time_is_up,
 )
 from ottla.wire.coordinator_records import (
+    GROUP_RECORDS,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
+    read_key,
+    read_value,
 )
 from ottla.wire.errors import ErrorCode
 
@@ -75,19 +70,19 @@ class GroupShard:
     # ---- replay: the only way what lasts is changed ----------------------------------------------
 
     def replay(self, record: Record, producer: Producer | None, offset: int) -> None:
-        kind = kind_of(record.key)
-        if kind in (OFFSET_COMMIT, LEGACY_OFFSET_COMMIT):
-            key = decode_key(OffsetCommitKey, record.key)
-            value = None if record.value is None else decode_value(OffsetCommitValue, record.value)
-            self.offsets.replay(key, value, producer, offset)
-        elif kind == GROUP_METADATA:
-            group_id = decode_key(GroupMetadataKey, record.key).group
-            if record.value is None:
-                self.groups.pop(group_id, None)
+        found = read_key(GROUP_RECORDS, record.key)
+        if found is None:
+            return  # of a protocol that is not spoken here; it stays in the log
+        key, value = found[0], record.value
+        if isinstance(key, OffsetCommitKey):
+            committed = None if value is None else read_value(OffsetCommitValue, value)
+            self.offsets.replay(key, committed, producer, offset)
+        elif isinstance(key, GroupMetadataKey):
+            if value is None:
+                self.groups.pop(key.group, None)
             else:
-                stored = decode_value(GroupMetadataValue, record.value)
-                self.groups[group_id] = replay_group(self.groups.get(group_id), group_id, stored)
-        # Other kinds belong to protocols that are not spoken here; they stay in the log.
+                stored = read_value(GroupMetadataValue, value)
+                self.groups[key.group] = replay_group(self.groups.get(key.group), key.group, stored)
 
     def replay_marker(self, producer: Producer, committed: bool) -> None:
         self.offsets.replay_marker(producer, committed)

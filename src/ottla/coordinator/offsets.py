@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.coordinator.codec import OFFSET_COMMIT, encode_key, encode_value
 from ottla.coordinator.effects import Producer, Record
-from ottla.wire.coordinator_records import OffsetCommitKey, OffsetCommitValue
+from ottla.wire.coordinator_records import (
+    OffsetCommitKey,
+    OffsetCommitValue,
+    write_key,
+    write_value,
+)
 
 # What Kafka 4.3 writes: 3, or 1 when the offset carries its own time of expiry.
 VALUE_VERSION = 3
@@ -42,7 +46,7 @@ def offset_record(group_id: str, topic: str, partition: int, committed: Committe
         expire_timestamp=committed.expire_timestamp_ms,
     )
     version = VALUE_VERSION_WITH_EXPIRY if expires else VALUE_VERSION
-    return Record(offset_key(group_id, topic, partition), encode_value(version, value))
+    return Record(offset_key(group_id, topic, partition), write_value(value, version))
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
@@ -50,8 +54,7 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-    return encode_key(OFFSET_COMMIT, key)
+    return write_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
 
 
 class Offsets:

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
-from ottla.coordinator.codec import encode_key, encode_value
 from ottla.coordinator.effects import Record
 from ottla.wire.coordinator_records import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,
+    write_key,
+    write_value,
 )
 
 TopicPartition = tuple[str, int]
 
-KEY_KIND = 0
 # Version 1 has room for what KIP-890 adds, as tagged fields.
 VALUE_VERSION = 1
 NO_PRODUCER_ID = -1
@@ -116,11 +116,11 @@ class Transaction:
             transaction_start_timestamp_ms=self.start_timestamp_ms,
             client_transaction_version=self.client_version,
         )
-        return Record(transaction_key(self.transactional_id), encode_value(VALUE_VERSION, value))
+        return Record(transaction_key(self.transactional_id), write_value(value, VALUE_VERSION))
 
 
 def transaction_key(transactional_id: str) -> bytes:
-    return encode_key(KEY_KIND, TransactionLogKey(transactional_id=transactional_id))
+    return write_key(TransactionLogKey(transactional_id=transactional_id))
 
 
 def transaction_of(transactional_id: str, value: TransactionLogValue) -> Transaction:

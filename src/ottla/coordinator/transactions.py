@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ottla.coordinator.codec import decode_key, decode_value
 from ottla.coordinator.effects import Asker, Effects, Producer, Record, TimerKey
 from ottla.coordinator.transaction import (
     COMPLETE,
@@ -36,7 +35,13 @@ from ottla.coordinator.transaction import (
     transaction_key,
     transaction_of,
 )
-from ottla.wire.coordinator_records import TransactionLogKey, TransactionLogValue
+from ottla.wire.coordinator_records import (
+    TRANSACTION_RECORDS,
+    TransactionLogKey,
+    TransactionLogValue,
+    read_key,
+    read_value,
+)
 from ottla.wire.errors import ErrorCode
 
 TIMEOUT_TIMER = ("timeouts",)
@@ -86,11 +91,14 @@ class TransactionShard:
     # ---- replay ----------------------------------------------------------------------------------
 
     def replay(self, record: Record, producer: Producer | None, offset: int) -> None:
-        transactional_id = decode_key(TransactionLogKey, record.key).transactional_id
+        found = read_key(TRANSACTION_RECORDS, record.key)
+        if found is None or not isinstance(found[0], TransactionLogKey):
+            return
+        transactional_id = found[0].transactional_id
         if record.value is None:
             self.transactions.pop(transactional_id, None)
             return
-        value = decode_value(TransactionLogValue, record.value)
+        value = read_value(TransactionLogValue, record.value)
         last_epoch = self._last_epochs.pop(transactional_id, NO_EPOCH)
         self.transactions[transactional_id] = replace(
             transaction_of(transactional_id, value), last_producer_epoch=last_epoch
