@@ -137,7 +137,7 @@ def test_there_is_one_controller(tmp_path: Path) -> None:
         await first.register_broker(BrokerInfo(0, {}))
         with pytest.raises(NotController):
             await second.start()
-        # As if the first one's session had run out without its noticing.
+        # As if the first one's session had run out, and it had not heard of it.
         await trees[1].delete("/controller")
         await second.start()
         (refused,) = await first.create_topics([NewTopic("t", 1, 1)])
@@ -148,6 +148,28 @@ def test_there_is_one_controller(tmp_path: Path) -> None:
         assert made.error_code == ErrorCode.NONE
         await first.stop()
         await second.stop()
+        await engine.close()
+
+    asyncio.run(main())
+
+
+def test_an_expired_session_ends_the_controller(tmp_path: Path) -> None:
+    """It refuses at once, and another can be elected."""
+
+    async def main() -> None:
+        path = str(tmp_path / "tree")
+        engine = await LocalEngine.open(RealDisk(), path, InlineBackground())
+        tree = await engine.connect()
+        controller = Controller(tree, ManualClock(), SeededChance(1))
+        await controller.start()
+        await tree.expire()
+        (refused,) = await controller.create_topics([NewTopic("t", 1, 1)])
+        assert refused.error_code == ErrorCode.NOT_CONTROLLER
+        other = Controller(await engine.connect(), ManualClock(), SeededChance(2))
+        await other.start()
+        assert other.image.controller_epoch == 2
+        await controller.stop()
+        await other.stop()
         await engine.close()
 
     asyncio.run(main())

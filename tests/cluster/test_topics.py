@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from ottla.cluster import controller as controller_module
+from ottla.cluster import topics
 from ottla.cluster.image import ZERO_ID, BrokerInfo
-from ottla.cluster.nodes import uuid_text
+from ottla.cluster.nodes import topic_value, uuid_text
 from ottla.cluster.requests import NewPartitions, NewTopic, Refusal, TopicOutcome, TopicRef
 from ottla.cluster.state import Options
+from ottla.coordination.tree import MULTI_BYTES_MAX
 from ottla.wire.errors import ErrorCode
 from tests.cluster.world import World, play
 
@@ -453,18 +455,23 @@ def test_the_queue_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     play(tmp_path, scene)
 
 
-def test_a_topic_fits_into_its_node(tmp_path: Path) -> None:
-    """It may grow in many steps, up to what one node of the tree holds."""
+def test_a_topic_fits_into_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may grow up to what one node of the tree holds, and is refused beyond."""
+    most = topics.TOPIC_NODE_BYTES_MAX // 26
+    assert most > 30_000
+    value = topic_value(bytes(16), [(1001, 1002, 1003)] * most)
+    assert len(value) < MULTI_BYTES_MAX
+    monkeypatch.setattr(topics, "TOPIC_NODE_BYTES_MAX", 16 * 10)
 
     async def scene(world: World) -> None:
-        await world.create(NewTopic("t", 9_999, 1))
-        for count in (19_999, 29_999, 39_999, 49_999):
-            (grown,) = await world.controller.create_partitions([NewPartitions("t", count)])
-            assert grown.error_code == ErrorCode.NONE
-        (refused,) = await world.controller.create_partitions([NewPartitions("t", 59_999)])
-        assert refused.error_code == ErrorCode.INVALID_PARTITIONS
-        (excess,) = await world.controller.create_partitions([NewPartitions("t", 60_001)])
-        assert excess.error_code == ErrorCode.POLICY_VIOLATION
+        await world.create(NewTopic("t", 9, 1))
+        at_limit, beyond, excess = [
+            (await world.controller.create_partitions([NewPartitions("t", count)]))[0].error_code
+            for count in (10, 11, 10_011)
+        ]
+        assert at_limit == ErrorCode.NONE
+        assert beyond == ErrorCode.INVALID_PARTITIONS
+        assert excess == ErrorCode.POLICY_VIOLATION
 
     play(tmp_path, scene)
 

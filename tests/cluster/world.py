@@ -33,6 +33,9 @@ class FailingTree:
     def session(self) -> int:
         return self.tree.session
 
+    def when_expired(self, callback: Callable[[], object]) -> None:
+        self.tree.when_expired(callback)
+
     def alive(self) -> None:
         if self.writes_left == 0:
             raise SessionExpired("/", "crashed")
@@ -90,7 +93,6 @@ class World:
     async def start(self, writes_left: int | None = None, register: bool = True) -> Controller:
         """Open the tree again and start a controller on it."""
         local = await LocalTree.open(RealDisk(), str(self.path), InlineBackground())
-        local._engine.store.connection.execute("PRAGMA synchronous = OFF")
         self.tree = FailingTree(local, writes_left)
         self.controller = Controller(self.tree, self.clock, self.chance, self.options, self.rules)
         await self.controller.start()

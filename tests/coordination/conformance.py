@@ -44,6 +44,10 @@ class TreeConformance:
         """Two sessions on one empty tree."""
         raise NotImplementedError
 
+    async def expire(self, tree: Tree) -> None:
+        """End a session as a lost connection would."""
+        raise NotImplementedError
+
     @pytest.fixture
     def play(self, tmp_path: Path) -> Callable[[Scene], None]:
         """Runs a scene with two sessions."""
@@ -233,6 +237,25 @@ class TreeConformance:
             with pytest.raises(SessionExpired):
                 await other.create("/a")
             await tree.create("/a")
+
+        play(scene)
+
+    def test_an_expired_session_is_told(self, play: Callable[[Scene], None]) -> None:
+        """Its ephemeral nodes go, it is called back once, and refuses; `close` calls nobody."""
+
+        async def scene(tree: Tree, other: Tree) -> None:
+            calls: list[str] = []
+            tree.when_expired(lambda: calls.append("tree"))
+            other.when_expired(lambda: calls.append("other"))
+            await other.create("/controller", ephemeral=True)
+            await self.expire(other)
+            assert calls == ["other"]
+            assert await tree.exists("/controller") is None
+            with pytest.raises(SessionExpired):
+                await other.exists("/")
+            await other.close()
+            await tree.close()
+            assert calls == ["other"]
 
         play(scene)
 

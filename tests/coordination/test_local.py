@@ -34,6 +34,10 @@ class TestLocal(TreeConformance):
             yield await engine.connect(), await engine.connect()
             await engine.close()
 
+    async def expire(self, tree: Tree) -> None:
+        assert isinstance(tree, LocalTree)
+        await tree.expire()
+
 
 async def opened(path: Path) -> LocalTree:
     return await LocalTree.open(RealDisk(), str(path), InlineBackground())
@@ -57,6 +61,19 @@ def test_a_closed_tree_keeps_what_it_had(tmp_path: Path) -> None:
         assert stat is not None
         assert later.created > stat.modified
         await again.close()
+
+    asyncio.run(main())
+
+
+def test_every_commit_is_synced(tmp_path: Path) -> None:
+    """WAL with synchronous=FULL: what is answered survives a power loss."""
+
+    async def main() -> None:
+        tree = await opened(tmp_path / "t")
+        execute = tree._engine.store.connection.execute
+        assert execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert execute("PRAGMA synchronous").fetchone() == (2,)
+        await tree.close()
 
     asyncio.run(main())
 

@@ -4,10 +4,12 @@ import asyncio
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from ottla.coordination import local_store
 from ottla.coordination.local import LocalEngine, LocalTree
 from ottla.coordination.tree import (
     ANY_VERSION,
@@ -98,8 +100,6 @@ class TreeAndTwin(RuleBasedStateMachine):
         self.engine: LocalEngine = self.runner.run(
             LocalEngine.open(RealDisk(), path, InlineBackground())
         )
-        # fsync is not what is compared here, and takes most of the time.
-        self.engine.store.connection.execute("PRAGMA synchronous = OFF")
         self.tree: LocalTree = self.runner.run(self.engine.connect())
 
     @rule(operations=st.lists(OPERATIONS, min_size=1, max_size=4))
@@ -151,7 +151,14 @@ class TreeAndTwin(RuleBasedStateMachine):
             self.directory.cleanup()
 
 
-TestTreeAndTwin = TreeAndTwin.TestCase
+class TestTreeAndTwin(TreeAndTwin.TestCase):  # type: ignore[misc]
+    """Without fsync, which is not what is compared here and takes most of the time."""
+
+    @pytest.fixture(autouse=True)
+    def without_fsync(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(local_store, "SYNCHRONOUS", "OFF")
+
+
 TestTreeAndTwin.settings = settings(
     max_examples=60,
     stateful_step_count=30,

@@ -86,6 +86,7 @@ class Controller:
     async def start(self) -> None:
         """Become the controller and read the tree. Raises TreeError, CorruptNode, NotController."""
         await registration.elect(self._state)
+        self._state.tree.when_expired(self._expired)
         self._active = True
         self._task = asyncio.create_task(self._work(), name="controller")
 
@@ -264,6 +265,9 @@ class Controller:
         log.error("the controller could not write to the coordination tree: %s", error)
         self._must_load = True
         return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def _expired(self) -> None:
+        self._resign(SessionExpired("/controller", "the session with the tree has ended"))
 
     def _resign(self, error: TreeError) -> Refusal:
         log.error("this node is no longer the controller: %s", error)

@@ -153,6 +153,7 @@ class LocalTree:
         self._open = True
         self._owns_engine = False
         self._watchers: set[Watcher] = set()
+        self._expired: list[Callable[[], object]] = []
 
     @classmethod
     async def open(cls, disk: Databases, path: str, background: "Background") -> "LocalTree":
@@ -165,6 +166,16 @@ class LocalTree:
     @property
     def session(self) -> int:
         return self._session
+
+    def when_expired(self, callback: Callable[[], object]) -> None:
+        self._expired.append(callback)
+
+    async def expire(self) -> None:
+        """End the session as a lost connection would. Nothing here does that; tests do."""
+        if self._open:
+            await self._end()
+            for callback in self._expired:
+                callback()
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
@@ -202,13 +213,15 @@ class LocalTree:
         return await self._engine.write(operations, self._session)
 
     async def close(self) -> None:
-        if not self._open:
-            return
+        if self._open:
+            await self._end()
+            if self._owns_engine:
+                await self._engine.close()
+
+    async def _end(self) -> None:
         self._open = False
         self._engine.forget_watches(self._watchers)
         await self._engine.end_session(self._session)
-        if self._owns_engine:
-            await self._engine.close()
 
     def _check_open(self, path: str) -> None:
         if not self._open:

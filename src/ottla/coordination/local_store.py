@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SCHEMA_VERSION = 1
+SYNCHRONOUS = "FULL"  # every commit is synced; only tests that crash nothing do without
 SCHEMA = """
 CREATE TABLE node (
     parent TEXT NOT NULL,
@@ -120,7 +121,7 @@ class Store:
     def _prepare(self) -> None:
         execute = self.connection.execute
         execute("PRAGMA journal_mode = WAL")
-        execute("PRAGMA synchronous = FULL")
+        execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
         (schema_version,) = execute("PRAGMA user_version").fetchone()
         if schema_version == 0:
             self.connection.executescript(

@@ -142,6 +142,10 @@ class Tree(Protocol):
         """Id of this session, never 0, never one used before."""
         ...
 
+    def when_expired(self, callback: Callable[[], object]) -> None:
+        """Call back once if the session ends in another way than by `close`."""
+        ...
+
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> str:
