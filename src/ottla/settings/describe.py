@@ -48,6 +48,9 @@ class ConfigEntry(NamedTuple):
     doc: str
 
 
+# Kafka does not start without these; here they have a default, but no synonym that shows it.
+_REQUIRED_BY_KAFKA = frozenset(("node.id", "process.roles", "controller.listener.names"))
+
 # Broker options that stand in for each other, the strongest first.
 _FAMILIES = {
     family[0][0]: tuple(name for name, _ in family)
@@ -145,7 +148,9 @@ def _layers(settings: Settings) -> tuple[tuple[Source, Callable[[str], str | Non
 
     def default(name: str) -> str | None:
         option = BROKER_OPTIONS.get(name)
-        return None if option is None else option.text(option.default)
+        if option is None or name in _REQUIRED_BY_KAFKA:
+            return None
+        return option.text(option.default)
 
     return (
         (Source.DYNAMIC_BROKER, settings.dynamic.get),
