@@ -135,6 +135,7 @@ def unsigned(value: int) -> bytes:
     return bytes(out)
 
 
+@cache
 def bounds(text: str | None) -> tuple[int, int]:
     """`3-13`, `9+`, `0` or `none` as first and last version."""
     if not text or text == "none":
@@ -145,11 +146,13 @@ def bounds(text: str | None) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
+@cache
 def snake(name: str) -> str:
     """`TopicData` is `topic_data` in a dictionary."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
+@cache
 def _within(text: str | None, version: int) -> bool:
     first, last = bounds(text)
     return first <= version <= last

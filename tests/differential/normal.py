@@ -5,6 +5,9 @@ Nothing else is touched: an answer keeps its order, its nulls and its error text
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from tests.apache.batches import LOG_APPEND_TIME, taken_apart
@@ -46,16 +49,21 @@ def normal(api: str, answer: Fields, names: Names) -> Any:
     return _walk(api, answer, names)
 
 
-def _walk(path: str, value: Any, names: Names) -> Any:
+@cache
+def treatments(path: str) -> tuple[Callable[[Any, Names], Any], ...]:
+    """What is done to a value at this place before it is compared."""
     from tests.differential.allowed import ALLOWED
 
+    return tuple(each.treat for each in ALLOWED if re.fullmatch(each.where, path))
+
+
+def _walk(path: str, value: Any, names: Names) -> Any:
     if isinstance(value, dict):
         value = {key: _walk(f"{path}.{key}", item, names) for key, item in value.items()}
     elif isinstance(value, list):
         value = [_walk(path, item, names) for item in value]
-    for each in ALLOWED:
-        if each.pattern.fullmatch(path):
-            value = each.treat(value, names)
+    for treat in treatments(path):
+        value = treat(value, names)
     if isinstance(value, bytes | memoryview):
         value = bytes(value).hex()
     return value
@@ -84,6 +92,10 @@ def differences(left: Any, right: Any, path: str = "") -> list[str]:
     if isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
         pairs = enumerate(zip(left, right, strict=True))
         return [line for index, (a, b) in pairs for line in differences(a, b, f"{path}[{index}]")]
+    if isinstance(left, list) and isinstance(right, list):
+        there = [item for item in left if item not in right]
+        here = [item for item in right if item not in left]
+        return [f"{path.lstrip('.')}: only Apache Kafka {there!r}, only Ottla {here!r}"]
     if left == right and type(left) is type(right):
         return []
     return [f"{path.lstrip('.') or 'answer'}: Apache Kafka {left!r}, Ottla {right!r}"]

@@ -7,6 +7,7 @@ place, which shows whether the cases themselves are sound.
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ import pytest
 
 from tests import needs
 from tests.apache import messages
+from tests.apache.client import RawClient
 from tests.apache.kafka import ApacheKafka
+from tests.differential.allowed import OTHER_ANSWERS
 from tests.differential.case import Case, all_cases
 from tests.differential.normal import differences
 from tests.differential.peer import Peer
@@ -67,12 +70,21 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     needs.apache()
     folder = tmp_path_factory.mktemp("differential")
     with ApacheKafka(folder / "kafka") as kafka:
+        warm(kafka)
         if os.environ.get("OTTLA_DIFFERENTIAL") == "self":
             with ApacheKafka(folder / "twin") as twin:
+                warm(twin)
                 yield Pair(kafka, twin)
         else:
-            with Server(folder / "ottla") as ottla:
+            with Server(folder / "ottla", settings={"node.id": 1}) as ottla:
                 yield Pair(kafka, ottla)
+
+
+def warm(kafka: ApacheKafka) -> None:
+    """The first producer id is only there after Kafka's broker has asked its controller."""
+    with RawClient(kafka.port) as client:
+        while client.ask("InitProducerId", 1, {"transactional_id": None})["error_code"]:
+            time.sleep(0.01)
 
 
 @pytest.mark.parametrize("case", [pytest.param(each, id=each.id) for each in all_cases()])
@@ -85,6 +97,8 @@ def test_same_answers(pair: Pair, case: Case) -> None:
         case.body(found, case.version)
     lines = []
     for left, right in zip(expected.steps, found.steps, strict=False):
+        if any(each.covers(case.id, left.label) for each in OTHER_ANSWERS):
+            continue
         lines += [f"{left.label}: {line}" for line in differences(left.answer, right.answer)]
     if len(expected.steps) != len(found.steps):
         lines.append(

@@ -74,7 +74,6 @@ BROKER_SOME = [
     "compression.type",
     "log.cleaner.threads",
     "max.connections",
-    "node.id",
     "log.cleanup.policy",
     "no.such.option",
 ]

@@ -69,7 +69,7 @@ def name_that_collides(peer: Peer, version: int) -> None:
 @case(API)
 def null_name(peer: Peer, version: int) -> None:
     if version >= 10:
-        peer.ask(API, version, by_name(None))
+        peer.ask(API, version, by_name(None), "null")
     peer.ask(API, version, by_name(peer.create_topic()), "after a null name")
 
 
