@@ -1,6 +1,7 @@
 """The log manager: start and stop, adoption, creation and deletion, and what a crash leaves."""
 
 import asyncio
+import errno
 import json
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from ottla.log.directories import DirectoryProblem, deleted_folder, parse_folder
 from ottla.log.manager import NO_TOPIC_ID, LogManager
 from ottla.seams.clock import ManualClock
 from ottla.seams.disk import RealDisk
+from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.settings import Settings
 from tests.log.managed import TOPIC_ID, contents, make_manager, pass_time, put, started
 
 
@@ -392,6 +395,74 @@ def test_another_topic_id_is_another_topic(tmp_path: Path) -> None:
             assert manager.create("first", 0, TOPIC_ID) is manager.get("first", 0)
             with pytest.raises(ValueError, match="delete it first"):
                 manager.create("first", 0, bytes(15) + b"\x07")
+
+    asyncio.run(run())
+
+
+def test_a_full_disk_at_the_stop_only_costs_the_marker(caplog: pytest.LogCaptureFixture) -> None:
+    """A stop that cannot write its checkpoints ends in order; the next start recovers."""
+
+    async def run() -> None:
+        disk = SimulatedDisk()
+        manager = make_manager("/data", disk=disk)
+        await manager.start()
+        put(manager.create("first", 0, TOPIC_ID), (b"k", b"v"))
+        disk.fail("write", "checkpoint", errno.ENOSPC)
+        await manager.close()
+        disk.heal()
+        assert not disk.exists("/data/.kafka_cleanshutdown")
+        async with started(make_manager("/data", disk=disk)) as manager:
+            assert contents(manager.get("first", 0)) == [(0, b"k", b"v")]  # type: ignore[arg-type]
+
+    asyncio.run(run())
+    assert "not marked as clean" in caplog.text
+
+
+def test_a_disk_error_at_the_start_is_one_sentence() -> None:
+    """What the disk says while the directory is read reaches the operator without a traceback."""
+    disk = SimulatedDisk()
+    disk.mkdir("/data")
+    disk.open("/data/.kafka_cleanshutdown", create=True)
+    disk.fail("unlink", "cleanshutdown", errno.EIO)
+    with pytest.raises(DirectoryProblem, match="Input/output error"):
+        asyncio.run(make_manager("/data", disk=disk).start())
+
+
+def test_one_partition_that_cannot_be_read_takes_no_other_down() -> None:
+    """A log that fails to load is there, offline; the others serve."""
+
+    async def run() -> None:
+        disk = SimulatedDisk()
+        manager = make_manager("/data", disk=disk)
+        await manager.start()
+        for partition in (0, 1):
+            put(manager.create("first", partition, TOPIC_ID), (b"k", b"v"))
+        crash(manager)
+        disk.fail("read", "first-0/0", errno.EIO)
+        manager = make_manager("/data", disk=disk)
+        await manager.start()
+        assert manager.get("first", 0).offline is not None  # type: ignore[union-attr]
+        assert contents(manager.get("first", 1)) == [(0, b"k", b"v")]  # type: ignore[arg-type]
+
+    asyncio.run(run())
+
+
+def test_cleaner_options_change_while_running(tmp_path: Path) -> None:
+    """New values of the dynamic options hold from the next cleaning on."""
+
+    async def run() -> None:
+        async with started(make_manager(str(tmp_path))) as manager:
+            assert manager.cleaner.bytes_per_second is None
+            manager.reconfigure(
+                Settings.from_properties(
+                    {
+                        "log.cleaner.io.max.bytes.per.second": "1000000",
+                        "log.cleaner.dedupe.buffer.size": "10000000",
+                    }
+                )
+            )
+            assert manager.cleaner.bytes_per_second == 1_000_000
+            assert manager.cleaner.dedupe_bytes == 9_000_000
 
     asyncio.run(run())
 

@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from ottla.log.upkeep import Remover
     from ottla.seams.background import Background
     from ottla.seams.clock import Clock
+    from ottla.settings import Settings
 
 logger = logging.getLogger("ottla.log.cleaner")
 
 COMPACT_JOB = "compact"
 LAG_NEVER = 2**62  # max.compaction.lag.ms is a Java long; the largest of them says: never
+UNLIMITED_BYTES_PER_SECOND = 1e15  # no disk is faster
+DEDUPE_BYTES_DEFAULT = 128 * 1024 * 1024  # Kafka's log.cleaner.dedupe.buffer.size
 DISK_ERRORS = frozenset({"OSError", "PermissionError", "FileNotFoundError", "NoAnswer"})
 Result = TypeVar("Result")
 
@@ -156,6 +159,11 @@ def plan_of(
     )
 
 
+def speed_limit(bytes_per_second: float) -> float | None:
+    """The option's default is the largest number there is: no limit."""
+    return bytes_per_second if 0 < bytes_per_second < UNLIMITED_BYTES_PER_SECOND else None
+
+
 class Cleaner:
     """Compacts one log after the other, for as long as any is due."""
 
@@ -167,16 +175,14 @@ class Cleaner:
         *,
         logs: Callable[[], Iterable["Log"]],
         last_stable_offset: Callable[["Log"], int],
-        dedupe_bytes: int,
-        bytes_per_second: float | None = None,
     ) -> None:
         self._clock = clock
         self._background = background
         self._remover = remover
         self._logs = logs
         self._last_stable_offset = last_stable_offset
-        self.dedupe_bytes = dedupe_bytes
-        self.bytes_per_second = bytes_per_second
+        self.dedupe_bytes = DEDUPE_BYTES_DEFAULT
+        self.bytes_per_second: float | None = None
         self.offsets: dict[TopicPartition, int] = {}  # cleaner-offset-checkpoint
         self.changed = False  # since the checkpoint was last written
         self.uncleanable: set[TopicPartition] = set()
@@ -185,6 +191,14 @@ class Cleaner:
         self._waiting: list[asyncio.Future[None]] = []
         self._aborted = False
         self._stopping = False
+
+    def reconfigure(self, settings: "Settings") -> None:
+        """Takes over `log.cleaner.*`, from the next cleaning on."""
+        self.dedupe_bytes = int(
+            settings.integer("log.cleaner.dedupe.buffer.size")
+            * settings.number("log.cleaner.io.buffer.load.factor")
+        )
+        self.bytes_per_second = speed_limit(settings.number("log.cleaner.io.max.bytes.per.second"))
 
     async def run(self) -> int:
         """Cleans every log that is due, the filthiest first; answers how many."""

@@ -29,7 +29,7 @@ from ottla.log.log import Log
 from ottla.log.periodic import Periodic
 from ottla.log.recovery import create_log, load_log
 from ottla.log.segment import Segment
-from ottla.log.upkeep import FLUSH_MS_NEVER, Breath, Flusher, IdWriter, Remover
+from ottla.log.upkeep import FLUSH_MS_NEVER, Breath, Flusher, IdWriter, Remover, finish
 
 if TYPE_CHECKING:
     from ottla.seams.background import Background
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.log")
 
 NO_TOPIC_ID = bytes(16)
-UNLIMITED_BYTES_PER_SECOND = 1e15  # no disk is faster
 
 
 class Unopened(NamedTuple):
@@ -92,11 +91,6 @@ class LogManager:
             self.remover,
             logs=self._compacted,
             last_stable_offset=self._last_stable_offset,
-            dedupe_bytes=int(
-                settings.integer("log.cleaner.dedupe.buffer.size")
-                * settings.number("log.cleaner.io.buffer.load.factor")
-            ),
-            bytes_per_second=speed_limit(settings.number("log.cleaner.io.max.bytes.per.second")),
         )
         self._ids = IdWriter(disk, background)
         self._paths = list(directories)
@@ -107,6 +101,12 @@ class LogManager:
         self._flush_by_time: set[Log] = set()
         self.checkpointer = Checkpointer(background, self._offsets_in)
         self._periodic = Periodic(self, settings)
+        self.reconfigure(settings)
+
+    def reconfigure(self, settings: "Settings") -> None:
+        """Takes over the broker's options that may change while it runs."""
+        self.cleaner.reconfigure(settings)
+        self._periodic.reconfigure(settings)
 
     # Start
 
@@ -119,6 +119,9 @@ class LogManager:
                 home.belong_to(self.cluster_id, self.node_id, self._chance)
             for home in self.directories:
                 await self._load(home)
+        except OSError as error:
+            self._release()
+            raise DirectoryProblem(f"the data directory cannot be read: {error}") from error
         except BaseException:
             self._release()
             raise
@@ -425,6 +428,8 @@ class LogManager:
             for home in self.directories:
                 if self._all_sound(home):
                     home.mark_clean(broker_epoch)
+        except OSError as error:
+            logger.error("the stop is not marked as clean, the next start recovers: %s", error)
         finally:
             self._release()
 
@@ -437,29 +442,3 @@ class LogManager:
     def _release(self) -> None:
         for home in self.directories:
             home.release()
-
-
-def speed_limit(bytes_per_second: float) -> float | None:
-    """The option's default is the largest number there is: no limit."""
-    return bytes_per_second if 0 < bytes_per_second < UNLIMITED_BYTES_PER_SECOND else None
-
-
-def finish(log: Log) -> bool:
-    """Prepares a log for a clean stop; says whether it has to be synced."""
-    if log.offline is not None or is_finished(log):
-        return False
-    try:
-        log.take_snapshot()
-        log.active.seal()
-    except OSError as error:
-        log.fail(f"cannot be closed: {error}")
-        return False
-    return True
-
-
-def is_finished(log: Log) -> bool:
-    """Whether a log is as a clean stop leaves it: all synced, the producers' state written."""
-    if log.recovery_point < log.end_offset:
-        return False
-    nothing_in_active = log.end_offset == log.active.base_offset
-    return nothing_in_active or (bool(log.snapshots) and log.snapshots[-1] == log.end_offset)

@@ -105,6 +105,10 @@ class Periodic:
         if settings.flag("log.cleaner.enable"):
             self._cleaning = Round(manager, "cleaner", of("log.cleaner.backoff.ms"), self.clean)
 
+    def reconfigure(self, settings: "Settings") -> None:
+        if self._cleaning is not None:
+            self._cleaning.interval_ms = settings.integer("log.cleaner.backoff.ms")
+
     def begin(self) -> None:
         for each in self._rounds:
             each.begin(min(self._initial_delay_ms, each.interval_ms))

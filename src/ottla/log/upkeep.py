@@ -287,3 +287,24 @@ def sync_all(files: Sequence[Sequence["Syncable"]]) -> list[OSError | None]:
             failure = error
         failures.append(failure)
     return failures
+
+
+def finish(log: "Log") -> bool:
+    """Prepares a log for a clean stop; says whether it has to be synced."""
+    if log.offline is not None or is_finished(log):
+        return False
+    try:
+        log.take_snapshot()
+        log.active.seal()
+    except OSError as error:
+        log.fail(f"cannot be closed: {error}")
+        return False
+    return True
+
+
+def is_finished(log: "Log") -> bool:
+    """Whether a log is as a clean stop leaves it: all synced, the producers' state written."""
+    if log.recovery_point < log.end_offset:
+        return False
+    nothing_in_active = log.end_offset == log.active.base_offset
+    return nothing_in_active or (bool(log.snapshots) and log.snapshots[-1] == log.end_offset)
