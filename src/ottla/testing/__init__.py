@@ -1,0 +1,1 @@
+"""For tests of what runs on Ottla, or on any Kafka."""
