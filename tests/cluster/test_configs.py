@@ -283,6 +283,18 @@ def test_eligible_leader_replicas_want_one_min_isr(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
+def test_the_last_update_of_a_feature_counts(tmp_path: Path) -> None:
+    """A feature named twice is judged by what is said last, as in Kafka."""
+
+    async def scene(world: World) -> None:
+        down = FeatureUpdate("group.version", 0, UpgradeType.SAFE_DOWNGRADE)
+        outcome = await world.controller.update_features([FeatureUpdate("group.version", 9), down])
+        assert outcome.error_code == ErrorCode.NONE
+        assert "group.version" not in world.controller.image.features.levels
+
+    play(tmp_path, scene)
+
+
 @pytest.mark.parametrize(
     ("update", "message"),
     [

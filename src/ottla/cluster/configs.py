@@ -4,7 +4,7 @@ What a config may be is not known here: the rules are handed in (`settings.py` h
 checks around them, their order, codes and messages are those of Kafka's controller.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ottla.cluster.image import EMPTY, ClusterImage
@@ -243,10 +243,3 @@ def value_too_long() -> Refusal:
         "The configuration value cannot be added because it exceeds the maximum value size of "
         f"{VALUE_LENGTH_MAX} bytes.",
     )
-
-
-def changed_only(
-    outcomes: Iterable[tuple[Resource, dict[str, str]]], image: ClusterImage
-) -> list[tuple[Resource, dict[str, str]]]:
-    """Those whose configs differ from what the picture has."""
-    return [(r, configs) for r, configs in outcomes if configs != configs_of(image, r)]

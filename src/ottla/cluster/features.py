@@ -44,7 +44,8 @@ def updated(
 ) -> dict[str, int] | Refusal:
     """The finalized levels after the updates: all of them, or the refusal of the first bad one."""
     levels = dict(features.levels)
-    for update in updates:
+    # Of several updates for one feature Kafka takes the last, and looks at no other.
+    for update in {update.name: update for update in updates}.values():
         refusal = update_error(levels, supported, update, node_id)
         if refusal is not None:
             return refusal

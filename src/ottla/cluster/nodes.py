@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.cluster.image import BrokerInfo, Endpoint, FeatureImage, PartitionImage
+from ottla.cluster.image import BrokerInfo, Endpoint, FeatureImage
 from ottla.coordination.tree import CorruptTree
 
 CONTROLLER = "/controller"
@@ -73,10 +73,6 @@ def topic_path(name: str) -> str:
 
 def partitions_path(name: str) -> str:
     return f"{TOPICS}/{name}/partitions"
-
-
-def state_path(name: str, partition: int) -> str:
-    return f"{TOPICS}/{name}/partitions/{partition}/state"
 
 
 def topic_config_path(name: str) -> str:
@@ -171,10 +167,6 @@ def read_state(path: str, data: bytes) -> State:
         return State(int(value["leader"]), int(value["leader_epoch"]), tuple(value["isr"]))
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptNode(path, data, error) from error
-
-
-def state_of(partition: PartitionImage) -> State:
-    return State(partition.leader, partition.leader_epoch, partition.isr)
 
 
 def config_value(configs: Mapping[str, str]) -> bytes:

@@ -11,7 +11,6 @@ from ottla.cluster.image import (
     BrokerRegistered,
     FeatureImage,
     PartitionImage,
-    TopicImage,
 )
 from ottla.cluster.state import NotController, State
 from ottla.cluster.steps import StateValues, Step
@@ -119,30 +118,30 @@ async def unregister_broker(state: State, broker_id: int) -> None:
 def led_anew(state: State, broker_id: int) -> Iterator[Step]:
     """New leader epochs for all that the broker leads, or can lead while nobody does."""
     for topic in list(state.image.topics.values()):
-        changed = [p for p in map(led_by(broker_id), topic.partitions) if p is not None]
+        changed = [
+            restarted(partition, broker_id)
+            for partition in topic.partitions
+            if leads(partition, broker_id)
+        ]
         if changed:
             yield from steps.state_changes(topic, changed, state.values)
 
 
-class led_by:
-    """What a partition becomes when the broker starts; None when that does not concern it."""
-
-    def __init__(self, broker_id: int) -> None:
-        self.broker_id = broker_id
-
-    def __call__(self, partition: PartitionImage) -> PartitionImage | None:
-        lost = partition.leader == NO_LEADER and self.broker_id in partition.isr
-        if partition.leader != self.broker_id and not lost:
-            return None
-        # A leader that was away may lack what it had not yet written to disk: whoever read from
-        # it has to ask again where its log now ends (KIP-101).
-        return partition._replace(
-            leader=self.broker_id,
-            leader_epoch=partition.leader_epoch + 1,
-            partition_epoch=partition.partition_epoch + 1,
-        )
+def leads(partition: PartitionImage, broker_id: int) -> bool:
+    """Whether a broker that starts leads the partition, or may because nobody does."""
+    if partition.leader == NO_LEADER:
+        return broker_id in partition.isr
+    return partition.leader == broker_id
 
 
-def leadership(topic: TopicImage, broker_id: int) -> list[PartitionImage]:
-    """The partitions of a topic that the broker leads."""
-    return [partition for partition in topic.partitions if partition.leader == broker_id]
+def restarted(partition: PartitionImage, broker_id: int) -> PartitionImage:
+    """The partition under a leader that has just started.
+
+    A leader that was away may lack what it had not yet written to disk: whoever read from it has
+    to ask again where its log now ends (KIP-101).
+    """
+    return partition._replace(
+        leader=broker_id,
+        leader_epoch=partition.leader_epoch + 1,
+        partition_epoch=partition.partition_epoch + 1,
+    )

@@ -63,9 +63,7 @@ def cut(operations: Iterable[Operation], changes: Sequence[Change]) -> Iterator[
     yield Step(batch, changes)
 
 
-def creation(
-    topic: TopicImage, configs: Mapping[str, str], values: StateValues, change: Change | None = None
-) -> Iterator[Step]:
+def creation(topic: TopicImage, configs: Mapping[str, str], values: StateValues) -> Iterator[Step]:
     """Make a topic."""
 
     def operations() -> Iterator[Operation]:
@@ -76,7 +74,7 @@ def creation(
         yield Create(nodes.partitions_path(topic.name))
         yield from states(topic.name, topic.partitions, values)
 
-    return cut(operations(), [change or TopicCreated(topic, configs)])
+    return cut(operations(), [TopicCreated(topic, configs)])
 
 
 def growth(

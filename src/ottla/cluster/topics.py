@@ -90,7 +90,7 @@ class Created(NamedTuple):
     topic: TopicImage
     configs: Mapping[str, str]
 
-    def outcome(self, validate_only: bool = False) -> TopicOutcome:
+    def outcome(self) -> TopicOutcome:
         return TopicOutcome(
             self.topic.name,
             topic_id=self.topic.id,

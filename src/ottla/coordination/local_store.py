@@ -138,9 +138,10 @@ class Store:
             execute("DELETE FROM node WHERE owner != 0")
 
     def _new_session(self) -> int:
-        (session,) = self.connection.execute(
-            "UPDATE counter SET value = value + 1 WHERE name = 'sessions' RETURNING value"
-        ).fetchone()
+        # Not RETURNING: there are machines with a SQLite from before 2021.
+        execute = self.connection.execute
+        execute("UPDATE counter SET value = value + 1 WHERE name = 'sessions'")
+        (session,) = execute("SELECT value FROM counter WHERE name = 'sessions'").fetchone()
         return int(session)
 
     def _get(self, path: str) -> tuple[bytes, Stat]:
@@ -161,8 +162,8 @@ class Store:
         rows = self.connection.execute(
             "SELECT name FROM node WHERE parent = ? ORDER BY name", (path,)
         ).fetchall()
-        if not rows and self._row(path) is None:
-            raise NoNode(path)
+        if not rows:
+            self._get(path)  # for its NoNode
         return [name for (name,) in rows]
 
     def _subtree(self, path: str) -> dict[str, tuple[bytes, int]]:
@@ -184,13 +185,6 @@ class Store:
                 self._verify(node, data, checksum)
                 found[node] = data, version
         return found
-
-    def _row(self, path: str) -> tuple[int, int, int] | None:
-        """Version, owner and sequence."""
-        row: tuple[int, int, int] | None = self.connection.execute(
-            "SELECT version, owner, sequence FROM node WHERE parent = ? AND name = ?", split(path)
-        ).fetchone()
-        return row
 
     def _verify(self, path: str, data: bytes, checksum: int) -> None:
         if checksum_of(path, data) != checksum and path != "/":
@@ -253,12 +247,7 @@ class Transaction:
         if parent not in self._parents:
             self._check_parent(path, parent)
         if operation.sequential:
-            (sequence,) = self.connection.execute(
-                "UPDATE node SET sequence = sequence + 1 WHERE parent = ? AND name = ?"
-                " RETURNING sequence",
-                split(parent),
-            ).fetchone()
-            path = f"{path}{sequence - 1:010d}"
+            path += f"{self._next_sequence(parent):010d}"
         owner = self._session if operation.ephemeral else 0
         cursor = self.connection.execute(
             "INSERT OR IGNORE INTO node VALUES (?, ?, ?, 0, ?, ?, ?, 0, ?)",
@@ -279,6 +268,16 @@ class Transaction:
         self.events.append(Event(CREATED, path))
         self.events.append(Event(CHILDREN, parent))
         return path
+
+    def _next_sequence(self, parent: str) -> int:
+        execute = self.connection.execute
+        (sequence,) = execute(
+            "SELECT sequence FROM node WHERE parent = ? AND name = ?", split(parent)
+        ).fetchone()
+        execute(
+            "UPDATE node SET sequence = sequence + 1 WHERE parent = ? AND name = ?", split(parent)
+        )
+        return int(sequence)
 
     def _check_parent(self, path: str, parent: str) -> None:
         if path == "/":
