@@ -72,15 +72,14 @@ class Reader:
         answers = outcome.answers
         left = self.bytes_max
         for wanted in items:
-            data = self._read_one(wanted, left, left == self.bytes_max, outcome)
+            data = self._read_one(wanted, left, not outcome.size_bytes, outcome)
             if data is None:
                 continue
             answers.append((wanted, data))
             size = records_size(data)
-            if size:
-                outcome.size_bytes += size
-                left = left - size if left > size else 0
-            elif data.error_code or data.diverging_epoch.epoch >= 0:
+            outcome.size_bytes += size
+            left = left - size if left > size else 0
+            if data.error_code or data.diverging_epoch.epoch >= 0:
                 outcome.must_answer = True
         return outcome
 
@@ -145,17 +144,16 @@ class Reader:
         log = partition.log
         high_watermark = partition.high_watermark
         log_start_offset = log.log_start_offset
-        if not log_start_offset <= offset <= log.end_offset:
-            return failed(index, ErrorCode.OFFSET_OUT_OF_RANGE)
         last_stable_offset = partition.last_stable_offset
         if self.read_committed:
             end_offset = last_stable_offset
         else:
             end_offset = log.end_offset if self.replica_id == FUTURE_REPLICA else high_watermark
-        idle = offset >= end_offset and wanted.last_fetched_epoch < 0
+        idle = end_offset <= offset <= log.end_offset
         if (
             idle
             and self.in_session
+            and wanted.last_fetched_epoch < 0
             and wanted.told_high_watermark == high_watermark
             and wanted.told_log_start_offset == log_start_offset
         ):
@@ -168,15 +166,17 @@ class Reader:
             aborted_transactions=[] if self.read_committed else None,
             records=b"",
         )
-        if idle:
-            return data
         if wanted.last_fetched_epoch >= 0:
             error = _diverge(wanted, partition, data)
             if error:
                 return failed(index, error)
-            if data.diverging_epoch.epoch >= 0 or offset >= end_offset:
+            if data.diverging_epoch.epoch >= 0:
                 return data
         bytes_max = wanted.bytes_max if wanted.bytes_max < left else left
+        if bytes_max < 0:  # Kafka trips over it
+            return failed(index, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if idle:
+            return data
         try:
             records = log.read(
                 offset, bytes_max=bytes_max, end_offset=end_offset, first_batch_whole=nothing_yet
@@ -230,7 +230,7 @@ def lags_behind(wanted: Wanted, partition: Partition) -> bool:
 def _diverge(wanted: Wanted, partition: Partition, data: PartitionData) -> ErrorCode:
     """Compare the last epoch the reader has with ours; note where the two logs part (KIP-595)."""
     epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
-    if epoch < 0 or end_offset < 0:
+    if epoch < 0 or end_offset < 0 or wanted.fetch_offset < partition.log.log_start_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
         data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)

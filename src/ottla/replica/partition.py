@@ -120,9 +120,7 @@ class Partition:
             len(self.in_sync), len(self.replicas), log.config.min_insync_replicas
         ):
             return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
-        result = log.append(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
-        )
+        result = log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
         if not result.error_code:
             if self.group_commit is None:
                 self.high_watermark = log.end_offset
@@ -137,7 +135,7 @@ class Partition:
 
     def check_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """Compare the epoch a client believes in (-1: it does not say) with ours (KIP-320)."""
-        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+        if current_leader_epoch in (-1, self.leader_epoch):
             return ErrorCode.NONE
         if current_leader_epoch < self.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH

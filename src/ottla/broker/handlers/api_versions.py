@@ -22,7 +22,7 @@ from ottla.wire.apis import API
 from ottla.wire.errors import ErrorCode
 
 SOFTWARE_FROM = 3
-# A feature whose lowest level is 0 made clients of older versions fail (KAFKA-17011): they see 1.
+# Clients of older versions fail over a feature whose lowest level is 0 (KAFKA-17011): left out.
 LEVEL_ZERO_FROM = 4
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 
@@ -40,12 +40,9 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
     return ApiVersionsResponse(
         api_keys=[_range(key) for key in sorted(HANDLERS)],
         supported_features=[
-            SupportedFeatureKey(
-                name=name,
-                min_version=max(feature.lowest, lowest),
-                max_version=feature.highest,
-            )
+            SupportedFeatureKey(name=name, min_version=feature.lowest, max_version=feature.highest)
             for name, feature in SUPPORTED.items()
+            if feature.lowest >= lowest
         ],
         finalized_features_epoch=features.epoch,
         finalized_features=[

@@ -20,14 +20,20 @@ NO_LOW_WATERMARK = -1
 
 
 def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
-    """Every partition on its own; with one replica there is nobody to wait for."""
+    """Every partition on its own (of one named twice the last wish counts).
+
+    With one replica there is nobody to wait for.
+    """
+    wanted: dict[str, dict[int, DeleteRecordsPartition]] = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            wanted.setdefault(topic.name, {})[each.partition_index] = each
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[_delete(topic.name, each, context) for each in topic.partitions],
+                name=name, partitions=[_delete(name, each, context) for each in parts.values()]
             )
-            for topic in request.topics
+            for name, parts in wanted.items()
         ]
     )
 

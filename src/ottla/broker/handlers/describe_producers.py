@@ -16,17 +16,16 @@ from ottla.wire.errors import ErrorCode
 
 
 def handle(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
-    """Every partition on its own; a bad topic name fails all of its partitions."""
+    """Every partition on its own; a bad or unknown topic fails all of its partitions."""
     topics = []
     for topic in request.topics:
-        bad_name = name_error(topic.name)
-        if bad_name is not None:
+        error, message = ErrorCode.INVALID_TOPIC_EXCEPTION, name_error(topic.name)
+        if message is None and topic.name not in context.broker.image.topics:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            message = error.message
+        if message is not None:
             answers = [
-                PartitionResponse(
-                    partition_index=index,
-                    error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    error_message=bad_name,
-                )
+                PartitionResponse(partition_index=index, error_code=error, error_message=message)
                 for index in topic.partition_indexes
             ]
         else:

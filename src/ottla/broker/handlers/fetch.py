@@ -39,6 +39,7 @@ TOPIC_IDS_FROM = 13
 REPLICA_STATE_FROM = 15
 LEADER_HINTS_FROM = 16
 READ_COMMITTED = 1
+ISOLATION_LEVELS = (0, READ_COMMITTED)
 LEADER_UNKNOWN = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 WantedByKey = dict[tuple[str | bytes | None, int], Wanted]
@@ -46,6 +47,8 @@ WantedByKey = dict[tuple[str | bytes | None, int], Wanted]
 
 def handle(request: FetchRequest, context: Context) -> FetchResponse | Pending:
     """Read what is wanted and answer, now or later."""
+    if request.isolation_level not in ISOLATION_LEVELS:
+        return failure(request, ErrorCode.UNKNOWN_SERVER_ERROR, context)
     uses_ids = context.api_version >= TOPIC_IDS_FROM
     sessions = context.broker.sessions
     wanted = _wanted(request, context, uses_ids)
@@ -93,8 +96,8 @@ def _wanted(request: FetchRequest, context: Context, uses_ids: bool) -> WantedBy
                 each.partition,
                 each.fetch_offset,
                 each.partition_max_bytes,
-                each.current_leader_epoch,
-                each.last_fetched_epoch,
+                max(each.current_leader_epoch, -1),  # whatever is negative says nothing
+                max(each.last_fetched_epoch, -1),
             )
     return wanted
 
@@ -215,7 +218,9 @@ class Fetch:
             session_id = self._create_session(answers)
         response = FetchResponse(session_id=session_id, responses=_by_topic(answers))
         if outcome.must_answer and self.context.api_version >= LEADER_HINTS_FROM:
-            _hint_leaders(response, answers, self.context)
+            endpoints = _hint_leaders(answers, self.context)
+            if self.reader.replica_id < 0:
+                response.node_endpoints = endpoints
         return response
 
     def _count(self, answers: list[Answer]) -> None:
@@ -273,8 +278,8 @@ def _by_topic(answers: list[Answer]) -> list[FetchableTopicResponse]:
     return responses
 
 
-def _hint_leaders(response: FetchResponse, answers: list[Answer], context: Context) -> None:
-    """Tell a client that asked the wrong broker where the leader is (KIP-951)."""
+def _hint_leaders(answers: list[Answer], context: Context) -> list[NodeEndpoint]:
+    """Tell a client that asked the wrong broker who leads, and where that is (KIP-951)."""
     image = context.broker.image
     endpoints: dict[int, NodeEndpoint] = {}
     for wanted, data in answers:
@@ -285,4 +290,4 @@ def _hint_leaders(response: FetchResponse, answers: list[Answer], context: Conte
         if leader.node is not None:
             node_id, host, port, rack = leader.node
             endpoints[node_id] = NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
-    response.node_endpoints = list(endpoints.values())
+    return list(endpoints.values())

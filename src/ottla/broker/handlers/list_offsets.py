@@ -40,11 +40,14 @@ SPECIAL_FROM = {
 }
 OFFSET_NOT_AVAILABLE_FROM = 5
 READ_COMMITTED = 1
+ISOLATION_LEVELS = (0, READ_COMMITTED)
 CONSUMER = -1
 
 
 def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     """Every partition on its own; one named twice is refused."""
+    if request.isolation_level not in ISOLATION_LEVELS:
+        return failure(request, ErrorCode.UNKNOWN_SERVER_ERROR, context)
     asked: set[tuple[str, int]] = set()
     twice: set[tuple[str, int]] = set()
     for key in _keys(request):

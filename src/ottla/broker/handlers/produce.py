@@ -56,8 +56,26 @@ _read_length = struct.Struct(">i").unpack_from
 Waiting = tuple["Partition", int, PartitionProduceResponse]
 
 
+class Refused(Exception):
+    """The request as a whole is refused: every partition gets the same answer."""
+
+    def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
+        self.error_code = error_code
+        self.message = message
+
+
 def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Pending | None:
     """Append every batch; answer, wait, or (acks=0) say nothing."""
+    try:
+        topics = request.topic_data
+        if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
+            _look_ahead(request)
+        return _append_all(request, context)
+    except Refused as refused:
+        return failure(request, refused.error_code, context, refused.message)
+
+
+def _append_all(request: ProduceRequest, context: Context) -> ProduceResponse | Pending | None:
     broker = context.broker
     version = context.api_version
     acks = request.acks
@@ -103,11 +121,12 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Pendi
                 wake_soon(partition, len(records))
             else:
                 waiting.append((partition, result.last_offset + 1, answer))
-        responses.append(
-            TopicProduceResponse(topic_id=topic.topic_id, partition_responses=answers)
-            if by_id
-            else TopicProduceResponse(name=topic.name, partition_responses=answers)
-        )
+        if by_id:
+            named = TopicProduceResponse(topic_id=topic.topic_id, partition_responses=answers)
+        else:
+            named = TopicProduceResponse(name=topic.name, partition_responses=answers)
+        if answers:
+            responses.append(named)
     if acks == 0:
         if failed:
             raise PeerError(_unsaid_errors(responses))
@@ -123,7 +142,9 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Pendi
     return response
 
 
-def failure(request: ProduceRequest, error_code: ErrorCode, context: Context) -> Any:
+def failure(
+    request: ProduceRequest, error_code: ErrorCode, context: Context, message: str | None = None
+) -> ProduceResponse:
     """The same error for every partition; with acks=0 there is nobody to tell."""
     if request.acks == 0:
         raise PeerError(f"produce with acks=0 failed: {error_code.name}")
@@ -133,7 +154,7 @@ def failure(request: ProduceRequest, error_code: ErrorCode, context: Context) ->
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=[
-                    _error(data.index, error_code) for data in topic.partition_data
+                    _error(each.index, error_code, message) for each in topic.partition_data
                 ],
             )
             for topic in request.topic_data
@@ -161,14 +182,22 @@ def _refusal(
         return ErrorCode.INVALID_RECORD
     length, magic, attributes = _read_batch_start(records, _BATCH_START_POSITION)
     if magic != MAGIC_V2 or length + _LENGTH_COUNTS_FROM != len(records):
+        _check_start(length, magic)
         error = _not_one_batch(records, length, magic)
         if error:
             return error
         data.records = records[: length + _LENGTH_COUNTS_FROM]
     if attributes & (COMPRESSION_BITS | TRANSACTIONAL_BIT):
-        if attributes & COMPRESSION_BITS == ZSTD and context.api_version < ZSTD_FROM:
-            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        if context.api_version < ZSTD_FROM and attributes & COMPRESSION_BITS >= ZSTD:
+            unknown = attributes & COMPRESSION_BITS > ZSTD
+            return (
+                ErrorCode.UNKNOWN_SERVER_ERROR
+                if unknown
+                else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+            )
         if attributes & TRANSACTIONAL_BIT:
+            if request.transactional_id is None:
+                raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             # There is no transaction coordinator yet, so no transaction that this could belong to.
             return ErrorCode.INVALID_TXN_STATE
     if request.acks not in (-1, 0, 1):
@@ -178,13 +207,33 @@ def _refusal(
     return ErrorCode.NONE
 
 
+def _look_ahead(request: ProduceRequest) -> None:
+    """What refuses the whole request must be found before anything is appended."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records: Any = data.records
+            if records is None or len(records) < _BATCH_START_BYTES:
+                continue
+            length, magic, attributes = _read_batch_start(records, _BATCH_START_POSITION)
+            _check_start(length, magic)
+            if attributes & TRANSACTIONAL_BIT and request.transactional_id is None:
+                raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+def _check_start(length: int, magic: int) -> None:
+    """What Kafka finds out about a batch even before it knows what the request is."""
+    if length < LEGACY_RECORD_BYTES_MIN:
+        message = f"Record size {length} is less than the minimum record overhead (14)"
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, message)
+    if not 0 <= magic <= MAGIC_V2:
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
+
+
 def _not_one_batch(records: Any, length: int, magic: int) -> ErrorCode:
     """Since version 3 a client sends exactly one batch, in format 2. NONE if that is so after all.
 
     A torn batch behind the first is no error: Kafka drops it.
     """
-    if length < LEGACY_RECORD_BYTES_MIN or not 0 <= magic <= MAGIC_V2:
-        return ErrorCode.CORRUPT_MESSAGE
     left = len(records) - length - _LENGTH_COUNTS_FROM
     if left < 0 or magic != MAGIC_V2:
         return ErrorCode.INVALID_RECORD
@@ -200,8 +249,12 @@ def _not_one_batch(records: Any, length: int, magic: int) -> ErrorCode:
     return ErrorCode.INVALID_RECORD if whole else ErrorCode.NONE
 
 
-def _error(index: int, error_code: ErrorCode) -> PartitionProduceResponse:
-    return PartitionProduceResponse(index=index, error_code=error_code, base_offset=-1)
+def _error(
+    index: int, error_code: ErrorCode, message: str | None = None
+) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index, error_code=error_code, base_offset=-1, error_message=message
+    )
 
 
 def _explain(answer: PartitionProduceResponse, result: AppendResult) -> None:
