@@ -45,6 +45,7 @@ class LogAndTwin(RuleBasedStateMachine):
         self.start = 0
         self.synced = 0
         self.number = 0
+        self.ids = {-1: -1, 7: 7, 8: 8}  # the producer's number here -> its id in the log
         self.leader_epoch = 0
 
     # Both do the same
@@ -61,7 +62,7 @@ class LogAndTwin(RuleBasedStateMachine):
         data = batch(
             *values,
             timestamp=timestamp,
-            producer_id=producer_id,
+            producer_id=self.ids[producer_id],
             producer_epoch=0 if producer_id >= 0 else -1,
             base_sequence=sequence,
         )
@@ -99,7 +100,7 @@ class LogAndTwin(RuleBasedStateMachine):
             return
         data = batch(
             *(bytes(record.value or b"") for record in last.records),
-            producer_id=producer_id,
+            producer_id=self.ids[producer_id],
             producer_epoch=0,
             base_sequence=last.sequence,
         )
@@ -114,7 +115,12 @@ class LogAndTwin(RuleBasedStateMachine):
         if last is None:
             return
         sequence = last.sequence + len(last.records) + skip
-        data = batch(b"v", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        data = batch(
+            b"v",
+            producer_id=self.ids[producer_id],
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
         result = self.log.append(data, leader_epoch=self.leader_epoch, now_ms=NOW_MS)
         assert result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -199,9 +205,9 @@ class LogAndTwin(RuleBasedStateMachine):
             for producer_id, written in self.sequences.items()
             if written.base_offset >= first
         }
-        gone = [p for p in self.log.producers.by_id if p not in self.sequences]
-        for producer_id in gone:
-            del self.log.producers.by_id[producer_id]
+        for producer_id in (7, 8):
+            if producer_id not in self.sequences:
+                self.ids[producer_id] += 10  # it comes back as another
 
     # And must agree
 

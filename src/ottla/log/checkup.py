@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from google_crc32c import value as crc32c
 
 from ottla.log.header import HEADER_BYTES, MAGIC, BatchAt
-from ottla.log.segment import INDEX_INTERVAL_BYTES, Segment
+from ottla.log.segment import Segment
 from ottla.log.time_index import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -34,7 +34,12 @@ class Findings:
 
 
 def check_segment(
-    segment: Segment, recovery_point: int, findings: Findings, *, dense: bool
+    segment: Segment,
+    recovery_point: int,
+    findings: Findings,
+    index_interval_bytes: int,
+    *,
+    dense: bool,
 ) -> str | None:
     """Cut the segment after its last valid batch; says what was wrong with the next, if anything.
 
@@ -61,7 +66,7 @@ def check_segment(
         problem = _problem(batch, data, expected, recovery_point, dense=dense)
         if problem is not None:
             break
-        _note(segment, batch, findings)
+        _note(segment, batch, findings, index_interval_bytes)
         end = batch.position + batch.size
         expected = batch.last_offset + 1
     else:
@@ -127,11 +132,11 @@ def _problem(
     return None
 
 
-def _note(segment: Segment, batch: BatchAt, findings: Findings) -> None:
+def _note(segment: Segment, batch: BatchAt, findings: Findings, index_interval_bytes: int) -> None:
     if not findings.epochs or batch.leader_epoch > findings.epochs[-1][0]:
         findings.epochs.append((batch.leader_epoch, batch.base_offset))
     if batch.producer_id >= 0:
         findings.producers = True
     segment.note(
-        batch.position, batch.size, batch.last_offset, batch.max_timestamp, INDEX_INTERVAL_BYTES
+        batch.position, batch.size, batch.last_offset, batch.max_timestamp, index_interval_bytes
     )

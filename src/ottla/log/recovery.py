@@ -74,7 +74,7 @@ def load_log(
     segments, snapshots = _find_files(disk, directory, now_ms)
     findings: Findings | None = None
     if not clean or not _find_end(segments[-1]):
-        segments, findings = _recover(segments, recovery_point, name, dense=not config.compact)
+        segments, findings = _recover(segments, recovery_point, name, config)
     end_offset = segments[-1].next_offset
     if end_offset < log_start_offset:
         # All that is left lies below what was deleted (Kafka: the log begins anew there).
@@ -149,20 +149,24 @@ def _find_end(segment: Segment) -> bool:
 
 
 def _recover(
-    segments: list[Segment], recovery_point: int, name: str, *, dense: bool
+    segments: list[Segment], recovery_point: int, name: str, config: LogConfig
 ) -> tuple[list[Segment], Findings]:
     """Check from the recovery point on; what follows the first damage is deleted.
 
-    `dense`: offsets have no gaps, also from one segment to the next; a gap is where something was
-    lost. Only compaction makes gaps that are none.
+    Unless compaction made them, gaps between offsets, also from one segment to the next, are where
+    something was lost.
     """
+    dense = not config.compact
     findings = Findings()
     for at, segment in enumerate(segments):
         after = segments[at + 1].base_offset if at + 1 < len(segments) else None
         if after is not None and after <= recovery_point:
+            findings.from_start = False
             continue
         size_bytes = segment.size_bytes
-        problem = check_segment(segment, recovery_point, findings, dense=dense)
+        problem = check_segment(
+            segment, recovery_point, findings, config.index_interval_bytes, dense=dense
+        )
         if problem is None and dense and after is not None and after != segment.next_offset:
             problem = f"the next segment begins at {after}"
         if problem is None:

@@ -69,6 +69,8 @@ def truncate_fully(log: Log, offset: int, *, now_ms: int) -> int:
     for segment in reversed(log.segments):
         segment.change_suffix(DELETED)
         segment.delete()
+    for snapshot in list(log.snapshots):
+        _remove_snapshot(log, snapshot)
     log.segments = [Segment.create(log.disk, log.directory, offset, now_ms=now_ms)]
     log.log_start_offset = offset
     _ends_at(log, offset)
