@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from ottla import __version__
 from tests.cli.process import Server, ottla, page
@@ -198,6 +199,28 @@ def test_a_file_of_options_with_kafkas_names(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert "unknown option num.partitons" in errors
     assert "num.partitions?" in errors
+
+
+def test_limits_of_connections_change_while_it_runs(tmp_path: Path) -> None:
+    """A dynamic config of the broker holds for the next connection (KIP-226)."""
+    with Server(tmp_path / "data") as server:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
+        change = ConfigEntry(
+            "max.connections.per.ip", "0", incremental_operation=AlterConfigOpType.SET
+        )
+        override = ConfigEntry(
+            "max.connections.per.ip.overrides",
+            "127.0.0.1:1",
+            incremental_operation=AlterConfigOpType.SET,
+        )
+        resource = ConfigResource(
+            ConfigResource.Type.BROKER, "1", incremental_configs=[override, change]
+        )
+        for future in admin.incremental_alter_configs([resource]).values():
+            future.result(10)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as refused:
+            assert refused.recv(1) == b""
+        until(lambda: "max.connections.per.ip is 1" in server.errors())
 
 
 def test_every_option_is_listed() -> None:

@@ -194,6 +194,7 @@ def limits_of(settings: Settings) -> Limits:
         connections_per_ip_overrides=connection_overrides(
             settings.values["max.connections.per.ip.overrides"]
         ),
+        connections_per_second_max=settings.integer("max.connection.creation.rate"),
         connections_idle_ms_max=settings.integer("connections.max.idle.ms"),
     )
 
@@ -272,6 +273,14 @@ class Running:
             backlog=settings.integer("socket.listen.backlog.size"),
             inter_broker_listener=settings.inter_broker_listener,
         )
+        self.server.newer_limits = self._newer_limits
+
+    def _newer_limits(self) -> Limits | None:
+        """The limits anew when the broker's dynamic configs have made its settings anew."""
+        if self.broker.settings is self._settings:
+            return None
+        self._settings = self.broker.settings
+        return limits_of(self._settings)
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()

@@ -42,6 +42,7 @@ class Limits:
         "connections_max",
         "connections_per_ip_max",
         "connections_per_ip_overrides",
+        "connections_per_second_max",
         "frame_bytes_max",
         "held_bytes_max",
         "unanswered_max",
@@ -57,6 +58,7 @@ class Limits:
         connections_max: int = CONNECTIONS_MAX,
         connections_per_ip_max: int = CONNECTIONS_MAX,
         connections_per_ip_overrides: Mapping[str, int] | None = None,
+        connections_per_second_max: int = CONNECTIONS_MAX,
         connections_idle_ms_max: int = CONNECTIONS_IDLE_MS_MAX,
     ) -> None:
         self.frame_bytes_max = frame_bytes_max
@@ -67,6 +69,8 @@ class Limits:
         self.connections_max = connections_max
         self.connections_per_ip_max = connections_per_ip_max
         self.connections_per_ip_overrides = dict(connections_per_ip_overrides or {})
+        # A rate of 0 would let nobody in ever again.
+        self.connections_per_second_max = max(connections_per_second_max, 1)
         self.connections_idle_ms_max = connections_idle_ms_max
 
     def per_ip(self, host: str) -> int:

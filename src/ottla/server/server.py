@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 
 from ottla.seams.clock import Clock, Timer
@@ -64,8 +65,11 @@ class Server:
         self._doors: dict[str, Listener] = {}
         self._by_host = Counter[str]()
         self._closing = False
-        self._full = False
+        self._full = self._too_fast = False
+        self._created = 0  # connections in the second that is running
         self._sweeper: Timer | None = None
+        self._second: Timer | None = None
+        self.newer_limits: Callable[[], Limits | None] = no_newer_limits
 
     def open(self) -> None:
         """Binds every listener, and fills in the port where 0 asked for any. Raises OSError."""
@@ -87,8 +91,7 @@ class Server:
 
     def accept(self) -> None:
         """Opens the doors, with the dispatcher ready to answer."""
-        for door in self._doors.values():
-            door.resume()
+        self._move_doors()
         self._sweep_later()
 
     async def drain(self, seconds_max: float = DRAIN_S_MAX) -> None:
@@ -113,9 +116,10 @@ class Server:
         """Closes every connection, after a last attempt to send what is ready."""
         self._closing = True
         self._shut_doors()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            self._sweeper = None
+        for timer in (self._sweeper, self._second):
+            if timer is not None:
+                timer.cancel()
+        self._sweeper = self._second = None
         for connection in list(self.connections):
             connection.flush()
             connection.close("the server is stopping")
@@ -123,53 +127,73 @@ class Server:
     # Who is let in
 
     def _admit(self, listener_name: str, stream: Stream) -> None:
+        self._take_newer_limits()
         host = stream.peer_host
-        if self._by_host[host] >= self.limits.per_ip(host):
+        allowed = self.limits.per_ip(host)
+        if self._by_host.get(host, 0) >= allowed:
             self.turned_away += 1
-            log.warning(
-                "turned away %s: %s has %d connections, and max.connections.per.ip is %d",
-                stream.peer,
-                host,
-                self._by_host[host],
-                self.limits.per_ip(host),
-            )
+            log.warning("turned away %s: max.connections.per.ip is %d for it", stream.peer, allowed)
             stream.close()
-            if not self._by_host[host]:
-                del self._by_host[host]
             return
         self._by_host[host] += 1
         self.accepted[listener_name] += 1
         log.debug("%s connected to %s", stream.peer, listener_name)
         connection = Connection(self.shared, stream, listener_name, self._closed)
         self.connections[connection] = None
+        self._count_second()
         if len(self.connections) >= self.limits.connections_max:
-            self._house_full(listener_name)
+            self._house_full()
 
-    def _house_full(self, listener_name: str) -> None:
+    def _house_full(self) -> None:
         if not self._full:
             self._full = True
+            self._move_doors()
             log.warning(
                 "there are %d connections, and max.connections is %d: newcomers wait",
                 len(self.connections),
                 self.limits.connections_max,
             )
-            for name, door in self._doors.items():
-                if name != self._protected:
-                    door.pause()
-        if len(self.connections) > self.limits.connections_max:
+        if len(self.connections) > self.limits.connections_max and self._protected:
             others = [c for c in self.connections if c.peer.listener_name != self._protected]
             if others:
                 longest_silent = min(others, key=lambda connection: connection.last_active)
                 longest_silent.close("another broker needs its place (max.connections)")
+
+    def _count_second(self) -> None:
+        """At max.connection.creation.rate newcomers wait for the next second."""
+        self._created += 1
+        if self._second is None:
+            self._second = self._clock.call_later(1.0, self._next_second)
+        if self._created >= self.limits.connections_per_second_max and not self._too_fast:
+            self._too_fast = True
+            self._move_doors()
+
+    def _next_second(self) -> None:
+        self._second = None
+        self._created = 0
+        if self._too_fast:
+            self._too_fast = False
+            self._move_doors()
 
     def _closed(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
         self._by_host[connection.peer_host] -= 1
         if not self._by_host[connection.peer_host]:
             del self._by_host[connection.peer_host]
+        if self._full:
+            self._look_for_room()
+
+    def _look_for_room(self) -> None:
         if self._full and len(self.connections) < self.limits.connections_max:
             self._full = False
-            for door in self._doors.values():
+            self._move_doors()
+
+    def _move_doors(self) -> None:
+        """Opens each door, or leaves its newcomers outside for now."""
+        for name, door in self._doors.items():
+            if self._too_fast or (self._full and name != self._protected):
+                door.pause()
+            else:
                 door.resume()
 
     def _shut_doors(self) -> None:
@@ -188,7 +212,15 @@ class Server:
         delay_s = SPARE_BUFFER_S if idle_s < 0 else min(SPARE_BUFFER_S, idle_s / 4)
         self._sweeper = self._clock.call_later(max(delay_s, SWEEP_S_MIN), self._sweep)
 
+    def _take_newer_limits(self) -> None:
+        """Those that an operator changed while the server runs (KIP-226)."""
+        newer = self.newer_limits()
+        if newer is not None:
+            self.limits = self.shared.limits = newer
+            self._look_for_room()
+
     def _sweep(self) -> None:
+        self._take_newer_limits()
         now = self._clock.monotonic()
         idle_ms_max = self.limits.connections_idle_ms_max
         idle_since = now - idle_ms_max / 1000 if idle_ms_max >= 0 else float("-inf")
@@ -218,3 +250,7 @@ class Server:
                 connection.rest()
         if not self._closing:
             self._sweep_later()
+
+
+def no_newer_limits() -> None:
+    """When the limits never change."""
