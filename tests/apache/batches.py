@@ -19,7 +19,8 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-# Independent blocks of 64 KiB, no checksums: Kafka refuses frames whose blocks depend on each other.
+# Independent blocks, no checksums: Kafka refuses frames whose blocks depend on each other.
+LZ4_BLOCK_BYTES = 65_536
 LZ4_HEAD = bytes.fromhex("04224d18604082")
 TIMESTAMP_MS = 1_700_000_000_000
 
@@ -107,9 +108,17 @@ def compress(codec: str, data: bytes) -> bytes:
     if codec == "snappy":
         return bytes(cramjam.snappy.compress_raw(data))
     if codec == "lz4":
-        block = bytes(cramjam.lz4.compress_block(data, store_size=False))
-        return LZ4_HEAD + struct.pack("<I", len(block)) + block + bytes(4)
+        starts = range(0, len(data), LZ4_BLOCK_BYTES)
+        blocks = [_lz4_block(data[start : start + LZ4_BLOCK_BYTES]) for start in starts]
+        return LZ4_HEAD + b"".join(blocks) + bytes(4)
     return bytes(cramjam.zstd.compress(data)) if codec == "zstd" else data
+
+
+def _lz4_block(data: bytes) -> bytes:
+    block = bytes(cramjam.lz4.compress_block(data, store_size=False))
+    if len(block) < len(data):
+        return struct.pack("<I", len(block)) + block
+    return struct.pack("<I", len(data) | 1 << 31) + data
 
 
 def old_message(magic: int = 1, value: bytes = b"old") -> bytes:
