@@ -4,6 +4,7 @@ import java.util.List;
 /** Runs Kafka's DumpLogSegments once per group of arguments ("--next" between them), in one JVM. */
 public class DumpAll {
     public static void main(String[] arguments) throws Exception {
+        System.setErr(System.out); // where the tool tells of mismatches
         List<String> group = new ArrayList<>();
         for (String argument : arguments) {
             if (argument.equals("--next")) {
