@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.apache import java
 
 PROGRAM = Path(__file__).with_name("DumpAll.java")
+ALWAYS_SAID = re.compile(r"Non-consecutive offsets in \S*?/0*(\d+)\.log\n  -1 is followed by \1\n")
 COMPLAINTS = (
     "mismatch",
     "non-consecutive",
-    "non-secutive",
+    "followed by",
     "out of order",
     "indexed offset",
     "not found",
@@ -40,7 +42,12 @@ def files(folder: Path, suffix: str) -> str:
 
 
 def complaints(output: str) -> list[str]:
-    """Every line in which the tool found something wrong."""
+    """Every line in which the tool found something wrong.
+
+    For every segment but a log's first it says that "-1 is followed by" the segment's own first
+    offset, whoever wrote it; that alone is not counted.
+    """
+    output = ALWAYS_SAID.sub("", output)
     return [
         line
         for line in output.splitlines()
