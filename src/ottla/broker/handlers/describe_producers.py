@@ -22,7 +22,7 @@ def handle(request: DescribeProducersRequest, context: Context) -> DescribeProdu
         error, message = ErrorCode.INVALID_TOPIC_EXCEPTION, name_error(topic.name)
         if message is None and topic.name not in context.broker.image.topics:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            message = error.message
+            message = "This server does not host this topic-partition."
         if message is not None:
             answers = [
                 PartitionResponse(partition_index=index, error_code=error, error_message=message)

@@ -1,0 +1,308 @@
+"""Fetch sessions (KIP-227): incremental requests and answers, epochs, places in the cache."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.broker.sessions import EPOCH_MAX, Sessions, Wanted, next_epoch
+from ottla.seams.chance import SeededChance
+from ottla.seams.clock import ManualClock
+from ottla.wire.api.fetch import FetchRequest, ForgottenTopic
+from ottla.wire.errors import ErrorCode
+from tests.broker.desk import Desk, fetch_request, values
+from tests.broker.test_fetch import delete
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    with Desk() as desk:
+        yield desk
+
+
+class Client:
+    """A consumer that keeps a session, as clients do."""
+
+    def __init__(self, desk: Desk, version: int = 11) -> None:
+        self.desk = desk
+        self.version = version
+        self.session_id = 0
+        self.epoch = 0
+
+    def fetch(self, *wanted: Any, **fields: Any) -> Any:
+        """The answer; the session goes on as the protocol says."""
+        response = self.desk.ask(self.request(*wanted, **fields), self.version)
+        if response.error_code == 0:
+            self.session_id = response.session_id
+            self.epoch = 0 if not self.session_id else next_epoch(self.epoch)
+        return response
+
+    def request(self, *wanted: Any, **fields: Any) -> FetchRequest:
+        given = {"session_id": self.session_id, "session_epoch": self.epoch} | fields
+        return fetch_request(*wanted, **given)
+
+
+def partitions(response: Any) -> list[int]:
+    """The partitions that an answer speaks of, in order."""
+    return [data.partition_index for topic in response.responses for data in topic.partitions]
+
+
+@pytest.mark.parametrize("version", range(7, 19))
+def test_an_incremental_answer_has_only_news(desk: Desk, version: int) -> None:
+    """Everything at first, then only partitions that have something to tell."""
+    topic_id = desk.create("t", 3)
+    topic = topic_id if version >= 13 else "t"
+    client = Client(desk, version)
+    first = client.fetch(*((topic, index, 0) for index in range(3)))
+    assert first.session_id != 0
+    assert partitions(first) == [0, 1, 2]
+    assert client.fetch().responses == []
+    desk.produce("t", 1, b"a")
+    second = client.fetch()
+    assert values(second) == {(topic, 1): [b"a"]}
+    assert second.session_id == first.session_id
+
+
+def test_a_reader_that_goes_on_is_told_what_it_has_not_seen(desk: Desk) -> None:
+    """Once its offset has moved there is nothing more to say, until there is."""
+    desk.create("t", 2)
+    client = Client(desk)
+    client.fetch(("t", 0, 0), ("t", 1, 0))
+    desk.produce("t", 0, b"a")
+    assert values(client.fetch()) == {("t", 0): [b"a"]}
+    assert client.fetch(("t", 0, 1)).responses == []
+    desk.produce("t", 0, b"b")
+    assert values(client.fetch()) == {("t", 0): [b"b"]}
+
+
+def test_a_moved_log_start_is_news(desk: Desk) -> None:
+    """Also without records."""
+    desk.create("t")
+    client = Client(desk)
+    desk.produce("t", 0, b"a")
+    client.fetch(("t", 0, 1))
+    assert client.fetch().responses == []
+    desk.partition("t").log.delete_records_before(1)
+    response = client.fetch()
+    assert [data.log_start_offset for data in response.responses[0].partitions] == [1]
+    assert client.fetch().responses == []
+
+
+def test_an_error_is_told_every_time_and_its_end_too(desk: Desk) -> None:
+    """A partition with an error is in every answer; when it is well again it is told once more."""
+    desk.create("t")
+    client = Client(desk)
+    assert client.fetch(("t", 0, 5)).responses[0].partitions[0].error_code == 1
+    assert client.fetch().responses[0].partitions[0].error_code == 1
+    response = client.fetch(("t", 0, 0))
+    assert response.responses[0].partitions[0].error_code == 0
+    assert client.fetch().responses == []
+
+
+def test_partitions_are_added_changed_and_forgotten(desk: Desk) -> None:
+    """With later requests of the session."""
+    desk.create("t", 3)
+    for index in range(3):
+        desk.produce("t", index, b"%d" % index)
+    client = Client(desk)
+    assert partitions(client.fetch(("t", 0, 0))) == [0]
+    assert partitions(client.fetch(("t", 1, 0), ("t", 0, 1))) == [1]
+    forget = [ForgottenTopic(topic="t", partitions=[1])]
+    assert client.fetch(forgotten_topics_data=forget).responses == []
+    assert partitions(client.fetch(("t", 2, 0))) == [2]
+
+
+def test_forgetting_everything_ends_the_session(desk: Desk) -> None:
+    """An empty session is closed and answered without one, as in Kafka."""
+    desk.create("t")
+    client = Client(desk)
+    client.fetch(("t", 0, 0))
+    forget = [ForgottenTopic(topic="t", partitions=[0])]
+    response = client.fetch(forgotten_topics_data=forget)
+    assert (response.error_code, response.session_id, response.responses) == (0, 0, [])
+    assert len(desk.broker.sessions) == 0
+
+
+def test_who_got_records_goes_to_the_back(desk: Desk) -> None:
+    """With a limit that fits one partition, all partitions get their turn."""
+    desk.create("t", 3)
+    for index in range(3):
+        for _ in range(3):
+            desk.produce("t", index, b"x" * 100)
+    client = Client(desk)
+    served = []
+    first = client.fetch(*(("t", index, 0) for index in range(3)), max_bytes=200)
+    served.append([part for part in partitions(first) if values(first)["t", part]])
+    for _ in range(3):
+        response = client.fetch(max_bytes=200)
+        served.append([part for part in partitions(response) if values(response)["t", part]])
+    assert served == [[0], [0], [1], [2]] or sorted(served[1:]) == [[0], [1], [2]]
+
+
+class TestErrors:
+    """Sessions that are not what the client believes."""
+
+    def test_an_unknown_session(self, desk: Desk) -> None:
+        """FETCH_SESSION_ID_NOT_FOUND, for the request as a whole."""
+        response = desk.ask(fetch_request(session_id=77, session_epoch=1), 11)
+        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert (response.session_id, response.responses) == (0, [])
+
+    @pytest.mark.parametrize("epoch", [2, 5, EPOCH_MAX])
+    def test_a_wrong_epoch(self, desk: Desk, epoch: int) -> None:
+        """INVALID_FETCH_SESSION_EPOCH: a request was lost or came twice."""
+        desk.create("t")
+        client = Client(desk)
+        client.fetch(("t", 0, 0))
+        response = client.fetch(session_epoch=epoch)
+        assert response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        assert client.fetch().error_code == 0
+
+    def test_ids_and_names_do_not_mix(self, desk: Desk) -> None:
+        """FETCH_SESSION_TOPIC_ID_ERROR when the version changes between the two."""
+        topic_id = desk.create("t")
+        for before, after, topic in ((12, 13, "t"), (13, 12, topic_id)):
+            client = Client(desk, before)
+            client.fetch((topic, 0, 0))
+            client.version = after
+            response = client.fetch()
+            assert response.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+    def test_a_request_that_overtakes_a_waiting_one(self, desk: Desk) -> None:
+        """The waiting one's answer would be out of date: INVALID_FETCH_SESSION_EPOCH."""
+        desk.create("t")
+        client = Client(desk)
+        client.fetch(("t", 0, 0))
+        waiting = desk.post(client.request(max_wait_ms=500), 11)
+        client.epoch += 1
+        assert client.fetch().error_code == 0
+        desk.advance(510)
+        assert waiting.response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+    def test_a_topic_made_anew_under_a_session(self, desk: Desk) -> None:
+        """INCONSISTENT_TOPIC_ID while the session still names the old one."""
+        old_id = desk.create("t")
+        client = Client(desk, 13)
+        client.fetch((old_id, 0, 0))
+        delete(desk, "t")
+        response = client.fetch()
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert response.responses[0].partitions[0].error_code == unknown
+        desk.create("t")
+        response = client.fetch()
+        assert response.responses[0].topic_id == old_id
+        wrong = ErrorCode.INCONSISTENT_TOPIC_ID
+        assert response.responses[0].partitions[0].error_code == wrong
+
+    def test_a_topic_id_that_becomes_known(self, desk: Desk) -> None:
+        """UNKNOWN_TOPIC_ID until the broker has heard of the topic, then records."""
+        with Desk(seed=9) as other:  # the same chance, and so the same id in the next
+            Client(other, 13).fetch((bytes(range(16)), 0, 0))
+            topic_id = other.create("t")
+        with Desk(seed=9) as same:
+            client = Client(same, 13)
+            response = client.fetch((topic_id, 0, 0))
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+            assert response.responses[0].partitions[0].error_code == error
+            assert same.create("t") == topic_id
+            same.produce("t", 0, b"a")
+            assert values(client.fetch()) == {(topic_id, 0): [b"a"]}
+
+
+def test_a_full_request_closes_the_session_it_names(desk: Desk) -> None:
+    """Epoch 0 begins anew; epoch -1 goes without a session."""
+    desk.create("t")
+    client = Client(desk)
+    first = client.fetch(("t", 0, 0)).session_id
+    response = client.fetch(("t", 0, 0), session_epoch=0)
+    assert response.session_id not in (0, first)
+    assert len(desk.broker.sessions) == 1
+    response = client.fetch(("t", 0, 0), session_epoch=-1)
+    assert (response.session_id, partitions(response)) == (0, [0])
+    assert len(desk.broker.sessions) == 0
+
+
+def test_a_broker_without_places_declines() -> None:
+    """Session id 0, and full answers every time."""
+    with Desk(max_incremental_fetch_session_cache_slots=0) as desk:
+        desk.create("t")
+        client = Client(desk)
+        for _ in range(3):
+            response = client.fetch(("t", 0, 0))
+            assert (response.session_id, partitions(response)) == (0, [0])
+
+
+def test_epochs_wrap_around_without_0() -> None:
+    """0 means a new session and -1 none."""
+    assert next_epoch(1) == 2
+    assert next_epoch(EPOCH_MAX) == 1
+    assert next_epoch(-1) == -1
+
+
+class TestCache:
+    """Who gives way to whom."""
+
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        return ManualClock()
+
+    @pytest.fixture
+    def sessions(self, clock: ManualClock) -> Sessions:
+        return Sessions(clock, SeededChance(1), 2, eviction_ms=1000)
+
+    def create(self, sessions: Sessions, size: int, *, privileged: bool = False) -> int:
+        wanted = [Wanted("t", bytes(16), index, 0, 1) for index in range(size)]
+        return sessions.create(wanted, size, uses_ids=False, privileged=privileged)
+
+    def use(self, sessions: Sessions, session_id: int) -> None:
+        session = sessions._sessions[session_id]
+        sessions.touch(session)
+
+    def test_a_full_cache_of_young_sessions_declines(self, sessions: Sessions) -> None:
+        """Also for a bigger newcomer."""
+        assert self.create(sessions, 1)
+        assert self.create(sessions, 1)
+        assert self.create(sessions, 100) == 0
+
+    def test_an_idle_session_gives_way(self, sessions: Sessions, clock: ManualClock) -> None:
+        """The one unused for longest goes, whatever its size."""
+        idle = self.create(sessions, 50)
+        busy = self.create(sessions, 1)
+        clock.advance(1001)
+        self.use(sessions, busy)
+        assert self.create(sessions, 1)
+        assert sessions.find(idle, 1, False) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert busy in sessions._sessions
+        assert sessions.evictions == 1
+
+    def test_an_old_session_gives_way_to_a_bigger_one(
+        self, sessions: Sessions, clock: ManualClock
+    ) -> None:
+        """But not to a smaller one."""
+        small, large = self.create(sessions, 2), self.create(sessions, 5)
+        for _ in range(3):
+            clock.advance(600)
+            self.use(sessions, small)
+            self.use(sessions, large)
+        assert self.create(sessions, 1) == 0
+        assert self.create(sessions, 3)
+        assert small not in sessions._sessions
+        assert large in sessions._sessions
+
+    def test_a_follower_takes_a_consumers_place(self, sessions: Sessions) -> None:
+        """Replication comes first; a consumer never takes a follower's place."""
+        self.create(sessions, 5)
+        self.create(sessions, 5)
+        assert self.create(sessions, 1, privileged=True)
+        assert self.create(sessions, 1, privileged=True)
+        assert self.create(sessions, 1, privileged=True) == 0
+        assert self.create(sessions, 100) == 0
+
+    def test_idle_partitions_of_a_session_cost_little(self) -> None:
+        """A session of 1,000 partitions without news makes no answers, only comparisons."""
+        with Desk() as desk:
+            desk.create("t", 1_000)
+            client = Client(desk)
+            client.fetch(*(("t", index, 0) for index in range(1_000)))
+            assert client.fetch().responses == []
+            assert desk.broker.sessions.partitions == 1_000
