@@ -279,6 +279,29 @@ def test_deleting_a_topic_calls_its_cleaning_off(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("trace", ["corrupt checkpoint", "Apache Kafka's log", "none"])
+def test_gaps_of_compaction_are_not_taken_for_damage(trace: str) -> None:
+    """After a crash a compacted log is whole, also if its policy is not known, or not any more."""
+
+    async def run() -> None:
+        disk = SimulatedDisk()
+        manager, log = await new_log("/data", disk=disk)
+        fill(log)
+        clean(manager)
+        put(log, (b"a", b"active"))
+        before = contents(log)
+        disk.kill()
+        if trace == "corrupt checkpoint":
+            disk.write_atomically(f"/data/{checkpoints.RECOVERY_POINTS}", b"torn", sync=True)
+        elif trace == "Apache Kafka's log":
+            disk.mkdir("/data/__cluster_metadata-0")
+            disk.unlink(f"/data/{checkpoints.RECOVERY_POINTS}")
+        async with started(make_manager("/data", disk=disk)) as manager:
+            assert contents(manager.get("first", 0)) == before  # type: ignore[arg-type]
+
+    asyncio.run(run())
+
+
 class PowerCut(BaseException):
     """The machine stops, in the middle of whatever it did."""
 
@@ -313,7 +336,8 @@ def check_after_crash(disk: CountingDisk, before: Contents, after: Contents) -> 
     """The log is the old one or the new one or a mixture, and whole; and it can go on."""
 
     async def run() -> None:
-        manager = make_manager("/data", disk=disk, topic=COMPACT)
+        # The topic's config is not known yet when logs are recovered.
+        manager = make_manager("/data", disk=disk)
         await manager.start()
         log = manager.get("first", 0)
         assert log is not None
@@ -329,6 +353,8 @@ def check_after_crash(disk: CountingDisk, before: Contents, after: Contents) -> 
         put(log, (b"a", b"later"))
         log.roll(now_ms=NOW)
         manager.cleaner.offsets.clear()
+        log.config = log.config._replace(cleanup_policy=frozenset({"compact"}))
+        manager._config_of = lambda _: log.config
         assert clean(manager) == 1
         assert last_values(contents(log)) == last_values(before) | {b"a": b"later"}
         await manager.close()
@@ -404,7 +430,7 @@ def test_a_second_crash_while_finishing_a_swap_loses_nothing() -> None:
             disk.stop_at = disk.changes + second
             again = True
             try:
-                asyncio.run(make_manager("/data", disk=disk, topic=COMPACT).start())
+                asyncio.run(make_manager("/data", disk=disk).start())
                 again = False
             except PowerCut:
                 pass

@@ -27,12 +27,12 @@ class Checkpointer:
         self._written: dict[tuple[str, str], Offsets] = {}
         self._turn = asyncio.Lock()
 
-    def read(self, home: "DataDirectory", name: str) -> Offsets:
-        """A checkpoint at the start; nothing when it is missing or corrupt."""
+    def read(self, home: "DataDirectory", name: str) -> Offsets | None:
+        """A checkpoint at the start: empty when it is missing, None when it is corrupt."""
         found = home.read_offsets(name)
         if found is not None:
             self._written[home.path, name] = found
-        return found or {}
+        return found
 
     async def write(
         self, homes: "Iterable[DataDirectory]", names: Iterable[str] | None = None

@@ -6,6 +6,8 @@ see, what is younger than `min.compaction.lag.ms`. Of the logs whose dirty share
 `min.cleanable.dirty.ratio`, or whose oldest dirty records are past `max.compaction.lag.ms`, the
 filthiest comes first; one at a time, until none is left.
 
+Before that the log is synced and its recovery point checkpointed: above a checkpointed recovery
+point there has never been a compaction, so recovery may take a gap between offsets for damage.
 The loop makes the plan and renames files; a helper process reads and writes them (rewrite.py). A
 log being cleaned is left alone by retention. A log that cannot be cleaned (a corrupt batch, say) is
 named once and not tried again until the next start; when the disk was at fault it is tried later.
@@ -13,7 +15,7 @@ named once and not tried again until the next start; when the disk was at fault 
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.log.compaction import LastRecord
@@ -175,12 +177,14 @@ class Cleaner:
         *,
         logs: Callable[[], Iterable["Log"]],
         last_stable_offset: Callable[["Log"], int],
+        secure: "Callable[[Log], Awaitable[None]] | None" = None,
     ) -> None:
         self._clock = clock
         self._background = background
         self._remover = remover
         self._logs = logs
         self._last_stable_offset = last_stable_offset
+        self._secure = secure  # syncs a log and checkpoints its recovery point
         self.dedupe_bytes = DEDUPE_BYTES_DEFAULT
         self.bytes_per_second: float | None = None
         self.offsets: dict[TopicPartition, int] = {}  # cleaner-offset-checkpoint
@@ -240,6 +244,10 @@ class Cleaner:
         key = (log.topic, log.partition)
         self.current, self._aborted = log, False
         try:
+            if self._secure is not None:
+                await self._secure(log)
+            if self._aborted or log.offline is not None:
+                return False
             outcome = await self._rewrite(chosen)
             for group in outcome.groups:
                 if not await self._swap_in(log, group):

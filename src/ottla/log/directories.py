@@ -39,6 +39,7 @@ class Contents(NamedTuple):
 
     partitions: list[TopicPartition]
     deleted: list[str]  # paths of folders to remove
+    from_kafka: bool  # Apache Kafka has been here
 
 
 def partition_folder(topic: str, partition: int) -> str:
@@ -142,6 +143,7 @@ class DataDirectory:
         """The partitions by their folders' names, and the folders on their way out."""
         partitions: list[TopicPartition] = []
         deleted: list[str] = []
+        from_kafka = False
         for entry in self.disk.entries(self.path):
             if not entry.is_directory:
                 continue
@@ -152,9 +154,11 @@ class DataDirectory:
                 logger.warning("%s/%s is left alone: not a current partition", self.path, name)
             elif (found := parse_folder(name)) is None:
                 logger.warning("%s/%s is not a partition's folder; left alone", self.path, name)
-            elif found[0] != METADATA_TOPIC:
+            elif found[0] == METADATA_TOPIC:
+                from_kafka = True
+            else:
                 partitions.append(found)
-        return Contents(sorted(partitions), deleted)
+        return Contents(sorted(partitions), deleted, from_kafka)
 
     def read_offsets(self, name: str) -> Offsets | None:
         """A checkpoint of this directory; None, and a line in the log, when it is corrupt."""

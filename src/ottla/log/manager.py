@@ -91,6 +91,7 @@ class LogManager:
             self.remover,
             logs=self._compacted,
             last_stable_offset=self._last_stable_offset,
+            secure=self._secure,
         )
         self._ids = IdWriter(disk, background)
         self._paths = list(directories)
@@ -138,8 +139,12 @@ class LogManager:
     async def _load(self, home: DataDirectory) -> None:
         contents = home.contents()
         recovery_points = self.checkpointer.read(home, checkpoints.RECOVERY_POINTS)
-        log_starts = self.checkpointer.read(home, checkpoints.LOG_START_OFFSETS)
-        cleaner_offsets = self.checkpointer.read(home, checkpoints.CLEANER_OFFSETS)
+        log_starts = self.checkpointer.read(home, checkpoints.LOG_START_OFFSETS) or {}
+        cleaner_offsets = self.checkpointer.read(home, checkpoints.CLEANER_OFFSETS) or {}
+        # We compact only below a checkpointed recovery point. Without it, or where Apache Kafka
+        # has been, gaps between offsets may be compaction's anywhere.
+        dense = recovery_points is not None and not contents.from_kafka
+        recovery_points = recovery_points or {}
         home.take_clean_marker()
         breath = Breath(self.clock)
         self._counts[home.path] = 0
@@ -162,7 +167,7 @@ class LogManager:
             if key in cleaner_offsets:
                 self.cleaner.offsets[key] = cleaner_offsets[key]
             if not home.was_clean:
-                self._open(key, entry, clean=False)
+                self._open(key, entry, clean=False, dense=dense)
             await breath.take()
         for path in contents.deleted:
             self.remover.folder(path, self._config_of("").file_delete_delay_ms)
@@ -218,7 +223,9 @@ class LogManager:
             if log is not None:
                 yield log
 
-    def _open(self, key: TopicPartition, entry: Unopened, *, clean: bool) -> Log:
+    def _open(
+        self, key: TopicPartition, entry: Unopened, *, clean: bool, dense: bool = False
+    ) -> Log:
         topic, partition = key
         directory = f"{entry.home.path}/{partition_folder(*key)}"
         config = self._config_of(topic)
@@ -236,6 +243,7 @@ class LogManager:
                 log_start_offset=entry.log_start_offset,
                 now_ms=now_ms,
                 jitter_ms=self._jitter(config),
+                dense=dense,
             )
         except (OSError, ValueError) as error:
             # One partition that cannot be read takes nothing else down.
@@ -361,6 +369,11 @@ class LogManager:
                 log = self.get(topic, partition)
                 if log is not None:
                     yield log
+
+    async def _secure(self, log: Log) -> None:
+        """Before a compaction: all of the log is synced, and the checkpoint says so (_load)."""
+        await self.flusher.flush([log], indexes=True)
+        await self.checkpointer.write([self._home_of(log)], [checkpoints.RECOVERY_POINTS])
 
     def _last_stable_offset(self, log: Log) -> int:
         high_watermark = self.high_watermark_of(log)

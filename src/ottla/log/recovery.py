@@ -68,13 +68,20 @@ def load_log(
     log_start_offset: int = 0,
     now_ms: int,
     jitter_ms: int = 0,
+    dense: bool | None = None,
 ) -> Log:
-    """Open a log that is on disk; unless it was closed cleanly, check it first."""
+    """Open a log that is on disk; unless it was closed cleanly, check it first.
+
+    `dense`: no compaction went above the recovery point, so a gap between offsets there is damage.
+    The manager knows (it checkpoints before it swaps); without it the policy has to tell.
+    """
     name = f"{topic}-{partition}"
     segments, snapshots = _find_files(disk, directory, now_ms)
     findings: Findings | None = None
     if not clean or not _find_end(segments[-1]):
-        segments, findings = _recover(segments, recovery_point, name, config)
+        if dense is None:
+            dense = not config.compact
+        segments, findings = _recover(segments, recovery_point, name, config, dense=dense)
     end_offset = segments[-1].next_offset
     if end_offset < log_start_offset:
         # All that is left lies below what was deleted (Kafka: the log begins anew there).
@@ -149,14 +156,13 @@ def _find_end(segment: Segment) -> bool:
 
 
 def _recover(
-    segments: list[Segment], recovery_point: int, name: str, config: LogConfig
+    segments: list[Segment], recovery_point: int, name: str, config: LogConfig, *, dense: bool
 ) -> tuple[list[Segment], Findings]:
     """Check from the recovery point on; what follows the first damage is deleted.
 
     Unless compaction made them, gaps between offsets, also from one segment to the next, are where
     something was lost.
     """
-    dense = not config.compact
     findings = Findings()
     for at, segment in enumerate(segments):
         after = segments[at + 1].base_offset if at + 1 < len(segments) else None
