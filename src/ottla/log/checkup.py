@@ -75,11 +75,13 @@ def check_segment(
     if problem is not None:
         segment.cut(end)
     segment.size_bytes = end
+    segment.file.close()  # many logs are checked in a row, few of them are used soon
     return problem
 
 
 def _start(segment: Segment, recovery_point: int) -> int:
     """Where to begin: at the last index entry below the recovery point that the log confirms."""
+    segment.transaction_index.truncate_to(recovery_point)  # the rest comes back with the producers
     segment.index.strip_zeros()
     segment.time_index.strip_zeros()
     entry = segment.confirmed(recovery_point - 1)

@@ -54,33 +54,27 @@ class TransactionIndex:
         known.append(aborted)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget transactions whose marker lies at or above `offset`."""
-        known = self.all()
-        keep = [aborted for aborted in known if aborted.last_offset < offset]
-        if len(keep) < len(known):
-            self._disk.open(self._path).truncate(len(keep) * ENTRY_BYTES)
-            self._aborted = keep
-
-    def insanity(self, base_offset: int) -> str | None:
-        """What is wrong with an entry, or None."""
-        try:
-            found = self._read()
-        except ValueError as error:
-            return str(error)
-        for aborted in found:
-            if not base_offset <= aborted.last_offset or aborted.first_offset > aborted.last_offset:
-                return f"an entry from {aborted.first_offset} to {aborted.last_offset}"
-        return None
+        """Forget transactions whose marker lies at or above `offset`, and what is no entry."""
+        if not self._disk.exists(self._path):
+            return
+        keep = [aborted for aborted in self.all() if aborted.last_offset < offset]
+        file = self._disk.open(self._path)
+        if file.size() != len(keep) * ENTRY_BYTES:
+            file.truncate(len(keep) * ENTRY_BYTES)
+        self._aborted = keep
 
     def _read(self) -> list[AbortedTransaction]:
+        """The entries up to the first that cannot be one: a crash may have torn the last."""
         if not self._disk.exists(self._path):
             return []
         data = self._disk.read(self._path)
-        if len(data) % ENTRY_BYTES:
-            raise ValueError(f"{len(data)} bytes are not a number of entries")
-        found = []
-        for version, *fields in ENTRY.iter_unpack(data):
-            if version != VERSION:
-                raise ValueError(f"an entry of version {version}")
-            found.append(AbortedTransaction(*fields))
+        found: list[AbortedTransaction] = []
+        last_offset = -1
+        for version, *fields in ENTRY.iter_unpack(data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]):
+            aborted = AbortedTransaction(*fields)
+            in_order = last_offset < aborted.last_offset and aborted.first_offset >= 0
+            if version != VERSION or not in_order or aborted.first_offset >= aborted.last_offset:
+                break
+            last_offset = aborted.last_offset
+            found.append(aborted)
         return found
