@@ -11,7 +11,7 @@ altogether: whoever has a request calls `dispatcher.handle`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinators import Coordinators
@@ -67,6 +67,8 @@ class Broker:
         self.chance = chance
         self.background = background
         self.metrics = metrics
+        # Told the settings in force whenever dynamic configs may have changed.
+        self.on_configured: list[Callable[[Settings], object]] = []
         # The picture that requests are answered from, and the one being moved to, if any.
         self.image = ClusterImage()
         self.next_image = self.image
@@ -164,13 +166,11 @@ class Broker:
         """The broker's dynamic configs may have changed, and with them every topic's defaults."""
         configs = self.next_image.broker_configs
         default, own = configs.get("", {}), configs.get(str(self.node_id), {})
-        if default or own or self.settings is not self._base_settings:
-            self.settings = self._base_settings.with_dynamic(default, own)
-            topics = {log.topic for log in self.logs.opened()}
-        else:
-            topics = set(self.next_image.topic_configs)
-        for topic in topics:
-            self.configure_topic(topic)
+        self.settings = self._base_settings.with_dynamic(default, own)
+        self.logs.configure_all()
+        self.logs.reconfigure(self.settings)
+        for told in self.on_configured:
+            told(self.settings)
 
     def assign(self, partition: Partition, image: PartitionImage) -> None:
         """Tell a partition what the cluster has decided about it."""

@@ -355,11 +355,19 @@ class LogManager:
         """A topic's config has changed; logs not opened yet will ask for it."""
         for (name, _), entry in self._entries.items():
             if name == topic and isinstance(entry, Log):
-                entry.config = config
-                if config.flush_ms < FLUSH_MS_NEVER:
-                    self._flush_by_time.add(entry)
-                else:
-                    self._flush_by_time.discard(entry)
+                self._configure(entry, config)
+
+    def configure_all(self) -> None:
+        """The config of every topic may have changed, for the broker's defaults have."""
+        for log in self.opened():
+            self._configure(log, self._config_of(log.topic))
+
+    def _configure(self, log: Log, config: "LogConfig") -> None:
+        log.config = config
+        if config.flush_ms < FLUSH_MS_NEVER:
+            self._flush_by_time.add(log)
+        else:
+            self._flush_by_time.discard(log)
 
     # What the cleaner and the periodic work ask
 
@@ -377,7 +385,7 @@ class LogManager:
 
     def _last_stable_offset(self, log: Log) -> int:
         high_watermark = self.high_watermark_of(log)
-        first_unstable = log.first_unstable_offset()
+        first_unstable = log.first_unstable_offset(high_watermark)
         return high_watermark if first_unstable is None else min(high_watermark, first_unstable)
 
     @property
