@@ -190,7 +190,7 @@ def test_the_filthiest_log_comes_first(tmp_path: Path) -> None:
         fill(log, 3)
         fill(other, 3)
         manager.cleaner.offsets["first", 0] = 3
-        chosen = manager.cleaner.filthiest()
+        chosen = await manager.cleaner.filthiest()
         assert chosen is not None
         assert chosen.log is other
         assert clean(manager) == 2

@@ -22,12 +22,12 @@ from ottla.log.compaction import LastRecord
 from ottla.log.rewrite import Group, Outcome, Plan, SourceSegment
 from ottla.log.segment import CLEANED, SWAP, TRANSACTION_INDEX, Segment
 from ottla.log.swap import discard_segment, rename_segment, retire_segments
+from ottla.log.upkeep import Breath, Remover
 from ottla.seams.background import HelperFailed
 
 if TYPE_CHECKING:
     from ottla.log.checkpoints import TopicPartition
     from ottla.log.log import Log
-    from ottla.log.upkeep import Remover
     from ottla.seams.background import Background
     from ottla.seams.clock import Clock
     from ottla.settings import Settings
@@ -173,9 +173,9 @@ class Cleaner:
         self,
         clock: "Clock",
         background: "Background",
-        remover: "Remover",
+        remover: Remover,
         *,
-        logs: Callable[[], Iterable["Log"]],
+        logs: "Callable[[], Iterable[Log | None]]",
         last_stable_offset: Callable[["Log"], int],
         secure: "Callable[[Log], Awaitable[None]] | None" = None,
     ) -> None:
@@ -209,7 +209,7 @@ class Cleaner:
         cleaned = 0
         put_off: set[TopicPartition] = set()
         while not self._stopping:
-            chosen = self.filthiest(put_off)
+            chosen = await self.filthiest(put_off)
             if chosen is None:
                 break
             if await self.clean(chosen):
@@ -218,25 +218,28 @@ class Cleaner:
                 put_off.add((chosen.log.topic, chosen.log.partition))
         return cleaned
 
-    def filthiest(self, put_off: "Iterable[TopicPartition]" = ()) -> Candidate | None:
+    async def filthiest(self, put_off: "Iterable[TopicPartition]" = ()) -> Candidate | None:
         """The log with the largest dirty share among those that are due."""
         now_ms = self._clock.now_ms()
-        due = []
+        breath = Breath(self._clock)
+        best: Candidate | None = None
         for log in self._logs():
-            key = (log.topic, log.partition)
-            if log.offline is not None or key in self.uncleanable or key in put_off:
+            await breath.take()
+            # One segment is the active one, which is never cleaned.
+            if log is None or log.offline is not None or len(log.segments) < 2:
                 continue
-            if len(log.segments) < 2:
-                continue  # there is only the active one
+            key = (log.topic, log.partition)
+            if key in self.uncleanable or key in put_off:
+                continue
             found = candidate(
                 log,
                 cleaned_offset=self.offsets.get(key),
                 last_stable_offset=self._last_stable_offset(log),
                 now_ms=now_ms,
             )
-            if found.is_due:
-                due.append(found)
-        return max(due, key=lambda found: found.dirty_ratio, default=None)
+            if found.is_due and (best is None or found.dirty_ratio > best.dirty_ratio):
+                best = found
+        return best
 
     async def clean(self, chosen: Candidate) -> bool:
         """One cleaning of one log, swapped in; False when it failed or was called off."""

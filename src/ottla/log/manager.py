@@ -98,6 +98,7 @@ class LogManager:
         self._chance = chance
         self._config_of = config_of
         self._entries: dict[TopicPartition, Log | Unopened] = {}
+        self._partitions: dict[str, set[int]] = {}  # of each topic
         self._counts: dict[str, int] = {}  # partitions in each data directory
         self._flush_by_time: set[Log] = set()
         self.checkpointer = Checkpointer(background, self._offsets_in)
@@ -163,6 +164,7 @@ class LogManager:
                 log_starts.get(key, 0),
             )
             self._entries[key] = entry
+            self._partitions.setdefault(key[0], set()).add(partition)
             self._counts[home.path] += 1
             if key in cleaner_offsets:
                 self.cleaner.offsets[key] = cleaner_offsets[key]
@@ -266,6 +268,7 @@ class LogManager:
     def _admit(self, key: TopicPartition, log: Log) -> None:
         log.flush_wanted = self.flusher.soon
         self._entries[key] = log
+        self._partitions.setdefault(key[0], set()).add(key[1])
         if log.config.flush_ms < FLUSH_MS_NEVER:
             self._flush_by_time.add(log)
 
@@ -324,12 +327,18 @@ class LogManager:
             if home is not None:
                 homes[home.path] = home
             await breath.take()
+        for home in homes.values():
+            await self.background.thread(self.disk.sync_directory, home.path)
         await self.checkpointer.write(homes.values())
 
     def _retire(self, key: TopicPartition) -> DataDirectory | None:
         entry = self._entries.pop(key, None)
         if entry is None:
             return None
+        siblings = self._partitions[key[0]]
+        siblings.discard(key[1])
+        if not siblings:
+            del self._partitions[key[0]]
         home = entry.home if isinstance(entry, Unopened) else self._home_of(entry)
         self._counts[home.path] -= 1
         self.cleaner.forget(key)
@@ -353,8 +362,9 @@ class LogManager:
 
     def configure(self, topic: str, config: "LogConfig") -> None:
         """A topic's config has changed; logs not opened yet will ask for it."""
-        for (name, _), entry in self._entries.items():
-            if name == topic and isinstance(entry, Log):
+        for partition in self._partitions.get(topic, ()):
+            entry = self._entries[topic, partition]
+            if isinstance(entry, Log):
                 self._configure(entry, config)
 
     def configure_all(self) -> None:
@@ -371,12 +381,14 @@ class LogManager:
 
     # What the cleaner and the periodic work ask
 
-    def _compacted(self) -> Iterator[Log]:
-        for topic, partition in list(self._entries):
-            if self._config_of(topic).compact:
-                log = self.get(topic, partition)
-                if log is not None:
-                    yield log
+    def _compacted(self) -> Iterator[Log | None]:
+        """The compacted logs, and None for each other: the walk may be long, and may breathe."""
+        for topic, partitions in list(self._partitions.items()):
+            if not self._config_of(topic).compact:
+                yield None
+                continue
+            for partition in list(partitions):
+                yield self.get(topic, partition)
 
     async def _secure(self, log: Log) -> None:
         """Before a compaction: all of the log is synced, and the checkpoint says so (_load)."""
