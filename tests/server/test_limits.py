@@ -147,6 +147,27 @@ def test_bytes_held_in_all() -> None:
     run(Limits(held_bytes_max=2 * MiB), scenario)
 
 
+def test_requests_larger_than_the_room_for_all_are_received_one_by_one() -> None:
+    """Each in its turn may overdraw; nobody is stuck, also if the one that overdraws goes away."""
+    size = 300 * KiB
+
+    async def scenario(house: House) -> None:
+        held = house.server.shared.held
+        gone = await house.client()
+        await gone.send(frame(b"n" + bytes(size))[: size // 2])
+        await house.until(lambda: held.used > 100 * KiB)
+        clients = [await house.client() for _ in range(4)]
+        sending = [asyncio.create_task(c.ask(b"n" + bytes(size), b"edone")) for c in clients]
+        await house.until(lambda: held.waiting > 0)
+        assert not house.script.seen
+        gone.close()
+        for client in clients:
+            assert await client.answers(1) == [b"done"]
+        await asyncio.gather(*sending)
+
+    run(Limits(held_bytes_max=64 * KiB), scenario)
+
+
 def test_a_request_that_is_announced_and_never_sent_holds_little() -> None:
     """Memory follows the bytes that came, not the size that was claimed."""
 

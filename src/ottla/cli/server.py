@@ -91,7 +91,7 @@ def server(
     gc.disable()  # what is made while starting stays
     loop = new_loop()
     try:
-        return loop.run_until_complete(Running(settings, address, log_level).run())
+        return loop.run_until_complete(Running(loop, settings, address, log_level).run())
     finally:
         loop.close()
 
@@ -227,7 +227,11 @@ class Running:
     """One run of a server, from its parts to its end."""
 
     def __init__(
-        self, settings: Settings, metrics_address: tuple[str, int] | None, log_level: str
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: Settings,
+        metrics_address: tuple[str, int] | None,
+        log_level: str,
     ) -> None:
         from ottla.broker.broker import Broker
         from ottla.metrics import Metrics
@@ -241,7 +245,6 @@ class Running:
         from ottla.server.server import Server
 
         raise_descriptor_limit()
-        loop = asyncio.get_event_loop_policy().get_event_loop()
         self._settings = settings
         self._metrics_address = metrics_address
         self._log_level = log_level
