@@ -1,13 +1,16 @@
 """The broker as a whole: restarts, crashes between two steps, changes that take effect at once."""
 
 import errno
+import sqlite3
+from collections.abc import Callable
 
 import pytest
 
 from ottla.cluster.requests import NewPartitions, Resource, ResourceType
+from ottla.coordination.tree import ConnectionLoss
 from ottla.log.directories import DirectoryProblem
 from ottla.wire.errors import ErrorCode
-from tests.broker.desk import DATA, Desk, fetch_request, values
+from tests.broker.desk import Desk, fetch_request, values
 from tests.broker.test_fetch import delete
 
 
@@ -154,15 +157,6 @@ def test_a_second_broker_on_the_same_directory_is_refused() -> None:
         assert desk.produce("t").error_code == 0
 
 
-def test_a_directory_that_cannot_be_made_is_one_sentence() -> None:
-    """And nothing is left locked behind."""
-    with Desk() as desk:
-        desk.disk.fail("write", f"{DATA}/t-1", errno.ENOSPC)
-        desk.disk.fail("open", f"{DATA}/t-1", errno.ENOSPC)
-        desk.create("t", 2)
-        assert desk.produce("t", 0).error_code == 0
-
-
 def test_stopping_answers_what_waits() -> None:
     """A parked fetch gets an empty answer rather than silence."""
     desk = Desk()
@@ -170,3 +164,44 @@ def test_stopping_answers_what_waits() -> None:
     answer = desk.post(fetch_request(("t", 0, 0), max_wait_ms=30_000), 11)
     desk.close()
     assert values(answer.response) == {("t", 0): []}
+
+
+def test_a_start_that_fails_lets_go_of_the_directory() -> None:
+    """The reason is told, and once it is mended the next start works."""
+    with Desk() as desk:
+        desk.create("t")
+        desk.produce("t", 0, b"a")
+    database, desk.disk.database = desk.disk.database, broken_database  # type: ignore[method-assign]
+    with pytest.raises(ConnectionLoss, match="on purpose"):
+        again(desk)
+    desk.disk.database = database  # type: ignore[method-assign]
+    with again(desk) as later:
+        assert values(later.ask(fetch_request(("t", 0, 0)), 11)) == {("t", 0): [b"a"]}
+
+
+def broken_database(path: str) -> sqlite3.Connection:
+    raise OSError(errno.EIO, "on purpose")
+
+
+def test_a_folder_that_cannot_be_made_is_a_partition_offline() -> None:
+    """KAFKA_STORAGE_ERROR for that one; after a restart with room it is there."""
+    with Desk() as desk:
+        make, desk.disk.mkdir = desk.disk.mkdir, failing_mkdir(desk)  # type: ignore[method-assign]
+        desk.create("t", 2)
+        desk.disk.mkdir = make  # type: ignore[method-assign]
+        assert desk.produce("t", 0).error_code == 0
+        answer = desk.ask(fetch_request(("t", 1, 0)), 11).responses[0].partitions[0]
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    with again(desk) as later:
+        assert later.produce("t", 1).error_code == 0
+
+
+def failing_mkdir(desk: Desk) -> Callable[[str], None]:
+    mkdir = desk.disk.mkdir
+
+    def fail(path: str) -> None:
+        if path.endswith("t-1"):
+            raise OSError(errno.ENOSPC, "on purpose")
+        mkdir(path)
+
+    return fail

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinators import Coordinators
@@ -33,7 +34,6 @@ from ottla.replica.waiting import Purgatory
 from ottla.settings import ConfigRules
 
 if TYPE_CHECKING:
-    from ottla.coordination.tree import Tree
     from ottla.metrics import Metrics
     from ottla.seams.background import Background
     from ottla.seams.chance import Chance
@@ -85,9 +85,9 @@ class Broker:
         self.dispatcher = Dispatcher(self)
         self.logs: LogManager
         self.controller: Controller
-        self._tree: Tree | None = None
-        self._follower: Follower | None = None
         self._epoch = -1
+        # What must be closed again, in the other order, however far a start has come.
+        self._opened = AsyncExitStack()
 
     @property
     def fetch_bytes_max(self) -> int:
@@ -96,6 +96,13 @@ class Broker:
 
     async def start(self, endpoints: Mapping[str, tuple[str, int]]) -> None:
         """Bring everything up; clients of each listener are told its advertised endpoint."""
+        try:
+            await self._start(endpoints)
+        except BaseException:
+            await self._opened.aclose()
+            raise
+
+    async def _start(self, endpoints: Mapping[str, tuple[str, int]]) -> None:
         settings = self.settings
         self.logs = LogManager(
             settings.data_directories,
@@ -109,10 +116,12 @@ class Broker:
         )
         self.logs.high_watermark_of = self._high_watermark_of
         await self.logs.start()
+        self._opened.push_async_callback(lambda: self.logs.close(self._epoch))
         path = f"{settings.data_directory}/{TREE_FILE}"
-        self._tree = await LocalTree.open(self.disk, path, self.background)
+        tree = await LocalTree.open(self.disk, path, self.background)
+        self._opened.push_async_callback(tree.close)
         self.controller = Controller(
-            self._tree,
+            tree,
             self.clock,
             self.chance,
             Options(
@@ -126,6 +135,7 @@ class Broker:
             ConfigRules(lambda: self.settings),
         )
         await self.controller.start()
+        self._opened.push_async_callback(self.controller.stop)
         await self._finish_deletions()
         info = BrokerInfo(
             id=self.node_id,
@@ -134,8 +144,9 @@ class Broker:
         )
         self._epoch = (await self.controller.register_broker(info)).epoch
         await self._adopt_strangers()
-        self._follower = Follower(self, self.controller.feed)
-        await self._follower.start()
+        follower = Follower(self, self.controller.feed)
+        await follower.start()
+        self._opened.push_async_callback(follower.stop)
         self.logs.begin_upkeep()
 
     async def stop(self) -> None:
@@ -145,12 +156,7 @@ class Broker:
         if self.group_commit is not None:
             await self.group_commit.drain()
         self.waiting.close()
-        if self._follower is not None:
-            await self._follower.stop()
-        if self._tree is not None:
-            await self.controller.stop()
-            await self._tree.close()
-        await self.logs.close(self._epoch)
+        await self._opened.aclose()
 
     # What the parts ask of each other
 
@@ -182,7 +188,7 @@ class Broker:
             return None
         log = self.logs.get(topic, index)
         if log is None:
-            return None
+            return None  # it could not be made: see the follower
         partition = Partition(log, self.metrics.topic(topic), self.group_commit)
         self.assign(partition, image)
         return partition

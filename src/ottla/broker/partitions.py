@@ -66,8 +66,14 @@ class Partitions:
         return [each for partitions in self.by_name.values() for each in partitions.values()]
 
 
-def missing(image: ClusterImage, topic: str, index: int) -> ErrorCode:
-    """What to answer for a partition that this broker does not hold."""
-    if image.partition(topic, index) is None:
+def missing(image: ClusterImage, topic: str, index: int, node_id: int | None = None) -> ErrorCode:
+    """What to answer for a partition that this broker does not hold.
+
+    One that it should hold, because it leads it, is one that the disk did not let it have.
+    """
+    partition = image.partition(topic, index)
+    if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.leader == node_id:
+        return ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NOT_LEADER_OR_FOLLOWER

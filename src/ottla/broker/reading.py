@@ -100,7 +100,9 @@ class Reader:
             if wanted.topic is None:
                 error = ErrorCode.UNKNOWN_TOPIC_ID
             else:
-                error = missing(self.broker.image, wanted.topic, wanted.index)
+                error = missing(self.broker.image, wanted.topic, wanted.index, self.broker.node_id)
+                if error is ErrorCode.KAFKA_STORAGE_ERROR:
+                    error = self.storage_error
                 if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     return failed(wanted.index, error)
             outcome.erroneous.append((wanted, unknown(wanted.index, error)))

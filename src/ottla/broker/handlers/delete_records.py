@@ -67,7 +67,7 @@ def _delete(
     index = asked.partition_index
     partition = broker.partitions.get(topic, index)
     if partition is None:
-        return _error(asked, missing(broker.image, topic, index))
+        return _error(asked, missing(broker.image, topic, index, broker.node_id))
     if topic in INTERNAL:
         return _error(asked, ErrorCode.INVALID_TOPIC_EXCEPTION)
     error = partition.error_for_client()

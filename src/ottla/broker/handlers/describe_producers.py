@@ -56,7 +56,7 @@ def _describe(topic: str, index: int, context: Context) -> PartitionResponse:
     broker = context.broker
     partition = broker.partitions.get(topic, index)
     if partition is None:
-        error = missing(broker.image, topic, index)
+        error = missing(broker.image, topic, index, broker.node_id)
     else:
         error = partition.error_for_client()
     if error or partition is None:

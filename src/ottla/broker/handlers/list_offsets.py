@@ -103,7 +103,7 @@ def _look_up(
     broker = context.broker
     partition = broker.partitions.get(topic, index)
     if partition is None:
-        return _error(asked, missing(broker.image, topic, index))
+        return _error(asked, missing(broker.image, topic, index, broker.node_id))
     error = partition.error_for_client(asked.current_leader_epoch)
     if error:
         return _error(asked, error)

@@ -53,7 +53,7 @@ def _look_up(topic: str, asked: OffsetForLeaderPartition, context: Context) -> E
     index = asked.partition
     partition = broker.partitions.get(topic, index)
     if partition is None:
-        error = missing(broker.image, topic, index)
+        error = missing(broker.image, topic, index, broker.node_id)
     else:
         error = partition.error_for_client(asked.current_leader_epoch)
     if error or partition is None:
