@@ -37,7 +37,6 @@ class Peer:
         self.prefix = prefix
         self.steps: list[Step] = []
         self.names = Names(prefix)
-        self.frames: list[tuple[str, int, bytes, bytes]] = []
         self.client = RawClient(port)
         self._settled = 0
 
@@ -181,8 +180,7 @@ class Peer:
 
     def _exchange(self, api: str, version: int, fields: Fields | bytes) -> Fields | None:
         try:
-            sent = self.client.frame(api, version, fields)
-            self.client.send_bytes(sent)
+            self.client.send(api, version, fields)
             frame = self.client.receive_frame()
         except Closed:
             self.reconnect()
@@ -190,7 +188,6 @@ class Peer:
         except TimeoutError:
             self.reconnect()
             return {"silence": f"no answer within {TIMEOUT_S} s"}
-        self.frames.append((api, version, sent, frame))
         try:
             return self.client.decode(api, version, frame)
         except ValueError as error:
