@@ -161,13 +161,13 @@ def test_zstd_needs_version_7(desk: Desk) -> None:
     assert outcome(desk, produce_request("t", 0, batch), 7).error_code == 0
 
 
-def test_records_of_a_transaction_have_none_to_belong_to(desk: Desk) -> None:
-    """Without a transaction coordinator no transaction is open: INVALID_TXN_STATE."""
+def test_records_of_a_transaction_that_nobody_can_vouch_for_are_not_written(desk: Desk) -> None:
+    """No coordinator is to be had: an error that clients of every age try again after."""
     desk.create("t")
     batch = desk.batch(b"a", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
     request = produce_request("t", 0, batch)
     request.transactional_id = "id"
-    assert outcome(desk, request).error_code == ErrorCode.INVALID_TXN_STATE
+    assert outcome(desk, request).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 def test_too_large_messages_are_refused(desk: Desk) -> None:

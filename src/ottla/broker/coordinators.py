@@ -6,16 +6,21 @@ broker coordinates what it leads.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ottla.broker.context import Pending
+from ottla.broker.markers import Outbox
+from ottla.broker.verification import Verification
 from ottla.cluster.requests import NewTopic
 from ottla.coordinator.coordinator import Coordinator, partition_of
 from ottla.coordinator.groups import GroupShard, OffsetRules
 from ottla.coordinator.rebalance import GroupRules
 from ottla.coordinator.runtime import Seat, ShardT
+from ottla.coordinator.transaction_steps import NeedsProducerId
+from ottla.coordinator.transactions import TransactionRules, TransactionShard
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -29,6 +34,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker")
 
 GROUP_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+TRANSACTION_VERSION = "transaction.version"
+
+ResponseT = TypeVar("ResponseT")
 
 
 class Reply:
@@ -45,6 +54,22 @@ class Reply:
 
     def refuse(self, error: ErrorCode) -> None:
         self.pending.resolve(self._failure(error))
+
+
+async def settled(answer: ResponseT | Pending) -> ResponseT:
+    """The response itself, once it is there."""
+    if not isinstance(answer, Pending):
+        return answer
+    future: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
+
+    def take(response: Any, error: BaseException | None) -> None:
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(response)
+
+    answer.on_settled(take)
+    return await future
 
 
 class Office(Generic[ShardT]):
@@ -114,20 +139,53 @@ class Coordinators:
             lambda: GroupShard(group_rules(settings), offset_rules(settings)),
             offsets_topic,
         )
-        self._by_topic: dict[str, Office[Any]] = {GROUP_TOPIC: self.groups}
+        self.outbox = Outbox(broker)
+        self.verification = Verification(broker)
+
+        def take_producer_id() -> int:
+            producer_id = broker.producer_ids.take()
+            if producer_id is None:
+                raise NeedsProducerId
+            return producer_id
+
+        self.transactions = Office(
+            broker,
+            TRANSACTION_TOPIC,
+            lambda: TransactionShard(
+                transaction_rules(settings),
+                self.outbox,
+                take_producer_id,
+                transaction_version(broker.image),
+            ),
+            transactions_topic,
+        )
+        self._by_topic: dict[str, Office[Any]] = {
+            GROUP_TOPIC: self.groups,
+            TRANSACTION_TOPIC: self.transactions,
+        }
 
     def follow(self, image: ClusterImage) -> None:
         """The picture has changed."""
         for office in self._by_topic.values():
             office.follow(image)
+        for seat in self.transactions.coordinator.active_seats():
+            seat.shard.version = transaction_version(image)
+
+    def topics_deleted(self, names: Collection[str]) -> None:
+        """Offsets of topics that are gone are forgotten."""
+        for seat in list(self.groups.coordinator.active_seats()):
+            shard = seat.shard
+            seat.run(lambda effects, _, shard=shard: shard.forget_topics(names, effects))
 
     def committed(self, partition: Partition) -> None:
         """A partition's high watermark has moved."""
         office = self._by_topic.get(partition.topic)
         if office is not None:
             office.coordinator.committed(partition.index)
+        self.outbox.committed(partition)
 
     def close(self) -> None:
+        self.outbox.close()
         for office in self._by_topic.values():
             office.coordinator.close()
 
@@ -159,5 +217,38 @@ def offsets_topic(settings: Settings) -> NewTopic:
             ("cleanup.policy", "compact"),
             ("compression.type", "producer"),
             ("segment.bytes", str(settings.integer("offsets.topic.segment.bytes"))),
+        ),
+    )
+
+
+def transaction_rules(settings: Settings) -> TransactionRules:
+    return TransactionRules(
+        timeout_check_interval_ms=settings.integer(
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+        ),
+        expiration_ms=settings.integer("transactional.id.expiration.ms"),
+        expiry_check_interval_ms=settings.integer(
+            "transaction.remove.expired.transaction.cleanup.interval.ms"
+        ),
+    )
+
+
+def transaction_version(image: ClusterImage) -> int:
+    """Which generation of transactions the cluster has agreed on (KIP-890)."""
+    return image.features.levels.get(TRANSACTION_VERSION, 0)
+
+
+def transactions_topic(settings: Settings) -> NewTopic:
+    return NewTopic(
+        TRANSACTION_TOPIC,
+        settings.integer("transaction.state.log.num.partitions"),
+        # One broker can hold one replica, whatever the option's default says.
+        1,
+        configs=(
+            ("unclean.leader.election.enable", "false"),
+            ("compression.type", "uncompressed"),
+            ("cleanup.policy", "compact"),
+            ("min.insync.replicas", str(settings.integer("transaction.state.log.min.isr"))),
+            ("segment.bytes", str(settings.integer("transaction.state.log.segment.bytes"))),
         ),
     )

@@ -29,10 +29,14 @@ class ProducerIds:
             producer_id = self.take()
             if producer_id is not None:
                 return producer_id
-            if self._refill is None:
-                self._refill = asyncio.ensure_future(self._fetch_block())
-            if not await asyncio.shield(self._refill):
+            if not await self.refill():
                 return None
+
+    async def refill(self) -> bool:
+        """Ask for a new block, the present one being used up; False when there is none now."""
+        if self._refill is None:
+            self._refill = asyncio.ensure_future(self._fetch_block())
+        return await asyncio.shield(self._refill)
 
     async def _fetch_block(self) -> bool:
         try:

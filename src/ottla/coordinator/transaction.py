@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
-from ottla.coordinator.effects import Record
+from ottla.coordinator.effects import Producer, Record
 from ottla.wire.coordinator_records import (
     PartitionsSchema,
     TransactionLogKey,
@@ -84,7 +84,13 @@ class Transaction:
     def become(self, state: TransactionState, now_ms: int, **changes: Any) -> Transaction:
         """The next one, in a state that may follow this one."""
         assert state in NEXT[self.state], f"{self.state.text} -> {state.text}"
-        return replace(self, state=state, last_update_timestamp_ms=now_ms, **changes)
+        return replace(
+            self,
+            state=state,
+            last_update_timestamp_ms=now_ms,
+            previous_producer_id=self.producer_id,
+            **changes,
+        )
 
     @property
     def epoch_exhausted(self) -> bool:
@@ -92,10 +98,11 @@ class Transaction:
         return self.producer_epoch >= EPOCH_MAX - 1
 
     @property
-    def bumps_epoch(self) -> bool:
-        return self.client_version >= EPOCH_BUMP_VERSION
+    def producer(self) -> Producer:
+        return Producer(self.producer_id, self.producer_epoch)
 
-    def record(self) -> Record:
+    def record(self, version: int = VALUE_VERSION) -> Record:
+        """As it is kept in the log, in a version of the value's schema."""
         by_topic: dict[str, list[int]] = {}
         for topic, partition in sorted(self.partitions):
             by_topic.setdefault(topic, []).append(partition)
@@ -116,7 +123,7 @@ class Transaction:
             transaction_start_timestamp_ms=self.start_timestamp_ms,
             client_transaction_version=self.client_version,
         )
-        return Record(transaction_key(self.transactional_id), write_value(value, VALUE_VERSION))
+        return Record(transaction_key(self.transactional_id), write_value(value, version))
 
 
 def transaction_key(transactional_id: str) -> bytes:

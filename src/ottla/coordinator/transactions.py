@@ -1,12 +1,12 @@
-"""The transaction coordinator's shard: every decision about transactional ids. Pure.
+"""The transaction coordinator's shard: the transactional ids of one partition, and what they owe.
 
     InitProducerId -> Empty -> partitions added -> Ongoing -> EndTxn -> Prepare…: the outcome is set
                    -> markers written to every partition -> Complete…
 
-The outcome is decided by the Prepare record, and only once that is committed are markers sent:
-`Outbox` hears of them as an asker hears an answer. A marker may be late, lost or written twice;
-`markers_written` is told when all are there. Whatever the coordinator was doing when it was lost is
-taken up again by `loaded`.
+The steps themselves are in transaction_steps.py. The outcome is decided by the Prepare record, and
+only once that is committed are markers sent: the outbox hears of them as an asker hears an answer.
+A marker may be late, lost or written twice; `markers_written` is told when all are there. Whatever
+the coordinator was doing when it was lost is taken up again by `loaded`.
 """
 
 from __future__ import annotations
@@ -14,27 +14,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ottla.coordinator import transaction_steps as steps
 from ottla.coordinator.effects import Asker, Effects, Producer, Record, TimerKey
 from ottla.coordinator.transaction import (
     COMPLETE,
-    COMPLETE_ABORT,
-    COMPLETE_COMMIT,
     EMPTY,
-    EPOCH_BUMP_VERSION,
-    EPOCH_MAX,
     NO_EPOCH,
     NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     ONGOING,
-    PREPARE_ABORT,
     PREPARE_COMMIT,
     PREPARED,
     TopicPartition,
     Transaction,
-    TransactionState,
     transaction_key,
     transaction_of,
 )
+from ottla.coordinator.transaction_steps import NeedsProducerId, Step, TakeProducerId
 from ottla.wire.coordinator_records import (
     TRANSACTION_RECORDS,
     TransactionLogKey,
@@ -46,13 +41,15 @@ from ottla.wire.errors import ErrorCode
 
 TIMEOUT_TIMER = ("timeouts",)
 EXPIRY_TIMER = ("expiry",)
+# What one turn of a timer writes at most; the rest follows in the next turn.
+TIMED_BYTES_MAX = 256 * 1024
+NEXT_TURN_MS = 1
 
 
 @dataclass(slots=True, frozen=True)
 class TransactionRules:
     """The options of the broker that transactions obey."""
 
-    timeout_max_ms: int = 900_000
     timeout_check_interval_ms: int = 10_000
     expiration_ms: int = 7 * 24 * 3_600_000
     expiry_check_interval_ms: int = 3_600_000
@@ -65,6 +62,7 @@ class Markers(NamedTuple):
     producer: Producer
     committed: bool
     partitions: frozenset[TopicPartition]
+    client_version: int = 0
 
 
 class Granted(NamedTuple):
@@ -75,17 +73,22 @@ class Granted(NamedTuple):
     producer_epoch: int = NO_EPOCH
 
 
-class NeedsProducerId(Exception):
-    """The decision needs a producer id that nobody has: ask again with one."""
-
-
 class TransactionShard:
     """The transactional ids of one partition of `__transaction_state`."""
 
-    def __init__(self, rules: TransactionRules, outbox: Asker) -> None:
+    def __init__(
+        self,
+        rules: TransactionRules,
+        outbox: Asker,
+        take_producer_id: TakeProducerId,
+        version: int = 2,
+    ) -> None:
         self.rules = rules
+        # The finalized level of the feature `transaction.version`; it may change at any time.
+        self.version = version
         self.transactions: dict[str, Transaction] = {}
         self._outbox = outbox
+        self._take_producer_id = take_producer_id
         self._last_epochs: dict[str, int] = {}
 
     # ---- replay ----------------------------------------------------------------------------------
@@ -99,10 +102,13 @@ class TransactionShard:
             self.transactions.pop(transactional_id, None)
             return
         value = read_value(TransactionLogValue, record.value)
+        stored = transaction_of(transactional_id, value)
+        # The epoch before is not in the record, as in Kafka: after a failover only the present
+        # one counts.
         last_epoch = self._last_epochs.pop(transactional_id, NO_EPOCH)
-        self.transactions[transactional_id] = replace(
-            transaction_of(transactional_id, value), last_producer_epoch=last_epoch
-        )
+        if last_epoch != NO_EPOCH:
+            stored = replace(stored, last_producer_epoch=last_epoch)
+        self.transactions[transactional_id] = stored
 
     def replay_marker(self, producer: Producer, committed: bool) -> None:
         """Nobody writes to `__transaction_state` inside a transaction."""
@@ -117,75 +123,40 @@ class TransactionShard:
 
     def due(self, key: TimerKey, effects: Effects, now_ms: int) -> None:
         if key == TIMEOUT_TIMER:
-            self._abort_timed_out(effects, now_ms)
-            effects.set_timer(TIMEOUT_TIMER, self.rules.timeout_check_interval_ms)
+            done = self._abort_timed_out(effects, now_ms)
+            interval_ms = self.rules.timeout_check_interval_ms
         else:
-            self._expire(effects, now_ms)
-            effects.set_timer(EXPIRY_TIMER, self.rules.expiry_check_interval_ms)
+            done = self._expire(effects, now_ms)
+            interval_ms = self.rules.expiry_check_interval_ms
+        effects.set_timer(key, interval_ms if done else NEXT_TURN_MS)
 
     def askers(self) -> list[Asker]:
         return []
 
-    # ---- a producer's begin ----------------------------------------------------------------------
+    # ---- what producers ask ----------------------------------------------------------------------
 
     def init_producer(
         self,
         transactional_id: str,
         timeout_ms: int,
         expected: Producer | None,
-        fresh_producer_id: int | None,
         effects: Effects,
         now_ms: int,
     ) -> Granted:
-        """InitProducerId: the id and epoch that fence every earlier producer of this name.
-
-        `expected` is what the producer had before (KIP-360): only who still has it may go on.
-        """
+        """InitProducerId. May raise `NeedsProducerId`, with nothing done."""
         current = self.transactions.get(transactional_id)
         if current is None:
-            if fresh_producer_id is None:
-                raise NeedsProducerId
-            current = Transaction(transactional_id, fresh_producer_id)
-        if expected is not None and not may_continue(current, expected):
-            return Granted(ErrorCode.PRODUCER_FENCED)
-        if current.state in PREPARED:
-            return Granted(ErrorCode.CONCURRENT_TRANSACTIONS)
-        if current.state is ONGOING:
-            # Fence the producer that left it open, abort, and let the new one ask again. This epoch
-            # is never told to anybody.
-            self._end(fenced(current), PREPARE_ABORT, effects, now_ms)
-            return Granted(ErrorCode.CONCURRENT_TRANSACTIONS)
-        if expected is not None and is_retry(current, expected):
-            return Granted(ErrorCode.NONE, current.producer_id, current.producer_epoch)
-        if expected is not None and current.producer_epoch not in (
-            NO_EPOCH,
-            expected.producer_epoch,
-        ):
-            return Granted(ErrorCode.PRODUCER_FENCED)
-        if current.epoch_exhausted:
-            if fresh_producer_id is None:
-                raise NeedsProducerId
-            producer_id, epoch = fresh_producer_id, 0
-            previous = current.producer_id
-        else:
-            producer_id, epoch = current.producer_id, current.producer_epoch + 1
-            previous = current.previous_producer_id
-        began = current.become(
-            EMPTY,
-            now_ms,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            previous_producer_id=previous,
-            next_producer_id=NO_PRODUCER_ID,
-            timeout_ms=timeout_ms,
-            partitions=frozenset(),
-            start_timestamp_ms=NO_TIMESTAMP,
-        )
-        last_epoch = current.producer_epoch if expected is not None else NO_EPOCH
-        self._record(began, effects, last_epoch)
-        return Granted(ErrorCode.NONE, producer_id, epoch)
-
-    # ---- partitions ------------------------------------------------------------------------------
+            current = Transaction(transactional_id, self._take_producer_id())
+        step = steps.begin(current, expected, timeout_ms, self._take_producer_id, now_ms)
+        if step is ErrorCode.CONCURRENT_TRANSACTIONS and current.state is ONGOING:
+            # Fence the producer that left it open, abort, and let the new one ask again.
+            self._decide(
+                steps.fence(current, self.version, self._take_producer_id, now_ms), effects
+            )
+        if isinstance(step, ErrorCode):
+            return Granted(step)
+        self._record(step, effects)
+        return Granted(ErrorCode.NONE, step.producer_id, step.producer_epoch)
 
     def add_partitions(
         self,
@@ -198,42 +169,17 @@ class TransactionShard:
     ) -> ErrorCode:
         """The transaction writes to these partitions too, from now on."""
         current = self.transactions.get(transactional_id)
-        error = producer_error(current, producer)
-        if error:
-            return error
-        assert current is not None
-        if current.state in PREPARED:
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        if current.state is ONGOING and partitions <= current.partitions:
-            return ErrorCode.NONE
-        going = current.state is ONGOING
-        opened = current.become(
-            ONGOING,
-            now_ms,
-            partitions=(current.partitions if going else frozenset()) | partitions,
-            start_timestamp_ms=current.start_timestamp_ms if going else now_ms,
-            client_version=client_version,
-        )
-        self._record(opened, effects, current.last_producer_epoch)
+        step = steps.add(current, producer, partitions, client_version, now_ms)
+        if isinstance(step, ErrorCode):
+            return step
+        self._record(step, effects)
         return ErrorCode.NONE
 
     def verify_partitions(
         self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether these partitions are part of the transaction under way (KIP-890, part 1)."""
-        current = self.transactions.get(transactional_id)
-        error = producer_error(current, producer)
-        if not error and current is not None and current.state in PREPARED:
-            error = ErrorCode.CONCURRENT_TRANSACTIONS
-        if error or current is None:
-            return dict.fromkeys(partitions, error)
-        added = current.partitions if current.state is ONGOING else frozenset()
-        return {
-            each: ErrorCode.NONE if each in added else ErrorCode.TRANSACTION_ABORTABLE
-            for each in partitions
-        }
-
-    # ---- the end ---------------------------------------------------------------------------------
+        return steps.verify(self.transactions.get(transactional_id), producer, partitions)
 
     def end(
         self,
@@ -241,92 +187,69 @@ class TransactionShard:
         producer: Producer,
         commit: bool,
         client_version: int,
-        fresh_producer_id: int | None,
         effects: Effects,
         now_ms: int,
     ) -> Granted:
-        """EndTxn: fix the outcome. Asking again for the same outcome is answered the same."""
+        """EndTxn. May raise `NeedsProducerId`, with nothing done."""
         current = self.transactions.get(transactional_id)
-        if current is None:
-            return Granted(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        retry = is_end_retry(current, producer)
-        if current.producer_id != producer.producer_id and not retry:
-            return Granted(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if not end_epoch_valid(current, producer, retry):
-            return Granted(ErrorCode.PRODUCER_FENCED)
-        verdict = end_verdict(current, commit, retry, client_version)
-        if verdict is ErrorCode.NONE:
-            return Granted(ErrorCode.NONE, current.producer_id, current.producer_epoch)
-        if verdict is not None:
-            return Granted(verdict)
-        ended = replace(current, client_version=client_version)
-        if client_version >= EPOCH_BUMP_VERSION:
-            if current.epoch_exhausted:
-                if fresh_producer_id is None:
-                    raise NeedsProducerId
-                ended = replace(ended, next_producer_id=fresh_producer_id)
-            ended = replace(ended, producer_epoch=current.producer_epoch + 1)
-        decided = self._end(ended, PREPARE_COMMIT if commit else PREPARE_ABORT, effects, now_ms)
-        if decided.next_producer_id != NO_PRODUCER_ID:
-            return Granted(ErrorCode.NONE, decided.next_producer_id, 0)
-        return Granted(ErrorCode.NONE, decided.producer_id, decided.producer_epoch)
+        step: Step = steps.end(
+            current, producer, commit, client_version, self._take_producer_id, now_ms
+        )
+        if isinstance(step, Transaction):
+            self._decide(step, effects)
+            return Granted(ErrorCode.NONE, *steps.granted(step))
+        if step or current is None:
+            return Granted(step)
+        return Granted(ErrorCode.NONE, current.producer_id, current.producer_epoch)
 
     def markers_written(self, markers: Markers, effects: Effects, now_ms: int) -> None:
         """Every partition has its marker: the transaction is over."""
         current = self.transactions.get(markers.transactional_id)
-        if (
-            current is None
-            or current.state not in PREPARED
-            or (current.producer_id, current.producer_epoch) != markers.producer
-        ):
+        if current is None or current.state not in PREPARED or current.producer != markers.producer:
             return  # an echo of markers that were sent twice
-        rotated = current.next_producer_id != NO_PRODUCER_ID
-        done = current.become(
-            COMPLETE_COMMIT if current.state is PREPARE_COMMIT else COMPLETE_ABORT,
-            now_ms,
-            partitions=frozenset(),
-            producer_id=current.next_producer_id if rotated else current.producer_id,
-            producer_epoch=0 if rotated else current.producer_epoch,
-            previous_producer_id=(current.producer_id if rotated else current.previous_producer_id),
-            next_producer_id=NO_PRODUCER_ID,
-        )
-        self._record(done, effects, current.last_producer_epoch)
+        self._record(steps.complete(current, now_ms), effects)
 
     # ---- what time brings ------------------------------------------------------------------------
 
-    def _abort_timed_out(self, effects: Effects, now_ms: int) -> None:
-        for current in list(self.transactions.values()):
-            if current.state is ONGOING and (
-                current.start_timestamp_ms + current.timeout_ms < now_ms
-            ):
-                self._end(fenced(current), PREPARE_ABORT, effects, now_ms)
+    def _abort_timed_out(self, effects: Effects, now_ms: int) -> bool:
+        """Abort what is open for too long; False when not all could be done in this turn."""
+        size = 0
+        for current in self.transactions.values():
+            if current.state is not ONGOING:
+                continue
+            if current.start_timestamp_ms + current.timeout_ms >= now_ms:
+                continue
+            if size > TIMED_BYTES_MAX:
+                return False
+            try:
+                step = steps.fence(current, self.version, self._take_producer_id, now_ms)
+            except NeedsProducerId:
+                continue  # in the next round there will be one
+            self._decide(step, effects)
+            size += size_of(effects.records[-1])
+        return True
 
-    def _expire(self, effects: Effects, now_ms: int) -> None:
-        """Names that nobody has used for long are forgotten."""
+    def _expire(self, effects: Effects, now_ms: int) -> bool:
+        """Forget names that nobody has used for long; False when some are left to do."""
+        size = 0
         for current in self.transactions.values():
             idle = current.state is EMPTY or current.state in COMPLETE
             if idle and current.last_update_timestamp_ms + self.rules.expiration_ms <= now_ms:
+                if size > TIMED_BYTES_MAX:
+                    return False
                 effects.records.append(Record(transaction_key(current.transactional_id), None))
+                size += size_of(effects.records[-1])
+        return True
 
     # ---- inside ----------------------------------------------------------------------------------
 
-    def _end(
-        self,
-        ended: Transaction,
-        state: TransactionState,
-        effects: Effects,
-        now_ms: int,
-    ) -> Transaction:
-        start_ms = ended.start_timestamp_ms if ended.state is ONGOING else now_ms
-        partitions = ended.partitions if ended.state is ONGOING else frozenset[TopicPartition]()
-        decided = ended.become(state, now_ms, start_timestamp_ms=start_ms, partitions=partitions)
-        self._record(decided, effects, NO_EPOCH)
-        self._send_markers(decided, effects)
-        return decided
+    def _decide(self, transaction: Transaction, effects: Effects) -> None:
+        self._record(transaction, effects)
+        self._send_markers(transaction, effects)
 
-    def _record(self, transaction: Transaction, effects: Effects, last_epoch: int) -> None:
-        self._last_epochs[transaction.transactional_id] = last_epoch
-        effects.records.append(transaction.record())
+    def _record(self, transaction: Transaction, effects: Effects) -> None:
+        self._last_epochs[transaction.transactional_id] = transaction.last_producer_epoch
+        effects.records.append(transaction.record(1 if self.version else 0))
 
     def _send_markers(self, transaction: Transaction, effects: Effects) -> None:
         """Once the decision is committed: until then it may still be lost."""
@@ -334,91 +257,13 @@ class TransactionShard:
             self._outbox,
             Markers(
                 transaction.transactional_id,
-                Producer(transaction.producer_id, transaction.producer_epoch),
+                transaction.producer,
                 transaction.state is PREPARE_COMMIT,
                 transaction.partitions,
+                transaction.client_version,
             ),
         )
 
 
-# ---- pure helpers --------------------------------------------------------------------------------
-
-
-def fenced(transaction: Transaction) -> Transaction:
-    """With an epoch that its producer does not have; the very last one is kept for this."""
-    epoch = min(transaction.producer_epoch + 1, EPOCH_MAX)
-    return replace(transaction, producer_epoch=epoch)
-
-
-def may_continue(current: Transaction, expected: Producer) -> bool:
-    """Whether who says it was `expected` may be the current producer (KIP-360)."""
-    if current.producer_epoch == NO_EPOCH:
-        return True  # made a moment ago: the coordinator had forgotten the name
-    if expected.producer_id == current.producer_id:
-        return True  # its epoch is checked where it is bumped
-    exhausted = expected.producer_epoch >= EPOCH_MAX - 1
-    return exhausted and expected.producer_id == current.previous_producer_id
-
-
-def is_retry(current: Transaction, expected: Producer) -> bool:
-    """A producer that was given its new epoch, or id, but never heard of it."""
-    if expected.producer_id == current.producer_id:
-        return NO_EPOCH != expected.producer_epoch == current.last_producer_epoch
-    return current.producer_epoch == 0
-
-
-def producer_error(current: Transaction | None, producer: Producer) -> ErrorCode:
-    """Whether `producer` is the current one of its name."""
-    if current is None or current.producer_id != producer.producer_id:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if current.producer_epoch != producer.producer_epoch:
-        return ErrorCode.PRODUCER_FENCED
-    return ErrorCode.NONE
-
-
-def is_end_retry(current: Transaction, producer: Producer) -> bool:
-    """KIP-890: an EndTxn with the epoch before the bump is one whose answer was lost."""
-    if not current.bumps_epoch:
-        return False
-    if current.producer_id == producer.producer_id:
-        return (
-            current.state is not ONGOING and current.producer_epoch == producer.producer_epoch + 1
-        )
-    return (
-        current.previous_producer_id == producer.producer_id
-        and producer.producer_epoch == EPOCH_MAX - 1
-        and current.producer_epoch == 0
-    )
-
-
-def end_epoch_valid(current: Transaction, producer: Producer, retry: bool) -> bool:
-    same = producer.producer_epoch == current.producer_epoch
-    if not current.bumps_epoch:
-        return same
-    if current.state in PREPARED:
-        return retry
-    if current.state in COMPLETE:
-        return retry or same
-    return same
-
-
-def end_verdict(
-    current: Transaction, commit: bool, retry: bool, client_version: int
-) -> ErrorCode | None:
-    """What to answer at once; None when the transaction is to be ended now."""
-    if current.state is ONGOING:
-        return None
-    wanted_prepare = PREPARE_COMMIT if commit else PREPARE_ABORT
-    if current.state in PREPARED:
-        if current.state is wanted_prepare:
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        return ErrorCode.INVALID_TXN_STATE
-    wanted_complete = COMPLETE_COMMIT if commit else COMPLETE_ABORT
-    if client_version < EPOCH_BUMP_VERSION or not current.bumps_epoch:
-        if client_version >= EPOCH_BUMP_VERSION and not commit:
-            return None  # the first transaction of a newer client, aborted before it wrote
-        return ErrorCode.NONE if current.state is wanted_complete else ErrorCode.INVALID_TXN_STATE
-    if retry:
-        return ErrorCode.NONE if current.state is wanted_complete else ErrorCode.INVALID_TXN_STATE
-    # A transaction that never wrote may be aborted, which bumps the epoch; it cannot be committed.
-    return ErrorCode.INVALID_TXN_STATE if commit else None
+def size_of(record: Record) -> int:
+    return len(record.key) + len(record.value or b"") + 32

@@ -400,9 +400,15 @@ class Log:
         """The first record that bears the largest timestamp."""
         return lookup.max_timestamp(self)
 
-    def first_unstable_offset(self) -> int | None:
-        """Where the earliest undecided transaction begins, or None."""
-        return self.producers.first_unstable_offset()
+    def first_unstable_offset(self, high_watermark: int | None = None) -> int | None:
+        """Where the earliest undecided transaction begins, or None.
+
+        One that was ended by a marker below the high watermark is decided for everybody.
+        """
+        producers = self.producers
+        if high_watermark is not None and producers.completed:
+            producers.forget_completed_below(high_watermark)
+        return producers.first_unstable_offset()
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions that a reader from `start` up to `end` must leave out."""

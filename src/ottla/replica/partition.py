@@ -70,7 +70,7 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """Below it no transaction is undecided: what a read_committed reader may see."""
-        first_unstable = self.log.first_unstable_offset()
+        first_unstable = self.log.first_unstable_offset(self.high_watermark)
         if first_unstable is None or first_unstable > self.high_watermark:
             return self.high_watermark
         return first_unstable

@@ -38,6 +38,8 @@ def office_of(key_type: int, context: Context) -> Office[Any] | None:
     coordinators = context.broker.coordinators
     if key_type == GROUP:
         return coordinators.groups
+    if key_type == TRANSACTION:
+        return coordinators.transactions
     return None
 
 

@@ -1,27 +1,36 @@
-"""InitProducerId (KIP-98, KIP-360): an id for an idempotent producer.
+"""InitProducerId (KIP-98, KIP-360): an id for an idempotent producer, or for a transactional one.
 
 Ids come from the controller in blocks; a broker hands each out once. Without a transactional id
-every request gets a new id with epoch 0, whatever the producer had before. Transactional ids have
-no coordinator on this broker yet, and are told so.
+every request gets a new id with epoch 0, whatever the producer had before. With one, its
+coordinator gives the id and epoch that fence every earlier producer of that name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.context import Context
+from ottla.broker.context import Context, Pending
+from ottla.broker.coordinators import Reply, settled
+from ottla.coordinator.effects import Effects, Producer
+from ottla.coordinator.transaction_steps import NeedsProducerId
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.errors import ErrorCode
 
+# Before it, clients do not know PRODUCER_FENCED.
+FENCED_FROM = 4
 
-def handle(
-    request: InitProducerIdRequest, context: Context
-) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
-    """At once while the block lasts, after the controller's answer when it is used up."""
+Answer = InitProducerIdResponse | Pending
+
+
+def handle(request: InitProducerIdRequest, context: Context) -> Answer | Awaitable[Answer]:
+    """At once while the block of ids lasts, after the controller's answer when it is used up."""
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return failure(request, ErrorCode.INVALID_REQUEST, context)
     if request.transactional_id is not None:
-        return failure(request, _transactional(request, context), context)
+        try:
+            return begin(request, request.transactional_id, context)
+        except NeedsProducerId:
+            return begin_after_refill(request, request.transactional_id, context)
     producer_id = context.broker.producer_ids.take()
     if producer_id is not None:
         return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
@@ -32,6 +41,8 @@ def failure(
     request: InitProducerIdRequest, error_code: ErrorCode, context: Context
 ) -> InitProducerIdResponse:
     """No id."""
+    if error_code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_FROM:
+        error_code = ErrorCode.INVALID_PRODUCER_EPOCH
     return InitProducerIdResponse(error_code=error_code, producer_id=-1, producer_epoch=-1)
 
 
@@ -42,10 +53,41 @@ async def _after_refill(request: InitProducerIdRequest, context: Context) -> Ini
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
-def _transactional(request: InitProducerIdRequest, context: Context) -> ErrorCode:
-    if not request.transactional_id:
-        return ErrorCode.INVALID_REQUEST
-    timeout_max_ms = context.broker.settings.integer("transaction.max.timeout.ms")
-    if not 0 < request.transaction_timeout_ms <= timeout_max_ms:
-        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
-    return ErrorCode.NOT_COORDINATOR
+def begin(request: InitProducerIdRequest, transactional_id: str, context: Context) -> Answer:
+    """Let the coordinator of a transactional id decide."""
+    if not transactional_id:
+        return failure(request, ErrorCode.INVALID_REQUEST, context)
+    timeout_ms = request.transaction_timeout_ms
+    if not 0 < timeout_ms <= context.broker.settings.integer("transaction.max.timeout.ms"):
+        return failure(request, ErrorCode.INVALID_TRANSACTION_TIMEOUT, context)
+    seat = context.broker.coordinators.transactions.seat_for(transactional_id)
+    if isinstance(seat, ErrorCode):
+        return failure(request, seat, context)
+    expected = None
+    if request.producer_id != -1:
+        expected = Producer(request.producer_id, request.producer_epoch)
+    reply = Reply(lambda error: failure(request, error, context))
+
+    def decide(effects: Effects, now_ms: int) -> None:
+        granted = seat.shard.init_producer(transactional_id, timeout_ms, expected, effects, now_ms)
+        if granted.error_code:
+            effects.reply(reply, failure(request, granted.error_code, context))
+        else:
+            response = InitProducerIdResponse(
+                producer_id=granted.producer_id, producer_epoch=granted.producer_epoch
+            )
+            effects.reply(reply, response)
+
+    seat.run(decide)
+    return reply.pending
+
+
+async def begin_after_refill(
+    request: InitProducerIdRequest, transactional_id: str, context: Context
+) -> Answer:
+    if not await context.broker.producer_ids.refill():
+        return failure(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, context)
+    try:
+        return await settled(begin(request, transactional_id, context))
+    except NeedsProducerId:  # others were quicker
+        return failure(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, context)

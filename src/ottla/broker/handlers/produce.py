@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker import transactional
 from ottla.broker.context import Context, PeerError, Pending
 from ottla.broker.endpoints import current_leader
 from ottla.broker.partitions import missing
@@ -29,6 +30,7 @@ from ottla.wire.api.produce import (
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.broker.transactional import Refusals
     from ottla.log.log import AppendResult
     from ottla.replica.partition import Partition
 
@@ -52,6 +54,8 @@ _LENGTH_COUNTS_FROM = 12
 _MAGIC_POSITION = 16
 _read_length = struct.Struct(">i").unpack_from
 
+NOT_REFUSED = (ErrorCode.NONE, None)
+
 # A partition, the offset its high watermark must reach, and the answer that waits for it.
 Waiting = tuple["Partition", int, PartitionProduceResponse]
 
@@ -68,14 +72,21 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Pendi
     """Append every batch; answer, wait, or (acks=0) say nothing."""
     try:
         topics = request.topic_data
+        if request.transactional_id is not None:
+            _look_ahead(request)
+            return transactional.verify(request, context, _append_all)
         if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
             _look_ahead(request)
         return _append_all(request, context)
     except Refused as refused:
         return failure(request, refused.error_code, context, refused.message)
+    except transactional.SeveralProducers:
+        return failure(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, context)
 
 
-def _append_all(request: ProduceRequest, context: Context) -> ProduceResponse | Pending | None:
+def _append_all(
+    request: ProduceRequest, context: Context, refusals: Refusals | None = None
+) -> ProduceResponse | Pending | None:
     broker = context.broker
     version = context.api_version
     acks = request.acks
@@ -98,6 +109,12 @@ def _append_all(request: ProduceRequest, context: Context) -> ProduceResponse | 
                 partition, error = _open(context, topic, data.index)
             if partition is not None:
                 error = _refusal(partition, data, request, context)
+                if refusals and not error:
+                    error, message = refusals.get((partition.topic, data.index), NOT_REFUSED)
+                    if error:
+                        failed = True
+                        answers.append(_error(data.index, error, message))
+                        continue
             if error or partition is None:
                 failed = True
                 answers.append(_error(data.index, error))
@@ -195,11 +212,8 @@ def _refusal(
                 if unknown
                 else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
             )
-        if attributes & TRANSACTIONAL_BIT:
-            if request.transactional_id is None:
-                raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-            # There is no transaction coordinator yet, so no transaction that this could belong to.
-            return ErrorCode.INVALID_TXN_STATE
+        if attributes & TRANSACTIONAL_BIT and request.transactional_id is None:
+            raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if request.acks not in (-1, 0, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS
     if partition.topic in INTERNAL and context.client_id != ADMIN_CLIENT_ID:

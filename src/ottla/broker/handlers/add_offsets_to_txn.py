@@ -1,0 +1,50 @@
+"""AddOffsetsToTxn: the transaction is about to commit offsets of a group.
+
+It is the partition of `__consumer_offsets` which keeps that group that joins the transaction.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import Context, Pending
+from ottla.broker.coordinators import GROUP_TOPIC, Reply
+from ottla.coordinator.effects import Effects, Producer
+from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ottla.wire.errors import ErrorCode
+
+# Before it, clients do not know PRODUCER_FENCED.
+FENCED_FROM = 2
+
+
+def handle(request: AddOffsetsToTxnRequest, context: Context) -> AddOffsetsToTxnResponse | Pending:
+    coordinators = context.broker.coordinators
+    if not request.transactional_id:
+        return failure(request, ErrorCode.INVALID_REQUEST, context)
+    seat = coordinators.transactions.seat_for(request.transactional_id)
+    if isinstance(seat, ErrorCode):
+        return failure(request, seat, context)
+    index = coordinators.groups.partition_for(request.group_id)
+    if index is None:
+        return failure(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, context)
+    reply = Reply(lambda error: failure(request, error, context))
+
+    def decide(effects: Effects, now_ms: int) -> None:
+        error = seat.shard.add_partitions(
+            request.transactional_id,
+            Producer(request.producer_id, request.producer_epoch),
+            frozenset({(GROUP_TOPIC, index)}),
+            0,
+            effects,
+            now_ms,
+        )
+        effects.reply(reply, failure(request, error, context))
+
+    seat.run(decide)
+    return reply.pending
+
+
+def failure(
+    request: AddOffsetsToTxnRequest, error_code: ErrorCode, context: Context
+) -> AddOffsetsToTxnResponse:
+    if error_code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_FROM:
+        error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return AddOffsetsToTxnResponse(error_code=error_code)

@@ -1,0 +1,110 @@
+"""ListTransactions (KIP-664, KIP-994, KIP-1152): the transactional ids coordinated by this broker.
+
+Filters: states, producer ids, for how long a transaction has been open, a pattern of the id.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ottla.broker.context import Context, Pending
+from ottla.broker.gather import Gather
+from ottla.coordinator.effects import Effects
+from ottla.coordinator.runtime import Seat
+from ottla.coordinator.transaction import TransactionState as State
+from ottla.coordinator.transactions import TransactionShard
+from ottla.wire.api.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+from ottla.wire.errors import ErrorCode
+
+STATES = {state.text: state for state in State}
+
+
+def handle(
+    request: ListTransactionsRequest, context: Context
+) -> ListTransactionsResponse | Pending:
+    coordinator = context.broker.coordinators.transactions.coordinator
+    if coordinator.loading:
+        return failure(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, context)
+    pattern: re.Pattern[str] | None = None
+    if request.transactional_id_pattern:
+        try:
+            pattern = re.compile(request.transactional_id_pattern)
+        except re.error:
+            return failure(request, ErrorCode.INVALID_REGULAR_EXPRESSION, context)
+    unknown = [name for name in request.state_filters if name not in STATES]
+    seats = list(coordinator.active_seats())
+    pending = Pending()
+
+    def done(parts: list[Any]) -> None:
+        if None in parts:
+            pending.resolve(failure(request, ErrorCode.NOT_COORDINATOR, context))
+            return
+        pending.resolve(
+            ListTransactionsResponse(
+                unknown_state_filters=unknown,
+                transaction_states=[state for part in parts for state in part],
+            )
+        )
+
+    if not seats:
+        return ListTransactionsResponse(unknown_state_filters=unknown)
+    gather = Gather(len(seats), done)
+    for number, seat in enumerate(seats):
+        ask(request, pattern, seat, gather, number)
+    return pending
+
+
+def ask(
+    request: ListTransactionsRequest,
+    pattern: re.Pattern[str] | None,
+    seat: Seat[TransactionShard],
+    gather: Gather,
+    number: int,
+) -> None:
+    """Look at one seat; what it shows must be committed before it is told."""
+
+    def decide(effects: Effects, now_ms: int) -> None:
+        found = listed(request, pattern, seat.shard, now_ms)
+        effects.reply(gather.part(number, lambda error: None), found)
+
+    seat.run(decide)
+
+
+def listed(
+    request: ListTransactionsRequest,
+    pattern: re.Pattern[str] | None,
+    shard: TransactionShard,
+    now_ms: int,
+) -> list[TransactionState]:
+    states = {STATES[name] for name in request.state_filters if name in STATES}
+    producer_ids = set(request.producer_id_filters)
+    duration_ms = request.duration_filter
+    found = []
+    for each in shard.transactions.values():
+        if producer_ids and each.producer_id not in producer_ids:
+            continue
+        if request.state_filters and each.state not in states:
+            continue
+        if duration_ms >= 0 and now_ms - each.start_timestamp_ms <= duration_ms:
+            continue
+        if pattern is not None and not pattern.fullmatch(each.transactional_id):
+            continue
+        found.append(
+            TransactionState(
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                transaction_state=each.state.text,
+            )
+        )
+    return found
+
+
+def failure(
+    request: ListTransactionsRequest, error_code: ErrorCode, context: Context
+) -> ListTransactionsResponse:
+    return ListTransactionsResponse(error_code=error_code)

@@ -1,0 +1,200 @@
+"""TxnOffsetCommit: offsets that count only if the transaction does.
+
+They are pending in the group's log until the marker comes. As with records, the group's partition
+must be part of the transaction before anything is written: a client of KIP-890 (version 5) has it
+added here, for an older one it is verified.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import Context, Pending
+from ottla.broker.coordinators import GROUP_TOPIC
+from ottla.broker.verification import Guard, Operation, Verdicts
+from ottla.coordinator.effects import Effects, Producer
+from ottla.coordinator.groups import Caller, GroupShard
+from ottla.coordinator.offsets import Committed, TopicPartition
+from ottla.coordinator.runtime import Seat, SeatState
+from ottla.wire.api.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from ottla.wire.errors import ErrorCode
+
+LOADING_FROM = 2
+ABORTABLE_FROM = 4
+ADDS_FROM = 5
+# Coordinators' errors that a client of this API would not expect.
+UNAVAILABLE = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+Accepted = list[tuple[TopicPartition, TxnOffsetCommitRequestPartition]]
+
+
+def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommitResponse | Pending:
+    response, accepted = sort_out(request, context)
+    if not accepted:
+        return response
+    if not request.group_id:
+        return failure(request, ErrorCode.INVALID_GROUP_ID, context)
+    seat = context.broker.coordinators.groups.seat_for(request.group_id)
+    if isinstance(seat, ErrorCode):
+        return failure(request, seat, context)
+    return Commit(request, context, seat, response, accepted).start()
+
+
+class Commit:
+    """One request on its way: verify, then commit. An `Asker` of the group's seat."""
+
+    def __init__(
+        self,
+        request: TxnOffsetCommitRequest,
+        context: Context,
+        seat: Seat[GroupShard],
+        response: TxnOffsetCommitResponse,
+        accepted: Accepted,
+    ) -> None:
+        self.request = request
+        self.context = context
+        self.seat = seat
+        self.response = response
+        self.accepted = accepted
+        self.producer = Producer(request.producer_id, request.producer_epoch)
+        # What is behind it on the connection may belong to the same transaction.
+        self.pending = Pending(exclusive=True)
+
+    def start(self) -> TxnOffsetCommitResponse | Pending:
+        verification = self.context.broker.coordinators.verification
+        operation = operation_of(self.context.api_version)
+        partition = self.seat.partition
+        guard = verification.start(partition, self.producer, -1, operation)
+        if isinstance(guard, ErrorCode):
+            return failure(self.request, guard, self.context)
+        if guard is None or not verification.needed(operation):
+            self.commit(None)
+            return self.pending
+        place = (GROUP_TOPIC, partition.index)
+
+        def verified(verdicts: Verdicts) -> None:
+            error = verdicts[place]
+            if error:
+                self.refuse(unavailable(error, operation))
+            else:
+                self.commit(guard)
+
+        verification.ask(
+            self.request.transactional_id, self.producer, frozenset({place}), operation, verified
+        )
+        return self.pending
+
+    def commit(self, guard: Guard | None) -> None:
+        request, seat = self.request, self.seat
+        if seat.state is not SeatState.ACTIVE:
+            self.refuse(ErrorCode.NOT_COORDINATOR)
+            return
+        if guard is not None:
+            verification = self.context.broker.coordinators.verification
+            error = verification.check(seat.partition, self.producer.producer_id, guard, -1)
+            if error:
+                self.refuse(error)
+                return
+        caller = Caller(request.member_id, request.group_instance_id, request.generation_id)
+        error = seat.shard.commit_error(request.group_id, caller, transactional=True)
+        if error:
+            self.refuse(error)
+            return
+
+        def decide(effects: Effects, now_ms: int) -> None:
+            offsets = [(place, committed(asked, now_ms)) for place, asked in self.accepted]
+            seat.shard.commit(request.group_id, caller, offsets, self.producer, effects)
+            effects.reply(self, self.response)
+
+        seat.run(decide)
+        if guard is not None:
+            seat.flush()
+            verification.began(seat.partition, self.producer.producer_id)
+
+    def resolve(self, response: TxnOffsetCommitResponse) -> None:
+        self.pending.resolve(response)
+
+    def refuse(self, error: ErrorCode) -> None:
+        self.pending.resolve(failure(self.request, error, self.context))
+
+
+def operation_of(version: int) -> Operation:
+    if version >= ADDS_FROM:
+        return Operation.ADD
+    return Operation.VERIFY if version >= ABORTABLE_FROM else Operation.VERIFY_OLD_ERRORS
+
+
+def unavailable(error: ErrorCode, operation: Operation) -> ErrorCode:
+    """What the transaction's coordinator said, as a client may hear it from the group's."""
+    if error in UNAVAILABLE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error is ErrorCode.CONCURRENT_TRANSACTIONS and operation is not Operation.ADD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error
+
+
+def committed(asked: TxnOffsetCommitRequestPartition, now_ms: int) -> Committed:
+    return Committed(
+        asked.committed_offset,
+        asked.committed_leader_epoch,
+        asked.committed_metadata or "",
+        now_ms,
+    )
+
+
+def sort_out(
+    request: TxnOffsetCommitRequest, context: Context
+) -> tuple[TxnOffsetCommitResponse, Accepted]:
+    """The answer as it will be if all goes well, and what of the request can be done."""
+    broker = context.broker
+    metadata_bytes_max = broker.settings.integer("offset.metadata.max.bytes")
+    accepted: Accepted = []
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            error = ErrorCode.NONE
+            if broker.image.partition(topic.name, asked.partition_index) is None:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif len((asked.committed_metadata or "").encode()) > metadata_bytes_max:
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                accepted.append(((topic.name, asked.partition_index), asked))
+            partitions.append(
+                TxnOffsetCommitResponsePartition(
+                    partition_index=asked.partition_index, error_code=error
+                )
+            )
+        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+    return TxnOffsetCommitResponse(topics=topics), accepted
+
+
+def failure(
+    request: TxnOffsetCommitRequest, error_code: ErrorCode, context: Context
+) -> TxnOffsetCommitResponse:
+    """The same error for every partition."""
+    if error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.api_version < LOADING_FROM:
+        # Producers before 2.3 fell over it (KAFKA-7296).
+        error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=error_code
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,112 @@
+"""WriteTxnMarkers: end transactions in these partitions.
+
+Another broker's coordinator sends it, and so does an administrator who ends a transaction that
+nobody coordinates any more (kafka-transactions.sh). The answer waits until the markers are
+committed.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import Context, Pending
+from ottla.broker.markers import Written, write
+from ottla.coordinator.effects import Producer
+from ottla.wire.api.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from ottla.wire.errors import ErrorCode
+
+Result = tuple[WritableTxnMarkerPartitionResult, Written]
+
+
+def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkersResponse | Pending:
+    waiting: list[Result] = []
+    response = answer(request, context, waiting)
+    if not waiting:
+        return response
+    purgatory = context.broker.waiting
+    pending = Pending()
+
+    def attempt(expired: bool) -> bool:
+        still = [each for each in waiting if not each[1].committed]
+        for result, written in still:
+            if written.partition.offline is not None:
+                result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            elif expired:
+                result.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        waiting[:] = [each for each in still if not each[0].error_code]
+        if waiting:
+            return False
+        pending.resolve(response)
+        return True
+
+    timeout_ms = context.broker.settings.integer("request.timeout.ms")
+    waiter = purgatory.park([each.partition for _, each in waiting], timeout_ms, attempt)
+    pending.on_cancel(lambda: purgatory.cancel(waiter))
+    return pending
+
+
+def answer(
+    request: WriteTxnMarkersRequest, context: Context, waiting: list[Result]
+) -> WriteTxnMarkersResponse:
+    """Write all of them. Who has several markers has one entry in the answer, as in Kafka."""
+    by_producer: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]] = {}
+    for marker in request.markers:
+        producer = Producer(marker.producer_id, marker.producer_epoch)
+        topics = by_producer.setdefault(marker.producer_id, {})
+        for topic in marker.topics:
+            for index in topic.partition_indexes:
+                outcome = write(
+                    context.broker,
+                    (topic.name, index),
+                    producer,
+                    marker.transaction_result,
+                    marker.coordinator_epoch,
+                    marker.transaction_version,
+                )
+                error = outcome if isinstance(outcome, ErrorCode) else ErrorCode.NONE
+                result = WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
+                topics.setdefault(topic.name, []).append(result)
+                if isinstance(outcome, Written) and not outcome.committed:
+                    waiting.append((result, outcome))
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(name=name, partitions=results)
+                    for name, results in topics.items()
+                ],
+            )
+            for producer_id, topics in by_producer.items()
+        ]
+    )
+
+
+def failure(
+    request: WriteTxnMarkersRequest, error_code: ErrorCode, context: Context
+) -> WriteTxnMarkersResponse:
+    """The same error for every partition."""
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index, error_code=error_code
+                            )
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )

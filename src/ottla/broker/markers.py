@@ -1,0 +1,198 @@
+"""Markers on their way: a transaction that has been decided is told to every partition it wrote to.
+
+A marker is a message to a partition's leader that may be late or lost: it is tried again until it
+is there, and it counts as written only once it is committed. When all are, the transaction's seat
+hears of it. Nothing here needs to survive: a coordinator that loads its seat sends the markers of
+every prepared transaction anew, and a marker written twice does no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.coordinator.effects import Effects, Producer
+from ottla.coordinator.runtime import Seat, SeatState
+from ottla.coordinator.transaction import EPOCH_BUMP_VERSION, EPOCH_MAX, TopicPartition
+from ottla.coordinator.transactions import Markers
+from ottla.wire.control import ABORT, COMMIT, write_marker
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.replica.partition import Partition
+
+log = logging.getLogger("ottla.broker")
+
+RETRY_S = 0.1
+RETRY_MAX_S = 5.0
+GROUP_TOPIC = "__consumer_offsets"
+# The partition has moved on to a later epoch: there is nothing left for this marker to end.
+MOVED_ON = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+
+
+class Written(NamedTuple):
+    """A marker in a log; committed once the high watermark has reached `end_offset`."""
+
+    partition: Partition
+    end_offset: int
+
+    @property
+    def committed(self) -> bool:
+        return self.partition.high_watermark >= self.end_offset
+
+
+def write(
+    broker: Broker,
+    place: TopicPartition,
+    producer: Producer,
+    committed: bool,
+    coordinator_epoch: int,
+    transaction_version: int,
+) -> Written | ErrorCode:
+    """Append the marker that ends a producer's transaction in one partition."""
+    topic, index = place
+    partition = broker.partitions.get(topic, index)
+    if partition is None:
+        if broker.image.partition(topic, index) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if transaction_version >= EPOCH_BUMP_VERSION and of_an_earlier_transaction(partition, producer):
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    now_ms = broker.clock.now_ms()
+    batch = memoryview(
+        bytearray(
+            write_marker(
+                COMMIT if committed else ABORT,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                coordinator_epoch=coordinator_epoch,
+                timestamp=now_ms,
+            )
+        )
+    )
+    if topic == GROUP_TOPIC:
+        # The group coordinator holds what is pending; it hears of the end with the marker.
+        seat = broker.coordinators.groups.coordinator.seat(index)
+        if not isinstance(seat, Seat):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        error = seat.marker(batch, producer, committed)
+    else:
+        error = ErrorCode(partition.append_as_coordinator(batch, now_ms=now_ms).error_code)
+        if not error:
+            broker.waiting.wake(partition)
+    if error:
+        return error
+    broker.coordinators.verification.marker_written(partition, producer.producer_id)
+    return Written(partition, partition.log.end_offset)
+
+
+def of_an_earlier_transaction(partition: Partition, producer: Producer) -> bool:
+    """A marker bears a later epoch than the records it ends (KIP-1228).
+
+    One with the very epoch of an open transaction was sent for the one before, and is late.
+    """
+    known = partition.log.producers.by_id.get(producer.producer_id)
+    return (
+        known is not None
+        and known.transaction_first_offset >= 0
+        and known.epoch == producer.producer_epoch
+        and known.epoch != EPOCH_MAX
+    )
+
+
+class Delivery:
+    """The markers of one transaction, as far as they are not known to be committed."""
+
+    __slots__ = ("left", "markers", "pause_s", "seat", "written")
+
+    def __init__(self, markers: Markers, seat: Seat[Any]) -> None:
+        self.markers = markers
+        # Whose decision it is. A seat that takes its place sends the markers itself, and the two
+        # must not be mixed up: a classic client has the same epoch in its next transaction.
+        self.seat: Seat[Any] | None = seat
+        self.left = set(markers.partitions)
+        self.written: dict[TopicPartition, Written] = {}
+        self.pause_s = RETRY_S
+
+
+class Outbox:
+    """Everything on its way from this broker's coordinators. An `Asker` of their seats."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._waiting: dict[Partition, list[Delivery]] = {}
+        self._closed = False
+
+    def resolve(self, markers: Any) -> None:
+        """A decision is committed: carry it out."""
+        seat = self._broker.coordinators.transactions.seat_for(markers.transactional_id)
+        if isinstance(seat, Seat):
+            self._carry(Delivery(markers, seat))
+
+    def refuse(self, error: ErrorCode) -> None:
+        """The seat is gone before its decision was committed: whoever leads next decides."""
+
+    def committed(self, partition: Partition) -> None:
+        """A partition's high watermark has moved."""
+        for delivery in self._waiting.pop(partition, ()):
+            self._carry(delivery)
+
+    def close(self) -> None:
+        self._closed = True
+        self._waiting.clear()
+
+    def _carry(self, delivery: Delivery) -> None:
+        """Write what is not written, see what is committed, and come back for the rest."""
+        markers, seat = delivery.markers, delivery.seat
+        if self._closed or seat is None or seat.state is not SeatState.ACTIVE:
+            return
+        failed = False
+        for place in sorted(delivery.left):
+            written = delivery.written.get(place)
+            if written is None or written.partition.offline is not None:
+                outcome = write(
+                    self._broker,
+                    place,
+                    markers.producer,
+                    markers.committed,
+                    seat.partition.leader_epoch,
+                    markers.client_version,
+                )
+                if not isinstance(outcome, Written):
+                    delivery.written.pop(place, None)
+                    if self._is_over(outcome, place, markers):
+                        delivery.left.discard(place)
+                    else:
+                        failed = True
+                    continue
+                delivery.written[place] = written = outcome
+            if written.committed:
+                delivery.left.discard(place)
+            else:
+                self._waiting.setdefault(written.partition, []).append(delivery)
+        if not delivery.left:
+            delivery.seat = None
+            self._complete(seat, markers)
+        elif failed:
+            self._broker.clock.call_later(delivery.pause_s, self._carry, delivery)
+            delivery.pause_s = min(delivery.pause_s * 2, RETRY_MAX_S)
+
+    def _is_over(self, error: ErrorCode, place: TopicPartition, markers: Markers) -> bool:
+        """Whether this partition needs no marker any more."""
+        if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return True  # the topic was deleted meanwhile
+        log.log(
+            logging.WARNING if error in MOVED_ON else logging.INFO,
+            "the marker of %s for %s-%d: %s",
+            markers.transactional_id,
+            *place,
+            error.name,
+        )
+        return error in MOVED_ON
+
+    def _complete(self, seat: Seat[Any], markers: Markers) -> None:
+        def decide(effects: Effects, now_ms: int) -> None:
+            seat.shard.markers_written(markers, effects, now_ms)
+
+        seat.run(decide)

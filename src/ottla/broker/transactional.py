@@ -1,0 +1,203 @@
+"""Produce inside a transaction: what is asked before the first batch of a partition is appended.
+
+A produce request that names a transactional id comes here first. For most requests the log already
+knows the transaction and nothing is asked; the request then goes on as any other.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.context import Context, Pending
+from ottla.broker.verification import Guard, Operation, Verdicts
+from ottla.coordinator.effects import Producer
+from ottla.coordinator.transaction import TopicPartition
+from ottla.wire.api.produce import ProduceRequest, ProduceResponse
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.replica.partition import Partition
+
+TOPIC_IDS_FROM = 13
+ADDS_FROM = 12
+ABORTABLE_FROM = 11
+MAGIC_V2 = 2
+TRANSACTIONAL_BIT = 0x10
+HEADER_BYTES = 61
+
+# Of a batch: magic, attributes, producer id, producer epoch, base sequence.
+_read_batch = struct.Struct(">16xb4xh20xqhi").unpack_from
+
+# Older clients do not retry these; NOT_ENOUGH_REPLICAS they do, and without new metadata.
+UNAVAILABLE = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+Response = ProduceResponse | Pending | None
+# Why a partition's records are not appended, and the words for it.
+Refusals = Mapping[tuple[str, int], tuple[ErrorCode, str | None]]
+Append = Callable[[ProduceRequest, Context, Refusals], Response]
+
+
+class First(NamedTuple):
+    """A batch that may be the first of its transaction in a partition."""
+
+    partition: Partition
+    sequence: int
+    guard: Guard
+
+
+class SeveralProducers(Exception):
+    """Transactional records of more than one producer in one request."""
+
+
+def verify(request: ProduceRequest, context: Context, append: Append) -> Response:
+    """Verify what must be verified, then append; the answer comes later if that takes time."""
+    operation = operation_of(context.api_version)
+    verification = context.broker.coordinators.verification
+    refusals: dict[TopicPartition, tuple[ErrorCode, str | None]] = {}
+    if not verification.needed(operation):
+        return append(request, context, refusals)
+    producer = None
+    firsts: dict[TopicPartition, First] = {}
+    for partition, batch_producer, sequence in transactional_batches(request, context):
+        if producer is not None and batch_producer != producer:
+            raise SeveralProducers
+        producer = batch_producer
+        guard = verification.start(partition, producer, sequence, operation)
+        if isinstance(guard, ErrorCode):
+            refusals[partition.topic, partition.index] = (guard, None)
+        elif guard is not None:
+            firsts[partition.topic, partition.index] = First(partition, sequence, guard)
+    if producer is None or not firsts:
+        return append(request, context, refusals)
+    question = Question(request, context, append, producer, firsts, refusals)
+    assert request.transactional_id is not None
+    verification.ask(
+        request.transactional_id, producer, frozenset(firsts), operation, question.answered
+    )
+    return question.outcome()
+
+
+class Question:
+    """One request that waits for the coordinator."""
+
+    def __init__(
+        self,
+        request: ProduceRequest,
+        context: Context,
+        append: Append,
+        producer: Producer,
+        firsts: dict[TopicPartition, First],
+        refusals: dict[TopicPartition, tuple[ErrorCode, str | None]],
+    ) -> None:
+        self.request = request
+        self.context = context
+        self.append = append
+        self.producer = producer
+        self.firsts = firsts
+        self.refusals = refusals
+        self.response: list[Response] = []
+        self.pending: Pending | None = None
+
+    def answered(self, verdicts: Verdicts) -> None:
+        """The coordinator has spoken: append what belongs to the transaction."""
+        adds = self.context.api_version >= ADDS_FROM
+        verification = self.context.broker.coordinators.verification
+        producer_id = self.producer.producer_id
+        for place, first in self.firsts.items():
+            error = verdicts[place]
+            if not error:
+                error = verification.check(
+                    first.partition, producer_id, first.guard, first.sequence
+                )
+            if error:
+                self.refusals[place] = refusal(error, adds)
+        try:
+            response = self.append(self.request, self.context, self.refusals)
+        except Exception as error:
+            if self.pending is None:
+                raise
+            self.pending.fail(error)
+            return
+        for first in self.firsts.values():
+            known = first.partition.log.producers.by_id.get(producer_id)
+            if known is not None and known.transaction_first_offset >= 0:
+                verification.began(first.partition, producer_id)
+        if self.pending is None:
+            self.response.append(response)
+        else:
+            relay(response, self.pending)
+
+    def outcome(self) -> Response:
+        """The response if it is here; what is behind it on the connection waits otherwise."""
+        if self.response:
+            return self.response[0]
+        self.pending = Pending(exclusive=True)
+        return self.pending
+
+
+def relay(response: Response, pending: Pending) -> None:
+    """Let `pending` end as `response` does."""
+    if not isinstance(response, Pending):
+        pending.resolve(response)
+        return
+    inner = response
+
+    def settled(answer: Any, error: BaseException | None) -> None:
+        if error is None:
+            pending.resolve(answer)
+        else:
+            pending.fail(error)
+
+    inner.on_settled(settled)
+    pending.on_cancel(inner.cancel)
+
+
+def transactional_batches(
+    request: ProduceRequest, context: Context
+) -> list[tuple[Partition, Producer, int]]:
+    """The batches of producers in transactions, in partitions that exist."""
+    broker = context.broker
+    found = []
+    for topic in request.topic_data:
+        name: str | None = topic.name
+        if context.api_version >= TOPIC_IDS_FROM:
+            name = broker.image.topic_name(topic.topic_id)
+        if name is None:
+            continue
+        for data in topic.partition_data:
+            records: Any = data.records
+            if records is None or len(records) < HEADER_BYTES:
+                continue
+            magic, attributes, producer_id, epoch, sequence = _read_batch(records)
+            if magic != MAGIC_V2 or not attributes & TRANSACTIONAL_BIT or producer_id < 0:
+                continue
+            partition = broker.partitions.get(name, data.index)
+            if partition is not None:
+                found.append((partition, Producer(producer_id, epoch), sequence))
+    return found
+
+
+def operation_of(version: int) -> Operation:
+    if version >= ADDS_FROM:
+        return Operation.ADD
+    return Operation.VERIFY if version >= ABORTABLE_FROM else Operation.VERIFY_OLD_ERRORS
+
+
+def refusal(error: ErrorCode, adds: bool) -> tuple[ErrorCode, str | None]:
+    """A coordinator's error as a producer may hear it."""
+    if error is ErrorCode.INVALID_TXN_STATE:
+        return error, "Partition was not added to the transaction"
+    busy = error is ErrorCode.CONCURRENT_TRANSACTIONS and not adds
+    if busy or error in UNAVAILABLE:
+        return ErrorCode.NOT_ENOUGH_REPLICAS, (
+            "Unable to verify the partition has been added to the transaction. "
+            f"Underlying error: {error.name}"
+        )
+    return error, None

@@ -1,0 +1,282 @@
+"""What may happen to one transactional id: its next state, or Kafka's error. Pure.
+
+Each step is given the transaction as it is and what somebody wants, and returns the transaction as
+it is to be, or the `ErrorCode` to answer; NONE means that all is as wanted already. The order of
+the checks is that of Apache Kafka 4.3, since a client is told the first thing that is wrong.
+
+There are two generations of clients. The classic one ends a transaction under the epoch it wrote
+with. Since KIP-890 (`transaction.version` 2) every end bumps the epoch, so that whatever is still
+under way from before the end is fenced; a retry of EndTxn is then told by its epoch, one behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.coordinator.effects import Producer
+from ottla.coordinator.transaction import (
+    COMPLETE,
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    EPOCH_BUMP_VERSION,
+    EPOCH_MAX,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    PREPARED,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+)
+from ottla.wire.errors import ErrorCode
+
+NOTHING: frozenset[TopicPartition] = frozenset()
+
+# A producer id that nobody had before; raises `NeedsProducerId` while none is at hand.
+TakeProducerId = Callable[[], int]
+Step = Transaction | ErrorCode
+
+
+class NeedsProducerId(Exception):
+    """The step needs a new producer id and there is none at hand: fetch some and ask again."""
+
+
+# ---- InitProducerId --------------------------------------------------------------------------
+
+
+def begin(
+    current: Transaction,
+    expected: Producer | None,
+    timeout_ms: int,
+    take_producer_id: TakeProducerId,
+    now_ms: int,
+) -> Step:
+    """The next producer of this name: the id and epoch that fence every earlier one.
+
+    `expected` is what the producer had before (KIP-360): only who still has it may go on. Answers
+    CONCURRENT_TRANSACTIONS while a transaction is being ended; one that is open is for the caller
+    to end (`fence`).
+    """
+    if current.state in PREPARED:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if expected is not None and not may_continue(current, expected):
+        return ErrorCode.PRODUCER_FENCED
+    if current.state is ONGOING:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    epoch = current.producer_epoch
+    changes: dict[str, Any] = {}
+    if expected is None:
+        changes["last_producer_epoch"] = NO_EPOCH
+    elif epoch in (NO_EPOCH, expected.producer_epoch):
+        changes["last_producer_epoch"] = epoch
+    elif expected.producer_epoch == current.last_producer_epoch:
+        # It was given this epoch before and did not hear of it.
+        return began(current, timeout_ms, now_ms)
+    else:
+        return ErrorCode.PRODUCER_FENCED
+    if current.epoch_exhausted:
+        changes |= {"producer_id": take_producer_id(), "producer_epoch": 0}
+    else:
+        changes["producer_epoch"] = epoch + 1
+    return began(current, timeout_ms, now_ms, **changes)
+
+
+def began(current: Transaction, timeout_ms: int, now_ms: int, **changes: Any) -> Transaction:
+    return current.become(
+        EMPTY,
+        now_ms,
+        timeout_ms=timeout_ms,
+        partitions=NOTHING,
+        start_timestamp_ms=NO_TIMESTAMP,
+        **changes,
+    )
+
+
+def may_continue(current: Transaction, expected: Producer) -> bool:
+    """Whether who says it was `expected` may be the current producer (KIP-360)."""
+    if current.producer_epoch == NO_EPOCH:
+        return True  # made a moment ago: the coordinator had forgotten the name
+    if expected.producer_id == current.producer_id:
+        return True  # its epoch is checked where it is bumped
+    exhausted = expected.producer_epoch >= EPOCH_MAX - 1
+    return exhausted and expected.producer_id == current.previous_producer_id
+
+
+# ---- partitions ------------------------------------------------------------------------------
+
+
+def add(
+    current: Transaction | None,
+    producer: Producer,
+    partitions: frozenset[TopicPartition],
+    client_version: int,
+    now_ms: int,
+) -> Step:
+    """The transaction writes to these partitions too, from now on."""
+    if current is not None and current.state in PREPARED:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    error = producer_error(current, producer)
+    if error or current is None:
+        return error
+    going = current.state is ONGOING
+    if going and partitions <= current.partitions:
+        return ErrorCode.NONE
+    return current.become(
+        ONGOING,
+        now_ms,
+        partitions=current.partitions | partitions if going else partitions,
+        start_timestamp_ms=current.start_timestamp_ms if going else now_ms,
+        client_version=client_version,
+    )
+
+
+def verify(
+    current: Transaction | None, producer: Producer, partitions: frozenset[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """Whether these partitions are part of the transaction under way (KIP-890, part 1)."""
+    error = producer_error(current, producer)
+    if not error and current is not None and current.state in PREPARED:
+        error = ErrorCode.CONCURRENT_TRANSACTIONS
+    if error or current is None:
+        return dict.fromkeys(partitions, error)
+    return {
+        each: ErrorCode.NONE if each in current.partitions else ErrorCode.TRANSACTION_ABORTABLE
+        for each in partitions
+    }
+
+
+def producer_error(current: Transaction | None, producer: Producer) -> ErrorCode:
+    """Whether `producer` is the current one of its name."""
+    if current is None or current.producer_id != producer.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if current.producer_epoch != producer.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.NONE
+
+
+# ---- the end ---------------------------------------------------------------------------------
+
+
+def end(
+    current: Transaction | None,
+    producer: Producer,
+    commit: bool,
+    client_version: int,
+    take_producer_id: TakeProducerId,
+    now_ms: int,
+) -> Step:
+    """EndTxn: fix the outcome. Asking again for the same outcome is answered the same."""
+    if current is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if client_version >= EPOCH_BUMP_VERSION:
+        answer = end_with_bump(current, producer, commit)
+    else:
+        answer = end_classic(current, producer, commit)
+    if answer is not None:
+        return answer
+    state = PREPARE_COMMIT if commit else PREPARE_ABORT
+    return ended(current, state, client_version, take_producer_id, now_ms)
+
+
+def end_classic(current: Transaction, producer: Producer, commit: bool) -> ErrorCode | None:
+    """What to answer at once; None when the transaction is to be ended now."""
+    error = producer_error(current, producer)
+    if error:
+        return error
+    if current.state in PREPARED:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if current.state is ONGOING:
+        return None
+    same = current.state is (COMPLETE_COMMIT if commit else COMPLETE_ABORT)
+    return ErrorCode.NONE if same else ErrorCode.INVALID_TXN_STATE
+
+
+def end_with_bump(current: Transaction, producer: Producer, commit: bool) -> ErrorCode | None:
+    """The same for a client whose epoch is bumped by every end.
+
+    An EndTxn with the epoch before the bump is one whose answer was lost. One with the present
+    epoch is meant for a transaction that never wrote: it may be aborted, which bumps the epoch and
+    fences what is under way, but there is nothing to commit.
+    """
+    if current.state in PREPARED:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    rotated = (
+        current.previous_producer_id == producer.producer_id
+        and producer.producer_epoch == EPOCH_MAX - 1
+        and current.producer_epoch == 0
+    )
+    retry = rotated or current.producer_epoch == producer.producer_epoch + 1
+    if current.producer_id != producer.producer_id and not rotated:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    present = current.producer_epoch == producer.producer_epoch
+    if not present and not (retry and current.state in COMPLETE):
+        return ErrorCode.PRODUCER_FENCED
+    if current.state is ONGOING:
+        return None
+    if retry and not present:
+        same = current.state is (COMPLETE_COMMIT if commit else COMPLETE_ABORT)
+        return ErrorCode.NONE if same else ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.INVALID_TXN_STATE if commit else None
+
+
+def fence(
+    current: Transaction, server_version: int, take_producer_id: TakeProducerId, now_ms: int
+) -> Transaction:
+    """Abort what is open under an epoch that its producer does not have.
+
+    The new epoch is told to nobody: whoever takes over the name is given the one after it.
+    """
+    if server_version >= EPOCH_BUMP_VERSION:
+        return ended(current, PREPARE_ABORT, server_version, take_producer_id, now_ms)
+    return current.become(
+        PREPARE_ABORT,
+        now_ms,
+        producer_epoch=min(current.producer_epoch + 1, EPOCH_MAX),
+        last_producer_epoch=NO_EPOCH,
+        client_version=0,
+    )
+
+
+def ended(
+    current: Transaction,
+    state: TransactionState,
+    client_version: int,
+    take_producer_id: TakeProducerId,
+    now_ms: int,
+) -> Transaction:
+    """With its outcome fixed; markers carry the bumped epoch, also where it is the very last."""
+    changes: dict[str, Any] = {"client_version": client_version}
+    if client_version >= EPOCH_BUMP_VERSION:
+        if current.epoch_exhausted:
+            changes["next_producer_id"] = take_producer_id()
+        changes["producer_epoch"] = min(current.producer_epoch + 1, EPOCH_MAX)
+        changes["last_producer_epoch"] = current.producer_epoch
+    if current.state is not ONGOING:
+        changes["start_timestamp_ms"] = now_ms
+        changes["partitions"] = NOTHING
+    return current.become(state, now_ms, **changes)
+
+
+def complete(current: Transaction, now_ms: int) -> Transaction:
+    """Every partition has its marker: the transaction is over."""
+    changes: dict[str, Any] = {}
+    if current.next_producer_id != NO_PRODUCER_ID:
+        changes = {
+            "producer_id": current.next_producer_id,
+            "producer_epoch": 0,
+            "next_producer_id": NO_PRODUCER_ID,
+        }
+    state = COMPLETE_COMMIT if current.state is PREPARE_COMMIT else COMPLETE_ABORT
+    return current.become(state, now_ms, partitions=NOTHING, **changes)
+
+
+def granted(decided: Transaction) -> Producer:
+    """Under which id and epoch the producer goes on after an end that was just decided."""
+    if decided.next_producer_id != NO_PRODUCER_ID:
+        return Producer(decided.next_producer_id, 0)
+    return decided.producer
