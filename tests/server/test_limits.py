@@ -417,14 +417,12 @@ def test_connections_per_second() -> None:
 def test_limits_that_change_while_the_server_runs() -> None:
     """A higher max.connections lets in who waited; a lower one holds for newcomers."""
     quiet = Quiet(Limits(connections_max=1))
-    newer: list[Limits] = []
-    quiet.server.newer_limits = lambda: newer.pop() if newer else None
     streams = [quiet.connect() for _ in range(2)]
     assert len(quiet.server.connections) == 1
-    newer.append(Limits(connections_max=3))
-    quiet.clock.advance(10_000)
+    quiet.server.change_limits(Limits(connections_max=3))
+    quiet.clock.advance(1)
     assert len(quiet.server.connections) == 2
-    newer.append(Limits(connections_per_ip_max=0))
+    quiet.server.change_limits(Limits(connections_per_ip_max=0))
     turned_away = quiet.connect()
     assert not quiet.is_open(turned_away)
     assert all(quiet.is_open(stream) for stream in streams)

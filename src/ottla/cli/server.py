@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from ottla.metrics import Metrics
     from ottla.server.limits import Limits
     from ottla.server.metrics_http import MetricsServer
-    from ottla.settings import Settings
+    from ottla.settings import Entry, Settings
 
 log = logging.getLogger("ottla")
+
+DATA_DIRECTORY = "ottla-data"  # in the directory where the server was started
 
 # Collect young objects less often: requests make and drop many, hardly any in cycles.
 GC_THRESHOLDS = (20_000, 20, 50)
@@ -120,17 +122,28 @@ def read_settings(
         split_option("--listen", listen, "ottla server --listen 127.0.0.1:9092")
         flags.append(Entry("listeners", f"PLAINTEXT://{listen}", "--listen"))
     try:
-        return Settings.load(
-            parse_properties(read_text(config), config) if config is not None else [],
-            entries_of_environment(os.environ),
-            [entry_of_assignment(text) for text in assignments],
-            flags,
-        )
+        entries = [
+            *(parse_properties(read_text(config), config) if config is not None else []),
+            *entries_of_environment(os.environ),
+            *(entry_of_assignment(text) for text in assignments),
+            *flags,
+        ]
+        if not any(entry.name in ("log.dir", "log.dirs") for entry in entries):
+            entries.append(Entry("log.dirs", DATA_DIRECTORY, "the default"))
+        return Settings.load([entry._replace(value=absolute(entry)) for entry in entries])
     except MalformedProperties as error:
         raise Failure(str(error), "mend that line") from None
     except SettingsError as error:
         problems = str(error).replace("\nTry: ", "\0").replace("\n", "\nottla: ")
         raise Failure(problems.replace("\0", "\nTry: ")) from None
+
+
+def absolute(entry: Entry) -> str:
+    """Directories are told to clients, who compare them: as Kafka does, from the root."""
+    if entry.name not in ("log.dir", "log.dirs"):
+        return entry.value
+    parts = (part.strip() for part in entry.value.split(","))
+    return ",".join(os.path.abspath(part) if part else part for part in parts)
 
 
 def read_text(path: str) -> str:
@@ -276,14 +289,11 @@ class Running:
             backlog=settings.integer("socket.listen.backlog.size"),
             inter_broker_listener=settings.inter_broker_listener,
         )
-        self.server.newer_limits = self._newer_limits
+        self.broker.on_configured.append(self._configured)
 
-    def _newer_limits(self) -> Limits | None:
-        """The limits anew when the broker's dynamic configs have made its settings anew."""
-        if self.broker.settings is self._settings:
-            return None
-        self._settings = self.broker.settings
-        return limits_of(self._settings)
+    def _configured(self, settings: Settings) -> None:
+        """The broker's dynamic configs have changed, or hold for the first time."""
+        self.server.change_limits(limits_of(settings))
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -336,7 +346,19 @@ class Running:
         from ottla.server.metrics_http import MetricsServer
         from ottla.server.monitoring import watch
 
-        watch(self.metrics, self.clock, self.server, self.broker.partitions.all_opened)
+        broker = self.broker
+        watch(
+            self.metrics,
+            self.clock,
+            self.server,
+            opened=broker.partitions.all_opened,
+            placed=lambda: [
+                (partition.leader == broker.node_id, len(partition.replicas) - len(partition.isr))
+                for topic in broker.image.topics.values()
+                for partition in topic.partitions
+                if broker.node_id in partition.replicas
+            ],
+        )
         self._metrics_server = MetricsServer(
             self.network, self.clock, self.metrics, lambda: self._not_ready
         )

@@ -31,12 +31,17 @@ class Log(Protocol):
     def segments(self) -> Sequence[object]: ...
 
 
+LOG_VALUES: tuple[tuple[str, Callable[[Log], int]], ...] = (
+    ("Size", lambda log: log.size_bytes),
+    ("LogStartOffset", lambda log: log.log_start_offset),
+    ("LogEndOffset", lambda log: log.end_offset),
+    ("NumLogSegments", lambda log: len(log.segments)),
+)
+
+
 class Partition(Protocol):
     topic: str
     index: int
-    is_leader: bool
-    replicas: tuple[int, ...]
-    in_sync: tuple[int, ...]
 
     @property
     def log(self) -> Log: ...
@@ -45,51 +50,51 @@ class Partition(Protocol):
     def offline(self) -> str | None: ...
 
 
-Partitions = Callable[[], Sequence[Partition]]
+Opened = Callable[[], Sequence[Partition]]
+# For each partition of this broker: whether it leads it, and how many replicas are not in sync.
+Placed = Callable[[], Sequence[tuple[bool, int]]]
 
 
 def watch(
     metrics: Metrics,
     clock: Clock,
     server: Server,
-    partitions: Partitions,
+    *,
+    opened: Opened,
+    placed: Placed,
 ) -> None:
-    """Everything below."""
+    """Everything below. `opened` are the partitions in use, `placed` all that belong here."""
     watch_process(metrics)
     watch_server(metrics, server)
-    watch_partitions(metrics, partitions)
+    watch_partitions(metrics, opened, placed)
     LoopWatch(metrics, clock).start()
 
 
-def watch_partitions(metrics: Metrics, partitions: Partitions) -> None:
-    """Sizes and offsets of every partition in use, and how many are not well."""
+def watch_partitions(metrics: Metrics, opened: Opened, placed: Placed) -> None:
+    """How many partitions there are and are not well, and the logs of those that are in use."""
 
-    def sizes() -> Iterator[Sample]:
-        known = partitions()
+    def states() -> Iterator[Sample]:
+        all_ = placed()
+        behind = [missing for leads, missing in all_ if leads]
+        offline = sum(each.offline is not None for each in opened())
+        prefix = "kafka_server_ReplicaManager_"
+        yield Sample(f"{prefix}PartitionCount", len(all_))
+        yield Sample(f"{prefix}LeaderCount", len(behind))
+        yield Sample(f"{prefix}UnderReplicatedPartitions", sum(map(bool, behind)))
+        yield Sample(f"{prefix}OfflineReplicaCount", offline)
+        yield Sample("kafka_controller_KafkaController_OfflinePartitionsCount", offline)
+        # Kafka gives up a whole directory; here a partition goes offline by itself.
+        yield Sample("kafka_log_LogManager_OfflineLogDirectoryCount", 0)
+
+    def logs() -> Iterator[Sample]:
+        known = opened()
         labels = [{"topic": each.topic, "partition": str(each.index)} for each in known]
-        for name, read in (
-            ("Size", lambda log: log.size_bytes),
-            ("LogStartOffset", lambda log: log.log_start_offset),
-            ("LogEndOffset", lambda log: log.end_offset),
-            ("NumLogSegments", lambda log: len(log.segments)),
-        ):
+        for name, read in LOG_VALUES:
             for each, where in zip(known, labels, strict=True):
                 yield Sample(f"kafka_log_Log_{name}", read(each.log), where)
 
-    def states() -> Iterator[Sample]:
-        known = partitions()
-        led = [each for each in known if each.is_leader]
-        prefix = "kafka_server_ReplicaManager_"
-        yield Sample(f"{prefix}PartitionCount", len(known))
-        yield Sample(f"{prefix}LeaderCount", len(led))
-        behind = sum(len(each.in_sync) < len(each.replicas) for each in led)
-        yield Sample(f"{prefix}UnderReplicatedPartitions", behind)
-        offline = sum(each.offline is not None for each in known)
-        yield Sample(f"{prefix}OfflineReplicaCount", offline)
-        yield Sample("kafka_controller_KafkaController_OfflinePartitionsCount", offline)
-
     metrics.collect("gauge", states)
-    metrics.collect("gauge", sizes)
+    metrics.collect("gauge", logs)
 
 
 def watch_server(metrics: Metrics, server: Server) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 
 from ottla.seams.clock import Clock, Timer
@@ -69,7 +68,6 @@ class Server:
         self._created = 0  # connections in the second that is running
         self._sweeper: Timer | None = None
         self._second: Timer | None = None
-        self.newer_limits: Callable[[], Limits | None] = no_newer_limits
 
     def open(self) -> None:
         """Binds every listener, and fills in the port where 0 asked for any. Raises OSError."""
@@ -93,6 +91,11 @@ class Server:
         """Opens the doors, with the dispatcher ready to answer."""
         self._move_doors()
         self._sweep_later()
+
+    def change_limits(self, limits: Limits) -> None:
+        """What an operator changed while the server runs (KIP-226); it holds for newcomers."""
+        self.limits = self.shared.limits = limits
+        self._look_for_room()
 
     async def drain(self, seconds_max: float = DRAIN_S_MAX) -> None:
         """Stops accepting and reading, and waits for the answers that are being worked on.
@@ -127,7 +130,6 @@ class Server:
     # Who is let in
 
     def _admit(self, listener_name: str, stream: Stream) -> None:
-        self._take_newer_limits()
         host = stream.peer_host
         allowed = self.limits.per_ip(host)
         if self._by_host.get(host, 0) >= allowed:
@@ -212,15 +214,7 @@ class Server:
         delay_s = SPARE_BUFFER_S if idle_s < 0 else min(SPARE_BUFFER_S, idle_s / 4)
         self._sweeper = self._clock.call_later(max(delay_s, SWEEP_S_MIN), self._sweep)
 
-    def _take_newer_limits(self) -> None:
-        """Those that an operator changed while the server runs (KIP-226)."""
-        newer = self.newer_limits()
-        if newer is not None:
-            self.limits = self.shared.limits = newer
-            self._look_for_room()
-
     def _sweep(self) -> None:
-        self._take_newer_limits()
         now = self._clock.monotonic()
         idle_ms_max = self.limits.connections_idle_ms_max
         idle_since = now - idle_ms_max / 1000 if idle_ms_max >= 0 else float("-inf")
@@ -250,7 +244,3 @@ class Server:
                 connection.rest()
         if not self._closing:
             self._sweep_later()
-
-
-def no_newer_limits() -> None:
-    """When the limits never change."""
