@@ -73,6 +73,7 @@ def sizes(peer: Peer, version: int) -> None:
     ask("two topics", (topic, [1]), (other, [0]))
     ask("twice", (topic, [1]), (topic, [1]))
     ask("no partitions", (topic, []))
+    peer.ask(LOG_DIRS, version, {"topics": None}, "all")
 
 
 @case(FEATURES)
