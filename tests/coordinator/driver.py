@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.group import Group
-from ottla.coordinator.group_records import replay_group
+from ottla.coordinator.group_records import apply_assignment, restore
 from ottla.coordinator.joining import Joining, join
 from ottla.coordinator.membership import heartbeat, leave, session_is_up
 from ottla.coordinator.rebalance import GroupRules, join_time_is_up, sync, sync_time_is_up
@@ -171,7 +171,7 @@ class GroupDriver:
             assert record.value is not None
             value = read_value(GroupMetadataValue, record.value)
             self.records.append(value)
-            self.group = replay_group(self.group, "g", value)
+            apply_assignment(self.group, value)
         for key, delay_ms in effects.timers.items():
             if delay_ms is None:
                 self.timers.pop(key, None)
@@ -187,7 +187,7 @@ class GroupDriver:
         self.group = Group("g")
         self.timers.clear()
         if self.records:
-            self.group = replay_group(None, "g", self.records[-1])
+            self.group = restore("g", self.records[-1])
         for member in self.group.members.values():
             self.timers["session", member.member_id] = self.now_ms + member.session_timeout_ms
 

@@ -102,6 +102,8 @@ class Follower:
                     gone.append(change)
         broker.image = image
         broker.coordinators.follow(image)
+        if gone:
+            broker.coordinators.topics_deleted({deleted.name for deleted in gone})
         for deleted in gone:
             await self._give_up(deleted)
 

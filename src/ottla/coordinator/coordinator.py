@@ -29,6 +29,8 @@ log = logging.getLogger("ottla.coordinator")
 LOAD_READ_BYTES = 256 * 1024
 # Loading gives way to other work after so many records.
 LOAD_SLICE_RECORDS = 500
+# How long after a failed append a seat is loaded again from what its log holds.
+RELOAD_DELAY_S = 1.0
 
 
 class Coordinator(Generic[ShardT]):
@@ -67,13 +69,22 @@ class Coordinator(Generic[ShardT]):
     def lead(self, partition: Partition) -> None:
         """This broker leads `partition` from now on: load it."""
         self.resign(partition.index)
-        seat = Seat(partition, self._make_shard(), self._clock, self._on_append)
+        seat = Seat(partition, self._make_shard(), self._clock, self._on_append, self._lost)
         self._seats[partition.index] = seat
         if partition.log.end_offset == partition.log.log_start_offset:
             seat.activate()
             return
         task = asyncio.ensure_future(self._load(seat))
         self._loads[partition.index] = task
+
+    def _lost(self, seat: Seat[ShardT]) -> None:
+        """An append failed and the seat is dropped: try again with what the log holds."""
+        self._clock.call_later(RELOAD_DELAY_S, self._reload, seat)
+
+    def _reload(self, seat: Seat[ShardT]) -> None:
+        partition = seat.partition
+        if self._seats.get(partition.index) is seat and partition.offline is None:
+            self.lead(partition)
 
     def resign(self, index: int) -> None:
         """Another broker leads the partition now, or nobody."""

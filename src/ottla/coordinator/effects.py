@@ -43,10 +43,12 @@ class Producer(NamedTuple):
 class Effects:
     """Filled while a decision is made; `replies` keep the order in which they were given."""
 
-    __slots__ = ("on_failure", "producer", "records", "replies", "timers")
+    __slots__ = ("atomic", "on_failure", "producer", "records", "replies", "timers")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        # False when the records need not all be in one batch: they may be many.
+        self.atomic = True
         # Set when the records are pending until the producer's transaction ends.
         self.producer: Producer | None = None
         self.replies: list[tuple[Asker, Any]] = []

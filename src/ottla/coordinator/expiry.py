@@ -25,20 +25,26 @@ def expired_offsets(
     retention_ms: int,
 ) -> list[TopicPartition]:
     """The partitions whose offsets are to be forgotten."""
-    subscribed = subscribed_topics(group) if group is not None else None
+    used: set[str] = set()
+    empty_since_ms = -1
+    if group is not None and group.protocol_type is not None:
+        if group.state is EMPTY:
+            empty_since_ms = group.state_since_ms
+        else:
+            subscribed = subscribed_topics(group)
+            if group.state is not STABLE or subscribed is None:
+                return []  # in the middle of a rebalance, or of a kind nobody can look into
+            used = subscribed
 
-    def expired(partition: TopicPartition, committed: Committed) -> bool:
+    def expired(topic: str, committed: Committed) -> bool:
+        if topic in used:
+            return False
         if committed.expire_timestamp_ms != NO_EXPIRY:
             return now_ms >= committed.expire_timestamp_ms
-        since_ms = committed.commit_timestamp_ms
-        if group is not None and group.protocol_type is not None:
-            if group.state is EMPTY:
-                since_ms = max(group.state_since_ms, 0) or since_ms
-            elif group.state is not STABLE or subscribed is None or partition[0] in subscribed:
-                return False
+        since_ms = committed.commit_timestamp_ms if empty_since_ms < 0 else empty_since_ms
         return now_ms - since_ms >= retention_ms
 
-    return [partition for partition, offset in offsets.items() if expired(partition, offset)]
+    return [partition for partition, offset in offsets.items() if expired(partition[0], offset)]
 
 
 def subscribed_topics(group: Group) -> set[str] | None:

@@ -132,8 +132,6 @@ class Group:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def add(self, member: Member) -> None:
-        if not self.members:
-            self.protocol_type = self.protocol_type or None
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
@@ -169,11 +167,14 @@ class Group:
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
         """Whether a member with these protocols could take part."""
         names = list(protocols)
-        if self.state is EMPTY or not self.members:
+        if self.state is EMPTY:
             return bool(protocol_type) and bool(names)
-        return protocol_type == self.protocol_type and any(
-            name in self.candidate_protocols() for name in names
-        )
+        if protocol_type != self.protocol_type:
+            return False
+        if not self.members:
+            return bool(names)
+        candidates = self.candidate_protocols()
+        return any(name in candidates for name in names)
 
     def candidate_protocols(self) -> set[str]:
         """The protocols that every member knows."""

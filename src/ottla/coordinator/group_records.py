@@ -1,7 +1,10 @@
 """A group as its record in `__consumer_offsets`, and back.
 
 One GroupMetadata record holds a whole generation. Its replay is the only way a group becomes Stable
-or is known after a restart; a tombstone is a group that is gone.
+or is known after a restart; a tombstone is a group that is gone. While a log is loaded every record
+stands for the whole group (`restore`); once the seat is active a record is one that the living
+group has just decided on, and only its assignment is new (`apply_assignment`): who waits or has
+been promised an id is soft and stays.
 """
 
 from __future__ import annotations
@@ -58,28 +61,23 @@ def group_key(group_id: str) -> bytes:
     return write_key(GroupMetadataKey(group=group_id))
 
 
-def replay_group(group: Group | None, group_id: str, value: GroupMetadataValue) -> Group:
-    """Apply a record: to a living group that just stored its assignment, or from nothing."""
-    if group is not None and is_own_generation(group, value):
-        return apply_assignment(group, value)
-    return restore(group_id, value)
+def empty_group_record(group: Group, now_ms: int) -> Record:
+    """A group that somebody has just asked for: it exists, and nobody is in it yet."""
+    value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
+    return Record(group_key(group.group_id), write_value(value, VALUE_VERSION))
 
 
-def is_own_generation(group: Group, value: GroupMetadataValue) -> bool:
-    """Whether the record was written by this very group object a moment ago."""
-    return group.generation_id == value.generation and set(group.members) == {
-        member.member_id for member in value.members
-    }
-
-
-def apply_assignment(group: Group, value: GroupMetadataValue) -> Group:
+def apply_assignment(group: Group, value: GroupMetadataValue) -> None:
+    """The living group's own record: its members have their assignments now."""
+    if not value.members:
+        return
+    assert group.generation_id == value.generation, f"{group}: a record of {value.generation}"
     for stored in value.members:
         member = group.members[stored.member_id]
         member.assignment = stored.assignment
         member.awaiting_sync = None
     if group.state is COMPLETING:
         group.transition(STABLE, value.current_state_timestamp)
-    return group
 
 
 def restore(group_id: str, value: GroupMetadataValue) -> Group:

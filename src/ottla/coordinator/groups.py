@@ -6,12 +6,13 @@ Each method of the second part takes a request that the handler has found well-f
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ottla.coordinator.effects import Asker, Effects, Producer, Record, TimerKey
 from ottla.coordinator.expiry import CONSUMER_PROTOCOL, expired_offsets, subscribed_topics
 from ottla.coordinator.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group
-from ottla.coordinator.group_records import group_tombstone, replay_group
+from ottla.coordinator.group_records import apply_assignment, group_tombstone, restore
 from ottla.coordinator.membership import keep_alive, session_is_up
 from ottla.coordinator.offsets import (
     Committed,
@@ -38,6 +39,10 @@ from ottla.wire.coordinator_records import (
 from ottla.wire.errors import ErrorCode
 
 EXPIRY_TIMER = ("expiry",)
+# From this version on OffsetCommit says that a group does not exist.
+GROUP_NOT_FOUND_VERSION = 9
+# Expiry gives way to other work after so many groups.
+EXPIRY_SLICE_GROUPS = 200
 
 
 @dataclass(slots=True, frozen=True)
@@ -66,6 +71,8 @@ class GroupShard:
         self.offset_rules = offset_rules
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
+        self._live = False
+        self._to_expire: list[str] = []
 
     # ---- replay: the only way what lasts is changed ----------------------------------------------
 
@@ -77,18 +84,25 @@ class GroupShard:
         if isinstance(key, OffsetCommitKey):
             committed = None if value is None else read_value(OffsetCommitValue, value)
             self.offsets.replay(key, committed, producer, offset)
+            if committed is not None and key.group not in self.groups:
+                # Somebody keeps offsets here without joining: a group without members.
+                self.groups[key.group] = Group(key.group)
         elif isinstance(key, GroupMetadataKey):
             if value is None:
                 self.groups.pop(key.group, None)
+                return
+            stored = read_value(GroupMetadataValue, value)
+            if self._live:
+                apply_assignment(self.groups[key.group], stored)
             else:
-                stored = read_value(GroupMetadataValue, value)
-                self.groups[key.group] = replay_group(self.groups.get(key.group), key.group, stored)
+                self.groups[key.group] = restore(key.group, stored)
 
     def replay_marker(self, producer: Producer, committed: bool) -> None:
         self.offsets.replay_marker(producer, committed)
 
     def loaded(self, effects: Effects, now_ms: int) -> None:
         """After a load every member has a whole session to show that it is there."""
+        self._live = True
         for group in self.groups.values():
             for member in group.members.values():
                 key = (group.group_id, *session_timer(member.member_id))
@@ -122,12 +136,19 @@ class GroupShard:
 
     # ---- offsets ---------------------------------------------------------------------------------
 
-    def commit_error(self, group_id: str, caller: Caller, *, transactional: bool) -> ErrorCode:
+    def commit_error(
+        self, group_id: str, caller: Caller, *, transactional: bool, api_version: int = 0
+    ) -> ErrorCode:
         """Whether this caller may commit for this group."""
         group = self.groups.get(group_id)
-        if group is None or group.state is DEAD:
+        if group is None:
+            if caller.generation_id < 0:
+                return ErrorCode.NONE
             # A generation of a group nobody knows is from before its deletion, or made up.
-            return ErrorCode.ILLEGAL_GENERATION if caller.generation_id >= 0 else ErrorCode.NONE
+            told = not transactional and api_version >= GROUP_NOT_FOUND_VERSION
+            return ErrorCode.GROUP_ID_NOT_FOUND if told else ErrorCode.ILLEGAL_GENERATION
+        if group.state is DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if caller.generation_id < 0 and group.state is EMPTY:
             return ErrorCode.NONE  # somebody who keeps offsets here without joining
         named = bool(caller.member_id) or caller.instance_id is not None
@@ -154,9 +175,7 @@ class GroupShard:
     ) -> None:
         """Record these offsets; `commit_error` has said that the caller may."""
         group = self.groups.get(group_id)
-        if group is None:
-            self.groups[group_id] = Group(group_id)
-        elif producer is None and group.state in (STABLE, PREPARING):
+        if group is not None and producer is None and group.state in (STABLE, PREPARING):
             # A commit shows that a member lives as well as a heartbeat does.
             member = group.members.get(caller.member_id)
             if member is not None:
@@ -174,12 +193,10 @@ class GroupShard:
     ) -> ErrorCode | dict[TopicPartition, ErrorCode]:
         """Forget offsets, unless the group is using them: one error for all, or one each."""
         group = self.groups.get(group_id)
-        if group is None and group_id not in self.offsets.by_group:
+        if group is None or group.state is DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         subscribed: set[str] | None = set()
-        if group is not None and group.state is not EMPTY:
-            if group.state is DEAD:
-                return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.state is not EMPTY:
             if group.protocol_type != CONSUMER_PROTOCOL:
                 return ErrorCode.NON_EMPTY_GROUP
             subscribed = subscribed_topics(group)
@@ -190,42 +207,54 @@ class GroupShard:
                 answers[partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
                 continue
             answers[partition] = ErrorCode.NONE
-            if partition in known:
+            if partition in known or self.offsets.unstable(group_id, partition):
                 effects.records.append(offset_tombstone(group_id, *partition))
         return answers
 
     def delete_group(self, group_id: str, effects: Effects) -> ErrorCode:
         """Forget a group that has no members, with all its offsets."""
         group = self.groups.get(group_id)
-        if group is None and group_id not in self.offsets.by_group:
+        if group is None or group.state is DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group is not None and group.state is DEAD:
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        if group is not None and group.state is not EMPTY:
+        if group.state is not EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
         partitions = {*self.offsets.of(group_id), *self.offsets.pending_partitions(group_id)}
         effects.records += [offset_tombstone(group_id, *each) for each in sorted(partitions)]
         effects.records.append(group_tombstone(group_id))
         return ErrorCode.NONE
 
+    def forget_topics(self, topics: Collection[str], effects: Effects, now_ms: int) -> None:
+        """These topics are gone: nobody can read on from their offsets."""
+        effects.atomic = False
+        for group_id, partition in dict.fromkeys(self.offsets.of_topics(topics)):
+            effects.records.append(offset_tombstone(group_id, *partition))
+
     def expire(self, effects: Effects, now_ms: int) -> None:
         """Forget what has outlived its use, and groups of which nothing is left."""
-        for group_id in {*self.groups, *self.offsets.by_group}:
-            group = self.groups.get(group_id)
-            offsets = self.offsets.of(group_id)
-            gone = [
-                partition
-                for partition in expired_offsets(
-                    group, offsets, now_ms=now_ms, retention_ms=self.offset_rules.retention_ms
-                )
-                if not self.offsets.unstable(group_id, partition)
-            ]
-            effects.records += [offset_tombstone(group_id, *partition) for partition in gone]
-            empty = group is None or (group.state is EMPTY and not group.pending_join)
-            nothing_left = len(gone) == len(offsets) and not self.offsets.has_pending(group_id)
-            if empty and nothing_left:
-                effects.records.append(group_tombstone(group_id))
-        effects.set_timer(EXPIRY_TIMER, self.offset_rules.retention_check_interval_ms)
+        effects.atomic = False
+        if not self._to_expire:
+            self._to_expire = list(self.groups)
+        for group_id in self._to_expire[-EXPIRY_SLICE_GROUPS:]:
+            if group_id in self.groups:
+                self.expire_group(self.groups[group_id], effects, now_ms)
+        del self._to_expire[-EXPIRY_SLICE_GROUPS:]
+        delay_ms = 0 if self._to_expire else self.offset_rules.retention_check_interval_ms
+        effects.set_timer(EXPIRY_TIMER, delay_ms)
+
+    def expire_group(self, group: Group, effects: Effects, now_ms: int) -> None:
+        group_id = group.group_id
+        offsets = self.offsets.of(group_id)
+        gone = [
+            partition
+            for partition in expired_offsets(
+                group, offsets, now_ms=now_ms, retention_ms=self.offset_rules.retention_ms
+            )
+            if not self.offsets.unstable(group_id, partition)
+        ]
+        effects.records += [offset_tombstone(group_id, *partition) for partition in gone]
+        nothing_left = len(gone) == len(offsets) and not self.offsets.has_pending(group_id)
+        if nothing_left and group.state is EMPTY and not group.pending_join:
+            effects.records.append(group_tombstone(group_id))
 
 
 def merge(group: Group, inner: Effects, effects: Effects) -> None:

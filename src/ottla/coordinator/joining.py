@@ -57,7 +57,10 @@ class Joining:
 
 
 def join(group: Group, joining: Joining, rules: GroupRules, effects: Effects, now_ms: int) -> None:
-    """A JoinGroup request whose group id and session timeout were found good."""
+    """A JoinGroup request whose group id and session timeout were found good.
+
+    In answers `protocol_name` may be None in every version; before version 7 the edge writes "".
+    """
     member_id = joining.request.member_id
     if not accepts(group, member_id, rules.max_size):
         group.remove(member_id)
@@ -87,12 +90,7 @@ def accepts(group: Group, member_id: str, size_max: int) -> bool:
 def refuse(effects: Effects, joining: Joining, error: ErrorCode, member_id: str) -> None:
     effects.reply(
         joining.asker,
-        JoinGroupResponse(
-            error_code=error,
-            member_id=member_id,
-            # Before version 7 the name may not be null.
-            protocol_name=None if joining.api_version >= 7 else "",
-        ),
+        JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None),
     )
 
 
@@ -123,7 +121,8 @@ def join_known(
     member_id = request.member_id
     if member_id in group.pending_join:
         if request.group_instance_id is not None:
-            refuse(effects, joining, ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+            # Ids are only promised to dynamic members: Kafka takes this for a fault of its own.
+            refuse(effects, joining, ErrorCode.UNKNOWN_SERVER_ERROR, "")
         else:
             add_member(group, joining, member_id, rules, effects, now_ms)
         return
@@ -202,7 +201,7 @@ def update_member(member: Member, joining: Joining, effects: Effects) -> None:
             JoinGroupResponse(
                 error_code=ErrorCode.REBALANCE_IN_PROGRESS,
                 member_id=member.member_id,
-                protocol_name="",
+                protocol_name=None,
             ),
         )
     member.protocols = joining.protocols
@@ -281,7 +280,7 @@ def fence(member: Member, effects: Effects) -> None:
             JoinGroupResponse(
                 error_code=ErrorCode.FENCED_INSTANCE_ID,
                 member_id=member.member_id,
-                protocol_name="",
+                protocol_name=None,
             ),
         )
         member.awaiting_join = None

@@ -6,7 +6,9 @@ from ottla.coordinator.effects import Asker, Effects
 from ottla.coordinator.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group, Member
 from ottla.coordinator.rebalance import (
     GroupRules,
+    complete_join,
     complete_join_if_all_joined,
+    prepare_rebalance,
     rebalance_or_complete_join,
     session_timer,
 )
@@ -62,7 +64,7 @@ def leave(
             )
         )
     if somebody_left:
-        membership_shrank(group, rules, effects, now_ms)
+        members_left(group, rules, effects, now_ms)
     return answers
 
 
@@ -92,7 +94,7 @@ def remove_member(group: Group, member: Member, effects: Effects) -> None:
         effects.reply(
             member.awaiting_join,
             JoinGroupResponse(
-                error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id="", protocol_name=""
+                error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id="", protocol_name=None
             ),
         )
         member.awaiting_join = None
@@ -104,7 +106,7 @@ def remove_member(group: Group, member: Member, effects: Effects) -> None:
     group.remove(member.member_id)
 
 
-def membership_shrank(group: Group, rules: GroupRules, effects: Effects, now_ms: int) -> None:
+def members_left(group: Group, rules: GroupRules, effects: Effects, now_ms: int) -> None:
     if group.state in (STABLE, COMPLETING):
         rebalance_or_complete_join(group, rules, effects, now_ms)
     elif group.state is PREPARING:
@@ -122,11 +124,17 @@ def session_is_up(
     if group.state is DEAD:
         return
     if member_id in group.pending_join:
+        # It never was a member: only a rebalance under way may have waited for it.
         group.remove(member_id)
-        membership_shrank(group, rules, effects, now_ms)
+        if group.state is PREPARING and group.all_joined:
+            complete_join(group, effects, now_ms)
         return
     member = group.members.get(member_id)
     if member is None or (member.waits and not member.is_new):
         return
     remove_member(group, member, effects)
-    membership_shrank(group, rules, effects, now_ms)
+    if group.state in (STABLE, COMPLETING):
+        prepare_rebalance(group, rules, effects, now_ms)
+    elif group.state is PREPARING and group.all_joined:
+        # Whoever is gone is not waited for any longer, not even in the delay of a new group.
+        complete_join(group, effects, now_ms)

@@ -1,12 +1,12 @@
 """Committed offsets of the groups of one shard, also those that wait for a transaction to end.
 
-State changes by `replay_offset` and `replay_marker` alone. An offset committed inside a transaction
+State changes by `replay` and `replay_marker` alone. An offset committed inside a transaction
 is pending until the producer's marker comes: then it counts, or it never was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.coordinator.effects import Producer, Record
@@ -16,9 +16,10 @@ from ottla.wire.coordinator_records import (
     write_key,
     write_value,
 )
+from ottla.wire.schema import NO_UUID
 
-# What Kafka 4.3 writes: 3, or 1 when the offset carries its own time of expiry.
-VALUE_VERSION = 3
+# What Kafka 4.3 writes: 4 with the topic's id, or 1 when the offset carries its time of expiry.
+VALUE_VERSION = 4
 VALUE_VERSION_WITH_EXPIRY = 1
 NO_EXPIRY = -1
 
@@ -34,6 +35,11 @@ class Committed(NamedTuple):
     commit_timestamp_ms: int
     expire_timestamp_ms: int = NO_EXPIRY
     record_offset: int = -1
+    topic_id: bytes = NO_UUID
+
+    def is_of(self, topic_id: bytes) -> bool:
+        """False when it was committed for another topic that once had the same name."""
+        return self.topic_id == topic_id or NO_UUID in (self.topic_id, topic_id)
 
 
 def offset_record(group_id: str, topic: str, partition: int, committed: Committed) -> Record:
@@ -44,6 +50,7 @@ def offset_record(group_id: str, topic: str, partition: int, committed: Committe
         metadata=committed.metadata,
         commit_timestamp=committed.commit_timestamp_ms,
         expire_timestamp=committed.expire_timestamp_ms,
+        topic_id=committed.topic_id,
     )
     version = VALUE_VERSION_WITH_EXPIRY if expires else VALUE_VERSION
     return Record(offset_key(group_id, topic, partition), write_value(value, version))
@@ -57,27 +64,53 @@ def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return write_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
 
 
+def metadata_too_long(metadata: str | None, length_max: int) -> bool:
+    """Whether a note is longer than the broker keeps, counted as Java counts: in UTF-16 units."""
+    if metadata is None or len(metadata) * 2 <= length_max:
+        return False
+    return len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > length_max
+
+
 class Offsets:
     """All offsets of one shard: committed ones by group, pending ones by producer."""
 
     def __init__(self) -> None:
         self.by_group: dict[str, dict[TopicPartition, Committed]] = {}
-        self._pending: dict[int, dict[str, dict[TopicPartition, Committed]]] = {}
-        # How many open transactions hold an offset of a group's partition.
-        self._unstable: dict[tuple[str, TopicPartition], int] = {}
+        self._pending: dict[int, dict[tuple[str, TopicPartition], Committed]] = {}
+        # Which producers' open transactions hold an offset of a group's partition.
+        self._open: dict[str, dict[TopicPartition, set[int]]] = {}
 
     def of(self, group_id: str) -> dict[TopicPartition, Committed]:
         return self.by_group.get(group_id, {})
 
     def unstable(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether a transaction under way may still change this offset."""
-        return (group_id, partition) in self._unstable
+        return group_id in self._open and partition in self._open[group_id]
 
     def has_pending(self, group_id: str) -> bool:
-        return any(group_id in groups for groups in self._pending.values())
+        return group_id in self._open
 
-    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None,
-               producer: Producer | None, offset: int) -> None:  # fmt: skip
+    def pending_partitions(self, group_id: str) -> Iterator[TopicPartition]:
+        yield from self._open.get(group_id, ())
+
+    def of_topics(self, topics: Collection[str]) -> Iterator[tuple[str, TopicPartition]]:
+        """Every offset there is of these topics, committed or pending; some twice."""
+        held: tuple[Mapping[str, Mapping[TopicPartition, object]], ...]
+        held = (self.by_group, self._open)
+        for groups in held:
+            for group_id, offsets in groups.items():
+                for partition in offsets:
+                    if partition[0] in topics:
+                        yield group_id, partition
+
+    def replay(
+        self,
+        key: OffsetCommitKey,
+        value: OffsetCommitValue | None,
+        producer: Producer | None,
+        offset: int,
+    ) -> None:
+        """One record: an offset, or a tombstone."""
         partition = (key.topic, key.partition)
         if value is None:
             self._forget(key.group, partition)
@@ -89,36 +122,27 @@ class Offsets:
             value.commit_timestamp,
             value.expire_timestamp,
             offset,
+            value.topic_id,
         )
         if producer is None:
             self.by_group.setdefault(key.group, {})[partition] = committed
-            return
-        mine = self._pending.setdefault(producer.producer_id, {}).setdefault(key.group, {})
-        if partition not in mine:
-            place = (key.group, partition)
-            self._unstable[place] = self._unstable.get(place, 0) + 1
-        mine[partition] = committed
+        else:
+            self._pending.setdefault(producer.producer_id, {})[key.group, partition] = committed
+            holders = self._open.setdefault(key.group, {}).setdefault(partition, set())
+            holders.add(producer.producer_id)
 
     def replay_marker(self, producer: Producer, committed: bool) -> None:
         """A producer's transaction has ended: its pending offsets count now, or never did."""
-        for group_id, offsets in self._pending.pop(producer.producer_id, {}).items():
-            for partition, pending in offsets.items():
-                self._stabler(group_id, partition)
-                if not committed:
-                    continue
-                kept = self.by_group.setdefault(group_id, {})
-                current = kept.get(partition)
-                # A later plain commit wins over an earlier one that was only decided now.
-                if current is None or current.record_offset < pending.record_offset:
-                    kept[partition] = pending
-
-    def _stabler(self, group_id: str, partition: TopicPartition) -> None:
-        place = (group_id, partition)
-        left = self._unstable.get(place, 0) - 1
-        if left > 0:
-            self._unstable[place] = left
-        else:
-            self._unstable.pop(place, None)
+        ended = self._pending.pop(producer.producer_id, {})
+        for (group_id, partition), pending in ended.items():
+            self._release(group_id, partition, producer.producer_id)
+            if not committed:
+                continue
+            kept = self.by_group.setdefault(group_id, {})
+            current = kept.get(partition)
+            # A later plain commit wins over an earlier one that was only decided now.
+            if current is None or current.record_offset < pending.record_offset:
+                kept[partition] = pending
 
     def _forget(self, group_id: str, partition: TopicPartition) -> None:
         offsets = self.by_group.get(group_id)
@@ -127,10 +151,15 @@ class Offsets:
             if not offsets:
                 del self.by_group[group_id]
         # A tombstone also undoes what a transaction under way has written before it.
-        for groups in self._pending.values():
-            if groups.get(group_id, {}).pop(partition, None) is not None:
-                self._stabler(group_id, partition)
+        for producer_id in tuple(self._open.get(group_id, {}).get(partition, ())):
+            del self._pending[producer_id][group_id, partition]
+            self._release(group_id, partition, producer_id)
 
-    def pending_partitions(self, group_id: str) -> Iterator[TopicPartition]:
-        for groups in self._pending.values():
-            yield from groups.get(group_id, {})
+    def _release(self, group_id: str, partition: TopicPartition, producer_id: int) -> None:
+        partitions = self._open[group_id]
+        holders = partitions[partition]
+        holders.discard(producer_id)
+        if not holders:
+            del partitions[partition]
+            if not partitions:
+                del self._open[group_id]

@@ -73,12 +73,14 @@ class Seat(Generic[ShardT]):
         shard: ShardT,
         clock: Clock,
         on_append: Callable[[Partition], object],
+        on_lost: Callable[[Seat[ShardT]], object] | None = None,
     ) -> None:
         self.partition = partition
         self.shard = shard
         self.state = SeatState.LOADING
         self._clock = clock
         self._on_append = on_append
+        self._on_lost = on_lost
         self._deadlines = Deadlines(clock, self._due)
         self._records: list[Record] = []
         self._producer: Producer | None = None
@@ -117,7 +119,12 @@ class Seat(Generic[ShardT]):
         )
         limit = self.partition.log.config.max_message_bytes - wire_records.HEADER_BYTES
         if size > limit:
-            self._give_up(effects, ErrorCode.MESSAGE_TOO_LARGE)
+            if effects.atomic or len(effects.records) == 1:
+                self._give_up(effects, ErrorCode.MESSAGE_TOO_LARGE)
+                return False
+            if all(self._take(half) for half in halves(effects)):
+                return True
+            self._give_up(effects, ErrorCode.NOT_COORDINATOR)
             return False
         if self._records and (
             self._records_bytes + size > limit or effects.producer != self._producer
@@ -166,6 +173,8 @@ class Seat(Generic[ShardT]):
         if result.error_code:
             log.error("%s: cannot append (%s)", self, result.error_code)
             self.close(ErrorCode.NOT_COORDINATOR)
+            if self._on_lost is not None:
+                self._on_lost(self)
             return
         assert result.last_offset + 1 == self._next_offset, f"{self}: somebody else appended"
         self._on_append(self.partition)
@@ -220,3 +229,14 @@ class Seat(Generic[ShardT]):
     def _due(self, key: TimerKey) -> None:
         if self.state is SeatState.ACTIVE:
             self.run(lambda effects, now_ms: self.shard.due(key, effects, now_ms))
+
+
+def halves(effects: Effects) -> tuple[Effects, Effects]:
+    """The records of a decision that need not stay together, as two; nothing else of it."""
+    middle = len(effects.records) // 2
+    parts = (Effects(), Effects())
+    parts[0].records, parts[1].records = effects.records[:middle], effects.records[middle:]
+    for part in parts:
+        part.atomic = False
+        part.producer = effects.producer
+    return parts

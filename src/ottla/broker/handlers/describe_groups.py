@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ottla.broker.context import Context
+from functools import partial
+
+from ottla.broker.context import Context, Pending
+from ottla.broker.gather import Gather, Part
+from ottla.coordinator.effects import Effects
 from ottla.coordinator.group import DEAD, STABLE, Group, Member
 from ottla.wire.api.describe_groups import (
     DescribedGroup,
@@ -18,29 +22,42 @@ GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 NOT_ASKED = -(1 << 31)
 
 
-def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
-    groups = [describe(group_id, context) for group_id in request.groups]
-    if request.include_authorized_operations:
+def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse | Pending:
+    if not request.groups:
+        return DescribeGroupsResponse()
+    pending = Pending()
+
+    def respond(groups: list[DescribedGroup]) -> None:
         for group in groups:
-            if not group.error_code:
+            if request.include_authorized_operations and not group.error_code:
                 group.authorized_operations = GROUP_OPERATIONS
-    return DescribeGroupsResponse(groups=groups)
+        pending.resolve(DescribeGroupsResponse(groups=groups))
+
+    gather = Gather(len(request.groups), respond)
+    for number, group_id in enumerate(request.groups):
+        describe_one(group_id, context, gather.part(number, partial(nothing, group_id)))
+    return pending
 
 
-def describe(group_id: str, context: Context) -> DescribedGroup:
-    if group_id == "":
-        return nothing(group_id, ErrorCode.INVALID_GROUP_ID)
+def describe_one(group_id: str, context: Context, part: Part) -> None:
     seat = context.broker.coordinators.groups.seat_for(group_id)
     if isinstance(seat, ErrorCode):
-        return nothing(group_id, seat)
-    group = seat.shard.groups.get(group_id)
-    if group is None and group_id in seat.shard.offsets.by_group:
-        group = Group(group_id)
-    if group is None:
-        return not_found(group_id, context)
+        part.refuse(seat)
+        return
+    shard = seat.shard
+
+    def decide(effects: Effects, now_ms: int) -> None:
+        group = shard.groups.get(group_id)
+        answer = not_found(group_id, context) if group is None else describe(group)
+        effects.reply(part, answer)
+
+    seat.run(decide)
+
+
+def describe(group: Group) -> DescribedGroup:
     stable = group.state is STABLE
     return DescribedGroup(
-        group_id=group_id,
+        group_id=group.group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if stable else "",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ottla.broker.context import Context, Pending
 from ottla.broker.coordinators import Reply
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.group import Group
+from ottla.coordinator.group_records import empty_group_record
 from ottla.coordinator.groups import merge
 from ottla.coordinator.joining import Joining, join
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
@@ -26,11 +29,12 @@ def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | P
     if not rules.min_session_timeout_ms <= timeout_ms <= rules.max_session_timeout_ms:
         return failure(request, ErrorCode.INVALID_SESSION_TIMEOUT, context)
     group = shard.groups.get(request.group_id)
+    is_new = group is None
     if group is None:
         if request.member_id != "":
             return failure(request, ErrorCode.UNKNOWN_MEMBER_ID, context)
         group = shard.groups[request.group_id] = Group(request.group_id)
-    reply = Reply(lambda error: failure(request, error, context))
+    reply = JoinReply(lambda error: failure(request, error, context), context.api_version)
     joining = Joining(
         request,
         reply,
@@ -43,10 +47,27 @@ def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | P
     def decide(effects: Effects, now_ms: int) -> None:
         inner = Effects()
         join(group, joining, rules, inner, now_ms)
+        if is_new and not inner.records:
+            inner.records.append(empty_group_record(group, now_ms))
         merge(group, inner, effects)
 
     seat.run(decide)
     return reply.pending
+
+
+class JoinReply(Reply):
+    """Decisions leave a protocol name out; before version 7 it could not be null."""
+
+    __slots__ = ("_api_version",)
+
+    def __init__(self, failure: Callable[[ErrorCode], JoinGroupResponse], api_version: int) -> None:
+        super().__init__(failure)
+        self._api_version = api_version
+
+    def resolve(self, response: JoinGroupResponse) -> None:
+        if response.protocol_name is None and self._api_version < NULLABLE_PROTOCOL_FROM:
+            response.protocol_name = ""
+        super().resolve(response)
 
 
 def new_member_id(request: JoinGroupRequest, context: Context) -> str:

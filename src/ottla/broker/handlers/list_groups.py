@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from itertools import chain
 
-from ottla.broker.context import Context
+from ottla.broker.context import Context, Pending
+from ottla.broker.gather import Gather, Part
+from ottla.coordinator.effects import Effects
 from ottla.coordinator.group import Group
+from ottla.coordinator.groups import GroupShard
+from ottla.coordinator.runtime import Seat
 from ottla.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.errors import ErrorCode
 
 GROUP_TYPE = "classic"
 
 
-def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
+def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse | Pending:
     coordinator = context.broker.coordinators.groups.coordinator
     if coordinator.loading:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -20,19 +24,31 @@ def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
     types = {kind.lower() for kind in request.types_filter}
     if types and GROUP_TYPE not in types:
         return ListGroupsResponse()
-    return ListGroupsResponse(
-        groups=[
-            listed(group)
-            for seat in coordinator.active_seats()
-            for group in all_groups(seat.shard.groups, seat.shard.offsets.by_group)
-            if not states or group.state.value.lower() in states
+
+    seats = list(coordinator.active_seats())
+    if not seats:
+        return ListGroupsResponse()
+    pending = Pending()
+
+    def respond(parts: list[list[ListedGroup]]) -> None:
+        pending.resolve(ListGroupsResponse(groups=list(chain.from_iterable(parts))))
+
+    gather = Gather(len(seats), respond)
+    for number, seat in enumerate(seats):
+        # A seat that is lost in the meantime has nothing to tell: another broker has.
+        list_one(seat, states, gather.part(number, lambda _: []))
+    return pending
+
+
+def list_one(seat: Seat[GroupShard], states: set[str], part: Part) -> None:
+    def decide(effects: Effects, now_ms: int) -> None:
+        groups = seat.shard.groups.values()
+        found = [
+            listed(each) for each in groups if not states or each.state.value.lower() in states
         ]
-    )
+        effects.reply(part, found)
 
-
-def all_groups(groups: dict[str, Group], with_offsets: Mapping[str, object]) -> list[Group]:
-    """Also those of which there is nothing but offsets: empty groups."""
-    return [*groups.values(), *(Group(each) for each in with_offsets if each not in groups)]
+    seat.run(decide)
 
 
 def listed(group: Group) -> ListedGroup:

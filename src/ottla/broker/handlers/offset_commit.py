@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ottla.broker.context import Context, Pending
 from ottla.broker.coordinators import Reply
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.groups import Caller
-from ottla.coordinator.offsets import NO_EXPIRY, Committed, TopicPartition
+from ottla.coordinator.offsets import NO_EXPIRY, Committed, TopicPartition, metadata_too_long
+from ottla.coordinator.rebalance import group_error
 from ottla.wire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -19,30 +22,46 @@ from ottla.wire.errors import ErrorCode
 TOPIC_IDS_FROM = 10
 
 
+class Accepted(NamedTuple):
+    """One partition of the request that exists, and its place in the answer."""
+
+    partition: TopicPartition
+    topic_id: bytes
+    asked: OffsetCommitRequestPartition
+    answer: OffsetCommitResponsePartition
+
+
 def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse | Pending:
     response, accepted = sort_out(request, context)
     if not accepted:
         return response
     seat = context.broker.coordinators.groups.seat_for(request.group_id)
-    if request.group_id == "":
-        return failure(request, ErrorCode.INVALID_GROUP_ID, context)
     if isinstance(seat, ErrorCode):
-        return failure(request, seat, context)
+        return refused(response, accepted, seat)
     shard = seat.shard
     caller = Caller(
         request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
     )
-    error = shard.commit_error(request.group_id, caller, transactional=False)
+    error = shard.commit_error(
+        request.group_id, caller, transactional=False, api_version=context.api_version
+    )
     if error:
-        return failure(request, error, context)
-    reply = Reply(lambda error: failure(request, commit_failure(error), context))
+        return refused(response, accepted, error)
+    reply = Reply(lambda error: refused(response, accepted, group_error(error)))
+    length_max = shard.offset_rules.metadata_bytes_max
 
     def decide(effects: Effects, now_ms: int) -> None:
         retention_ms = request.retention_time_ms
-        expires_ms = now_ms + retention_ms if retention_ms >= 0 else NO_EXPIRY
-        offsets = [
-            (partition, committed(asked, now_ms, expires_ms)) for partition, asked in accepted
-        ]
+        expires_ms = NO_EXPIRY if retention_ms == -1 else now_ms + retention_ms
+        offsets = []
+        for partition, topic_id, asked, answer in accepted:
+            metadata = asked.committed_metadata or ""
+            if metadata_too_long(metadata, length_max):
+                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            offset, epoch = asked.committed_offset, asked.committed_leader_epoch
+            committed = Committed(offset, epoch, metadata, now_ms, expires_ms, -1, topic_id)
+            offsets.append((partition, committed))
         shard.commit(request.group_id, caller, offsets, None, effects)
         effects.reply(reply, response)
 
@@ -50,24 +69,12 @@ def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespon
     return reply.pending
 
 
-def committed(asked: OffsetCommitRequestPartition, now_ms: int, expires_ms: int) -> Committed:
-    return Committed(
-        asked.committed_offset,
-        asked.committed_leader_epoch,
-        asked.committed_metadata or "",
-        now_ms,
-        expires_ms,
-    )
-
-
 def sort_out(
     request: OffsetCommitRequest, context: Context
-) -> tuple[OffsetCommitResponse, list[tuple[TopicPartition, OffsetCommitRequestPartition]]]:
+) -> tuple[OffsetCommitResponse, list[Accepted]]:
     """The answer as it will be if all goes well, and what of the request can be done."""
-    broker = context.broker
-    image = broker.image
-    metadata_bytes_max = broker.settings.integer("offset.metadata.max.bytes")
-    accepted: list[tuple[TopicPartition, OffsetCommitRequestPartition]] = []
+    image = context.broker.image
+    accepted: list[Accepted] = []
     topics = []
     for topic in request.topics:
         if context.api_version >= TOPIC_IDS_FROM:
@@ -76,37 +83,30 @@ def sort_out(
         else:
             known = image.topics.get(topic.name)
             missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        partitions = []
+        answers = []
         for asked in topic.partitions:
-            error = ErrorCode.NONE
+            index = asked.partition_index
+            answer = OffsetCommitResponsePartition(partition_index=index)
+            answers.append(answer)
             if known is None:
-                error = missing
-            elif not 0 <= asked.partition_index < len(known.partitions):
-                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif len((asked.committed_metadata or "").encode()) > metadata_bytes_max:
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                answer.error_code = missing
+            elif not 0 <= index < len(known.partitions):
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
-                accepted.append(((known.name, asked.partition_index), asked))
-            partitions.append(
-                OffsetCommitResponsePartition(
-                    partition_index=asked.partition_index, error_code=error
-                )
-            )
+                accepted.append(Accepted((known.name, index), known.id, asked, answer))
         topics.append(
-            OffsetCommitResponseTopic(
-                name=topic.name, topic_id=topic.topic_id, partitions=partitions
-            )
+            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
         )
     return OffsetCommitResponse(topics=topics), accepted
 
 
-def commit_failure(error: ErrorCode) -> ErrorCode:
-    """What a committer is told when its record could not be appended."""
-    if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
-        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-    if error in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT):
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return error
+def refused(
+    response: OffsetCommitResponse, accepted: list[Accepted], error: ErrorCode
+) -> OffsetCommitResponse:
+    """The same error for every partition that exists; the others have theirs."""
+    for each in accepted:
+        each.answer.error_code = error
+    return response
 
 
 def failure(

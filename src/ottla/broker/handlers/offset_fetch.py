@@ -6,13 +6,14 @@ One group of the old form is folded into the new one at the edge and unfolded in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from ottla.broker.context import Context, Pending
-from ottla.broker.coordinators import Reply
+from ottla.broker.gather import Gather, Part
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.groups import GroupShard
-from ottla.coordinator.offsets import Committed, TopicPartition
+from ottla.coordinator.offsets import Committed
 from ottla.coordinator.runtime import Seat
 from ottla.wire.api.offset_fetch import (
     OffsetFetchRequest,
@@ -35,58 +36,18 @@ TOPIC_IDS_FROM = 10
 
 def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse | Pending:
     groups = folded(request, context)
-    answers: list[OffsetFetchResponseGroup | None] = [None] * len(groups)
-    reply = Reply(lambda error: failure(request, error, context))
-    left = len(groups)
-
-    def answered(place: int, answer: OffsetFetchResponseGroup) -> None:
-        nonlocal left
-        answers[place] = answer
-        left -= 1
-        if left == 0:
-            reply.resolve(unfolded([each for each in answers if each], context))
-
-    for place, group in enumerate(groups):
-        fetch_one(group, request.require_stable, context, Part(group, place, answered))
     if not groups:
         return unfolded([], context)
-    return reply.pending
-
-
-class Part:
-    """One group's share of an answer to many."""
-
-    __slots__ = ("_answered", "_group", "_place")
-
-    def __init__(
-        self,
-        group: OffsetFetchRequestGroup,
-        place: int,
-        answered: Callable[[int, OffsetFetchResponseGroup], None],
-    ) -> None:
-        self._group = group
-        self._place = place
-        self._answered = answered
-
-    def resolve(self, response: OffsetFetchResponseGroup) -> None:
-        self._answered(self._place, response)
-
-    def refuse(self, error: ErrorCode) -> None:
-        answer = OffsetFetchResponseGroup(group_id=self._group.group_id, error_code=error)
-        self._answered(self._place, answer)
-
-
-def fetch_one(
-    group: OffsetFetchRequestGroup, require_stable: bool, context: Context, part: Part
-) -> None:
-    if group.group_id == "":
-        part.refuse(ErrorCode.INVALID_GROUP_ID)
-        return
-    seat = context.broker.coordinators.groups.seat_for(group.group_id)
-    if isinstance(seat, ErrorCode):
-        part.refuse(seat)
-        return
-    read(seat, group, require_stable, context, part)
+    pending = Pending()
+    gather = Gather(len(groups), lambda answers: pending.resolve(unfolded(answers, context)))
+    for number, group in enumerate(groups):
+        part = gather.part(number, partial(nothing, group, context))
+        seat = context.broker.coordinators.groups.seat_for(group.group_id)
+        if isinstance(seat, ErrorCode):
+            part.refuse(seat)
+        else:
+            read(seat, group, request.require_stable, context, part)
+    return pending
 
 
 def read(
@@ -117,10 +78,9 @@ def read(
 def all_topics(
     shard: GroupShard, group_id: str, context: Context
 ) -> list[OffsetFetchRequestTopics]:
-    """Everything the group has committed, also inside transactions under way."""
+    """Everything the group has committed."""
     by_topic: dict[str, set[int]] = {}
-    pending: Iterable[TopicPartition] = shard.offsets.pending_partitions(group_id)
-    for topic, partition in (*shard.offsets.of(group_id), *pending):
+    for topic, partition in shard.offsets.of(group_id):
         by_topic.setdefault(topic, set()).add(partition)
     image = context.broker.image
     asked = []
@@ -146,11 +106,15 @@ def topic_answer(
     context: Context,
 ) -> OffsetFetchResponseTopics:
     name = topic.name
+    image = context.broker.image
     error = ErrorCode.NONE
     if context.api_version >= TOPIC_IDS_FROM:
-        known = context.broker.image.topics_by_id.get(topic.topic_id)
+        known = image.topics_by_id.get(topic.topic_id)
         name = known.name if known is not None else ""
         error = ErrorCode.NONE if known is not None else ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        known = image.topics.get(name)
+    topic_id = known.id if known is not None else NO_UUID
     offsets = shard.offsets.of(group_id)
     partitions = []
     for index in topic.partition_indexes:
@@ -160,7 +124,7 @@ def topic_answer(
             no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
             if unstable
             else no_offset(index, error)
-            if found is None
+            if found is None or not found.is_of(topic_id)
             else one_offset(index, found)
         )
     return OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=partitions)
@@ -226,24 +190,25 @@ def unfolded(groups: Sequence[OffsetFetchResponseGroup], context: Context) -> Of
     )
 
 
+def nothing(
+    group: OffsetFetchRequestGroup, context: Context, error_code: ErrorCode
+) -> OffsetFetchResponseGroup:
+    """An error for a group; before version 2 there was only room for one per partition."""
+    answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=error_code)
+    if context.api_version < GROUP_ERROR_FROM:
+        answer.topics = [
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                partitions=[no_offset(each, error_code) for each in topic.partition_indexes],
+            )
+            for topic in group.topics or ()
+        ]
+    return answer
+
+
 def failure(
     request: OffsetFetchRequest, error_code: ErrorCode, context: Context
 ) -> OffsetFetchResponse:
-    """An error for each group; before version 2 there was only room for one per partition."""
-    groups = [
-        OffsetFetchResponseGroup(
-            group_id=group.group_id,
-            error_code=error_code,
-            topics=[]
-            if context.api_version >= GROUP_ERROR_FROM
-            else [
-                OffsetFetchResponseTopics(
-                    name=topic.name,
-                    partitions=[no_offset(each, error_code) for each in topic.partition_indexes],
-                )
-                for topic in group.topics or ()
-            ],
-        )
-        for group in folded(request, context)
-    ]
+    """The same error for every group."""
+    groups = [nothing(each, context, error_code) for each in folded(request, context)]
     return unfolded(groups, context)

@@ -14,18 +14,16 @@ PROTOCOL_REQUIRED_FROM = 5
 
 
 def handle(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | Pending:
-    if request.group_id == "":
-        return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     if context.api_version >= PROTOCOL_REQUIRED_FROM and (
         request.protocol_type is None or request.protocol_name is None
     ):
         # KIP-559: from this version on a member says what it thinks was agreed.
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if request.group_id == "":
+        return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     seat = context.broker.coordinators.groups.seat_for(request.group_id)
     if isinstance(seat, ErrorCode):
-        # A member cannot wait for a load here: it must join again, which it can.
-        loading = seat is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if loading else seat)
+        return SyncGroupResponse(error_code=seat)
     group = seat.shard.groups.get(request.group_id)
     if group is None:
         return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
