@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ottla.broker.context import Pending
@@ -174,8 +175,7 @@ class Coordinators:
     def topics_deleted(self, names: Collection[str]) -> None:
         """Offsets of topics that are gone are forgotten."""
         for seat in list(self.groups.coordinator.active_seats()):
-            shard = seat.shard
-            seat.run(lambda effects, _, shard=shard: shard.forget_topics(names, effects))
+            seat.run(partial(seat.shard.forget_topics, names))
 
     def committed(self, partition: Partition) -> None:
         """A partition's high watermark has moved."""
