@@ -1,7 +1,7 @@
 """Produce (KIP-98 batches, KIP-951 leader hints, KIP-516 topic ids): records into logs.
 
-The hottest path of the broker. Per partition: find it, look at 15 bytes of the batch header,
-append, note the answer. Nothing here looks at a record. With acks=0 nothing is sent, and since an
+The hottest path of the broker. Per partition: find it, take a first look at the batch, append,
+note the answer. Nothing here looks at a record. With acks=0 nothing is sent, and since an
 error then cannot be told, it closes the connection. An answer waits only where the high watermark
 has not passed what was appended: for other replicas (acks=-1), or for the disk with
 `log.flush.before.ack`.
@@ -9,14 +9,13 @@ has not passed what was appended: for other replicas (acks=-1), or for the disk 
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker import transactional
 from ottla.broker.context import Context, PeerError, Pending
 from ottla.broker.endpoints import current_leader
+from ottla.broker.first_look import Refused, look_ahead, refusal
 from ottla.broker.partitions import missing
-from ottla.cluster.names import INTERNAL
 from ottla.wire.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -25,6 +24,7 @@ from ottla.wire.api.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from ottla.wire.errors import ErrorCode
@@ -36,36 +36,11 @@ if TYPE_CHECKING:
 
 TOPIC_IDS_FROM = 13
 LEADER_HINTS_FROM = 10
-ZSTD_FROM = 7
-ZSTD = 4
-COMPRESSION_BITS = 0x07
-TRANSACTIONAL_BIT = 0x10
-MAGIC_V2 = 2
-# Below this length Kafka finds a batch corrupt, whatever its format.
-LEGACY_RECORD_BYTES_MIN = 14
-# The one client that may write to Kafka's own topics.
-ADMIN_CLIENT_ID = "__admin_client"
-
-# Of a batch: its length (which counts from byte 12), magic and attributes.
-_read_batch_start = struct.Struct(">i4xb4xh").unpack_from
-_BATCH_START_POSITION = 8
-_BATCH_START_BYTES = 23
-_LENGTH_COUNTS_FROM = 12
-_MAGIC_POSITION = 16
-_read_length = struct.Struct(">i").unpack_from
-
 NOT_REFUSED = (ErrorCode.NONE, None)
+NO_PARTITIONS: dict[int, Partition] = {}
 
 # A partition, the offset its high watermark must reach, and the answer that waits for it.
 Waiting = tuple["Partition", int, PartitionProduceResponse]
-
-
-class Refused(Exception):
-    """The request as a whole is refused: every partition gets the same answer."""
-
-    def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
-        self.error_code = error_code
-        self.message = message
 
 
 def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Pending | None:
@@ -73,10 +48,10 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Pendi
     try:
         topics = request.topic_data
         if request.transactional_id is not None:
-            _look_ahead(request)
+            look_ahead(request)
             return transactional.verify(request, context, _append_all)
         if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
-            _look_ahead(request)
+            look_ahead(request)
         return _append_all(request, context)
     except Refused as refused:
         return failure(request, refused.error_code, context, refused.message)
@@ -87,71 +62,71 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Pendi
 def _append_all(
     request: ProduceRequest, context: Context, refusals: Refusals | None = None
 ) -> ProduceResponse | Pending | None:
+    """One partition after the other; what is refused or fails leaves the others alone."""
     broker = context.broker
-    version = context.api_version
     acks = request.acks
-    by_id = version >= TOPIC_IDS_FROM
+    by_id = context.api_version >= TOPIC_IDS_FROM
     topics: dict[Any, dict[int, Partition]] = (
         broker.partitions.by_id if by_id else broker.partitions.by_name
     )
     now_ms = broker.clock.now_ms()
-    wake_soon = broker.waiting.wake_soon
     responses: list[TopicProduceResponse] = []
     waiting: list[Waiting] = []
     failed = False
     for topic in request.topic_data:
-        partitions = topics.get(topic.topic_id if by_id else topic.name)
+        partitions = topics.get(topic.topic_id if by_id else topic.name, NO_PARTITIONS)
         answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
-            partition = partitions.get(data.index) if partitions is not None else None
-            error = ErrorCode.NONE
-            if partition is None:
-                partition, error = _open(context, topic, data.index)
-            if partition is not None:
-                error = _refusal(partition, data, request, context)
-                if refusals and not error:
-                    error, message = refusals.get((partition.topic, data.index), NOT_REFUSED)
-                    if error:
-                        failed = True
-                        answers.append(_error(data.index, error, message))
-                        continue
-            if error or partition is None:
-                failed = True
-                answers.append(_error(data.index, error))
-                continue
-            records: Any = data.records
-            result = partition.append(records, acks=acks, now_ms=now_ms)
-            answer = PartitionProduceResponse(
-                index=data.index,
-                error_code=result.error_code,
-                base_offset=result.base_offset,
-                log_append_time_ms=result.append_time_ms,
-                log_start_offset=result.log_start_offset,
-            )
+            partition = partitions.get(data.index) or _open(context, topic, data.index)
+            answer = _refused(partition, topic, data, request, context, refusals)
+            if answer is None and partition is not None:
+                records: Any = data.records
+                result = partition.append(records, acks=acks, now_ms=now_ms)
+                answer = PartitionProduceResponse(
+                    index=data.index,
+                    error_code=result.error_code,
+                    base_offset=result.base_offset,
+                    log_append_time_ms=result.append_time_ms,
+                    log_start_offset=result.log_start_offset,
+                )
+                if result.error_code:
+                    _explain(answer, result, partition, context)
+                elif partition.high_watermark > result.last_offset:
+                    broker.waiting.wake_soon(partition, len(records))
+                else:
+                    waiting.append((partition, result.last_offset + 1, answer))
+            assert answer is not None
+            failed = failed or answer.error_code != 0
             answers.append(answer)
-            if result.error_code:
-                failed = True
-                _explain(answer, result)
-                if partition.offline is not None:
-                    broker.waiting.wake(partition)
-            elif partition.high_watermark > result.last_offset:
-                wake_soon(partition, len(records))
-            else:
-                waiting.append((partition, result.last_offset + 1, answer))
+        if not answers:
+            continue
         if by_id:
-            named = TopicProduceResponse(topic_id=topic.topic_id, partition_responses=answers)
+            responses.append(
+                TopicProduceResponse(topic_id=topic.topic_id, partition_responses=answers)
+            )
         else:
-            named = TopicProduceResponse(name=topic.name, partition_responses=answers)
-        if answers:
-            responses.append(named)
+            responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
+    return _answer(request, context, ProduceResponse(responses=responses), waiting, failed)
+
+
+def _answer(
+    request: ProduceRequest,
+    context: Context,
+    response: ProduceResponse,
+    waiting: list[Waiting],
+    failed: bool,
+) -> ProduceResponse | Pending | None:
+    """Say it now, say it later, or (acks=0) not at all."""
+    acks = request.acks
+    if failed:
+        _count_errors(response, context)
+        if acks == 0:
+            raise PeerError(_unsaid_errors(response.responses))
+        if context.api_version >= LEADER_HINTS_FROM:
+            _hint_leaders(response, context)
     if acks == 0:
-        if failed:
-            raise PeerError(_unsaid_errors(responses))
         return None
-    response = ProduceResponse(responses=responses)
-    if failed and version >= LEADER_HINTS_FROM:
-        _hint_leaders(response, context)
-    if waiting and (acks == -1 or broker.group_commit is not None):
+    if waiting and (acks == -1 or context.broker.group_commit is not None):
         for topic in request.topic_data:
             for data in topic.partition_data:
                 data.records = None  # appended: let the connection have its buffer back
@@ -179,88 +154,44 @@ def failure(
     )
 
 
-def _open(context: Context, topic: Any, index: int) -> tuple[Partition | None, ErrorCode]:
-    """A partition that was not used before, or why there is none."""
+def _open(context: Context, topic: TopicProduceData, index: int) -> Partition | None:
+    """A partition that was not used before, if it is here."""
     broker = context.broker
-    name = topic.name
+    name: str | None = topic.name
     if context.api_version >= TOPIC_IDS_FROM:
         name = broker.image.topic_name(topic.topic_id)
-        if name is None:
-            return None, ErrorCode.UNKNOWN_TOPIC_ID
-    return broker.partitions.get(name, index), missing(broker.image, name, index)
+    return None if name is None else broker.partitions.get(name, index)
 
 
-def _refusal(
-    partition: Partition, data: PartitionProduceData, request: ProduceRequest, context: Context
-) -> ErrorCode:
-    """Why the records are refused before the log looks at them; NONE when they are not."""
-    records: Any = data.records
-    if records is None or len(records) < _BATCH_START_BYTES:
-        return ErrorCode.INVALID_RECORD
-    length, magic, attributes = _read_batch_start(records, _BATCH_START_POSITION)
-    if magic != MAGIC_V2 or length + _LENGTH_COUNTS_FROM != len(records):
-        _check_start(length, magic)
-        error = _not_one_batch(records, length, magic)
+def _missing(context: Context, topic: TopicProduceData, index: int) -> ErrorCode:
+    broker = context.broker
+    name: str | None = topic.name
+    if context.api_version >= TOPIC_IDS_FROM:
+        name = broker.image.topic_name(topic.topic_id)
+    if name is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return missing(broker.image, name, index, broker.node_id)
+
+
+def _refused(
+    partition: Partition | None,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    request: ProduceRequest,
+    context: Context,
+    refusals: Refusals | None,
+) -> PartitionProduceResponse | None:
+    """The answer to records that never reach a log; None for those that do."""
+    if partition is None:
+        return _error(data.index, _missing(context, topic, data.index))
+    error = refusal(partition, data, request, context)
+    if error:
+        return _error(data.index, error)
+    if refusals:
+        error, message = refusals.get((partition.topic, data.index), NOT_REFUSED)
         if error:
-            return error
-        data.records = records[: length + _LENGTH_COUNTS_FROM]
-    if attributes & (COMPRESSION_BITS | TRANSACTIONAL_BIT):
-        if context.api_version < ZSTD_FROM and attributes & COMPRESSION_BITS >= ZSTD:
-            unknown = attributes & COMPRESSION_BITS > ZSTD
-            return (
-                ErrorCode.UNKNOWN_SERVER_ERROR
-                if unknown
-                else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-            )
-        if attributes & TRANSACTIONAL_BIT and request.transactional_id is None:
-            raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if request.acks not in (-1, 0, 1):
-        return ErrorCode.INVALID_REQUIRED_ACKS
-    if partition.topic in INTERNAL and context.client_id != ADMIN_CLIENT_ID:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION
-    return ErrorCode.NONE
-
-
-def _look_ahead(request: ProduceRequest) -> None:
-    """What refuses the whole request must be found before anything is appended."""
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            records: Any = data.records
-            if records is None or len(records) < _BATCH_START_BYTES:
-                continue
-            length, magic, attributes = _read_batch_start(records, _BATCH_START_POSITION)
-            _check_start(length, magic)
-            if attributes & TRANSACTIONAL_BIT and request.transactional_id is None:
-                raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-
-
-def _check_start(length: int, magic: int) -> None:
-    """What Kafka finds out about a batch even before it knows what the request is."""
-    if length < LEGACY_RECORD_BYTES_MIN:
-        message = f"Record size {length} is less than the minimum record overhead (14)"
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, message)
-    if not 0 <= magic <= MAGIC_V2:
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
-
-
-def _not_one_batch(records: Any, length: int, magic: int) -> ErrorCode:
-    """Since version 3 a client sends exactly one batch, in format 2. NONE if that is so after all.
-
-    A torn batch behind the first is no error: Kafka drops it.
-    """
-    left = len(records) - length - _LENGTH_COUNTS_FROM
-    if left < 0 or magic != MAGIC_V2:
-        return ErrorCode.INVALID_RECORD
-    if left < _LENGTH_COUNTS_FROM:
-        return ErrorCode.NONE
-    second = records[-left:]
-    (second_length,) = _read_length(second, _BATCH_START_POSITION)
-    if second_length < LEGACY_RECORD_BYTES_MIN:
-        return ErrorCode.CORRUPT_MESSAGE
-    if left > _MAGIC_POSITION and second[_MAGIC_POSITION] > MAGIC_V2:
-        return ErrorCode.CORRUPT_MESSAGE
-    whole = left >= second_length + _LENGTH_COUNTS_FROM
-    return ErrorCode.INVALID_RECORD if whole else ErrorCode.NONE
+            return _error(data.index, error, message)
+    return None
 
 
 def _error(
@@ -271,14 +202,25 @@ def _error(
     )
 
 
-def _explain(answer: PartitionProduceResponse, result: AppendResult) -> None:
+def _explain(
+    answer: PartitionProduceResponse, result: AppendResult, partition: Partition, context: Context
+) -> None:
     """KIP-467: which records of the batch were the trouble."""
+    if partition.offline is not None:
+        context.broker.waiting.wake(partition)
     answer.error_message = result.error_message
     if result.record_errors:
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
             for index, message in result.record_errors
         ]
+
+
+def _count_errors(response: ProduceResponse, context: Context) -> None:
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code:
+                context.broker.metrics.error("Produce", error_name(answer.error_code))
 
 
 def _unsaid_errors(responses: list[TopicProduceResponse]) -> str:
