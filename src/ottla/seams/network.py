@@ -122,6 +122,7 @@ class RealStream:
         connected.setblocking(False)
         if connected.family in (socket.AF_INET, socket.AF_INET6):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._loop = loop
         self._socket = connected
         self._send = connected.send
