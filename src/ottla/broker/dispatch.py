@@ -254,7 +254,7 @@ class Dispatcher:
             log.error(
                 "%s from %s failed", route, context.peer.address or "a client", exc_info=error
             )
-            response = self._failure(route, request, context)
+            response = self.failed(route, request, ErrorCode.UNKNOWN_SERVER_ERROR, context)
         if response is None:
             return None
         out = start_response(context.correlation_id, route.flexible_response)
@@ -266,11 +266,12 @@ class Dispatcher:
         finish(out)
         return out
 
-    def _failure(self, route: Route, request: Any, context: Context) -> Any:
+    def failed(self, route: Route, request: Any, error_code: ErrorCode, context: Context) -> Any:
+        """The response that tells of an error; `PeerError` where none can."""
         if route.failure is not None:
-            return route.failure(request, ErrorCode.UNKNOWN_SERVER_ERROR, context)
+            return route.failure(request, error_code, context)
         if hasattr(route.response, "error_code"):
-            return route.response(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+            return route.response(error_code=error_code)
         raise PeerError(f"{route} failed in the broker and its response has no place for an error")
 
     def _find_route(self, key: int, version: int) -> Route:

@@ -24,6 +24,7 @@ from ottla.cli.logs import LEVELS, change_level, start_logging
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.cli.control import Control
     from ottla.metrics import Metrics
     from ottla.server.limits import Limits
     from ottla.server.metrics_http import MetricsServer
@@ -65,6 +66,7 @@ GC_THRESHOLDS = (20_000, 20, 50)
     help="What is logged on stderr.",
 )
 @click.option("--list-options", is_flag=True, help="Print every option and its meaning, and end.")
+@click.option("--control", is_flag=True, hidden=True, help="For tests: faults on demand, by stdin.")
 def server(
     data_dir: str | None,
     listen: str | None,
@@ -73,6 +75,7 @@ def server(
     metrics: str | None,
     log_level: str,
     list_options: bool,
+    control: bool,
 ) -> int:
     """Run a broker that Kafka clients connect to.
 
@@ -93,7 +96,7 @@ def server(
     gc.disable()  # what is made while starting stays
     loop = new_loop()
     try:
-        return loop.run_until_complete(Running(loop, settings, address, log_level).run())
+        return loop.run_until_complete(Running(loop, settings, address, log_level, control).run())
     finally:
         loop.close()
 
@@ -245,6 +248,7 @@ class Running:
         settings: Settings,
         metrics_address: tuple[str, int] | None,
         log_level: str,
+        controlled: bool = False,
     ) -> None:
         from ottla.broker.broker import Broker
         from ottla.metrics import Metrics
@@ -280,6 +284,7 @@ class Running:
             background=self.background,
             metrics=self.metrics,
         )
+        self._control = self._put_under_control(loop) if controlled else None
         self.server = Server(
             self.network,
             self.clock,
@@ -290,6 +295,14 @@ class Running:
             inter_broker_listener=settings.inter_broker_listener,
         )
         self.broker.on_configured.append(self._configured)
+
+    def _put_under_control(self, loop: asyncio.AbstractEventLoop) -> Control:
+        from ottla.broker.faults import Faults, FaultyDispatcher
+        from ottla.cli.control import Control
+
+        faults = Faults()
+        self.broker.dispatcher = FaultyDispatcher(self.broker, faults)
+        return Control(loop, faults, self._stopping.set)
 
     def _configured(self, settings: Settings) -> None:
         """The broker's dynamic configs have changed, or hold for the first time."""
@@ -307,6 +320,8 @@ class Running:
             self._close()
             raise
         self._tell_ready()
+        if self._control is not None:
+            self._control.start()
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)

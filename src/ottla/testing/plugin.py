@@ -1,0 +1,91 @@
+"""The pytest plugin: a real broker as a fixture, known as soon as the package is installed.
+
+    def test_orders(ottla_broker, ottla_topic):
+        producer = Producer({"bootstrap.servers": ottla_broker.bootstrap_servers})
+
+    @pytest.mark.ottla(num_partitions=3)
+    def test_with_options(ottla_broker): ...
+
+Tests without options share one broker per worker (topics keep them apart); a test with options, or
+one that asks for `ottla_own_broker`, gets its own. The broker's log is shown with a failed test.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ottla.testing.broker import Broker
+
+LOG_LINES_SHOWN = 40
+_numbers = itertools.count()
+_brokers = pytest.StashKey[list[tuple["Broker", int]]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "ottla(**options): the test's own Ottla broker, with these options"
+    )
+
+
+@pytest.fixture(scope="session")
+def ottla_shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One broker for the whole session of this worker."""
+    yield from _running(tmp_path_factory.mktemp("ottla"), {})
+
+
+@pytest.fixture
+def ottla_own_broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker]:
+    """A broker for this test alone: to be killed, restarted, or made to fail."""
+    marker = request.node.get_closest_marker("ottla")
+    options = dict(marker.kwargs) if marker is not None else {}
+    for broker in _running(tmp_path_factory.mktemp("ottla"), options):
+        _remember(request, broker)
+        yield broker
+
+
+@pytest.fixture
+def ottla_broker(request: pytest.FixtureRequest) -> Broker:
+    """A real broker: shared, or the test's own if `@pytest.mark.ottla(...)` gives options."""
+    own = request.node.get_closest_marker("ottla") is not None
+    name = "ottla_own_broker" if own else "ottla_shared_broker"
+    broker: Broker = request.getfixturevalue(name)
+    if not own:
+        _remember(request, broker)
+    return broker
+
+
+@pytest.fixture
+def ottla_topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test has; the topic makes itself when first used."""
+    stem = re.sub(r"[^a-zA-Z0-9._-]", "-", request.node.name)[:100]
+    return f"{stem}-{next(_numbers)}"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Iterator[None]:
+    outcome: Any = yield
+    report = outcome.get_result()
+    if report.failed:
+        for broker, start in item.stash.get(_brokers, []):
+            lines = broker.logs()[start:].splitlines()[-LOG_LINES_SHOWN:]
+            report.sections.append((f"log of {broker!r}", "\n".join(lines)))
+
+
+def _running(directory: Any, options: dict[str, object]) -> Iterator[Broker]:
+    from ottla.testing.broker import Broker
+
+    with Broker(directory=directory, **options) as broker:
+        yield broker
+
+
+def _remember(request: pytest.FixtureRequest, broker: Broker) -> None:
+    """Show what this broker logs from now on if the test fails."""
+    request.node.stash.setdefault(_brokers, []).append((broker, len(broker.logs())))
