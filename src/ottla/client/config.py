@@ -1,0 +1,254 @@
+"""The options of the clients, declared once: name, kind, default, what it is for.
+
+Names are kafka-python's (Kafka's own with underscores). Options come as keyword arguments or as
+Kafka's properties (`{"bootstrap.servers": …}`, where every value may be a string). `parse` gives a
+complete dictionary or raises `KafkaConfigurationError`, which names option, value, rule and what to
+try. The options of each client are the tables `COMMON`, and in options.py `PRODUCER`, `CONSUMER`
+and `ADMIN`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from .errors import KafkaConfigurationError
+
+Check = Callable[[Any], str | None]
+
+
+class Option(NamedTuple):
+    """One option. `convert` gives the value or raises ValueError with the rule it breaks."""
+
+    name: str
+    convert: Callable[[Any], Any]
+    default: Any
+    doc: str
+    properties: tuple[str, ...] = ()  # names in the properties form that are not the plain ones
+
+
+def integer(low: int | None = None, high: int | None = None) -> Callable[[Any], Any]:
+    """A whole number in a range."""
+    rule = (
+        "a whole number"
+        + (f" of {low} or more" if low is not None and high is None else "")
+        + (f" from {low} to {high}" if low is not None and high is not None else "")
+    )
+
+    def convert(value: Any) -> int:
+        if isinstance(value, str):
+            try:
+                value = int(value)
+            except ValueError:
+                raise ValueError(rule) from None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(rule)
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise ValueError(rule)
+        return value
+
+    return convert
+
+
+def endless(low: int = 0) -> Callable[[Any], Any]:
+    """A whole number, or float("inf")."""
+    whole = integer(low)
+
+    def convert(value: Any) -> Any:
+        if value in (math.inf, "inf"):
+            return math.inf
+        return whole(value)
+
+    return convert
+
+
+def boolean(value: Any) -> bool:
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if not isinstance(value, bool):
+        raise ValueError("True or False")
+    return value
+
+
+def text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a string")
+    return value
+
+
+def anything(value: Any) -> Any:
+    return value
+
+
+def optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """None, or what `convert` takes."""
+
+    def converted(value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return convert(value)
+        except ValueError as rule:
+            raise ValueError(f"{rule}, or None") from None
+
+    return converted
+
+
+def one_of(*choices: Any) -> Callable[[Any], Any]:
+    """One of a few values; strings in any case."""
+
+    def convert(value: Any) -> Any:
+        for choice in choices:
+            if value == choice or (
+                isinstance(value, str)
+                and isinstance(choice, str)
+                and value.lower() == choice.lower()
+            ):
+                return choice
+        raise ValueError("one of " + ", ".join(repr(choice) for choice in choices))
+
+    return convert
+
+
+def callable_or_object(*methods: str) -> Callable[[Any], Any]:
+    """A function, or an object that has one of these methods."""
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, type) and any(hasattr(value, method) for method in methods):
+            return value()
+        if callable(value) or any(hasattr(value, method) for method in methods):
+            return value
+        named = " or ".join(f".{method}()" for method in methods)
+        raise ValueError("a function" + (f", or an object with {named}" if methods else ""))
+
+    return convert
+
+
+def servers(value: Any) -> list[tuple[str, int]]:
+    """Hosts and ports, from "a:9092,b:9092" or a list of such."""
+    parts = value.split(",") if isinstance(value, str) else value
+    rule = 'addresses such as "localhost:9092" or ["one:9092", "two:9092"]'
+    if not isinstance(parts, Iterable) or isinstance(parts, bytes | Mapping):
+        raise ValueError(rule)
+    found = []
+    for part in parts:
+        if isinstance(part, tuple) and len(part) == 2:
+            found.append((str(part[0]), int(part[1])))
+            continue
+        if not isinstance(part, str) or not part.strip():
+            raise ValueError(rule)
+        host, colon, port = part.strip().removeprefix("PLAINTEXT://").rpartition(":")
+        if not colon or (part.count(":") > 1 and not host.endswith("]")):
+            host, port = part.strip(), "9092"
+        if not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError(f"{rule}; the port in {part!r} is no number from 1 to 65535")
+        found.append((host.strip("[]"), int(port)))
+    if not found:
+        raise ValueError(rule)
+    return found
+
+
+def plaintext_only(value: Any) -> str:
+    if value != "PLAINTEXT":
+        raise ValueError("'PLAINTEXT' (encryption and login are not there yet, see SKIPPED.md)")
+    return "PLAINTEXT"
+
+
+def api_version(value: Any) -> Any:
+    if value is None or isinstance(value, tuple | str):
+        return value
+    raise ValueError("None: versions are agreed with each broker (a tuple is taken and ignored)")
+
+
+def unset(value: Any) -> None:
+    """Part of TLS, SASL or proxies, which are not there yet: only the default will do."""
+    if value not in (None, [], ""):
+        raise ValueError("None (encryption, login and proxies are not there yet, see SKIPPED.md)")
+
+
+def ignored(value: Any) -> Any:
+    """Taken so that a script of kafka-python runs; it changes nothing here (SKIPPED.md)."""
+    return value
+
+
+def parse(
+    options: Iterable[Option],
+    keywords: Mapping[str, Any],
+    properties: Mapping[str, Any] | None = None,
+    *,
+    who: str = "Client",
+) -> dict[str, Any]:
+    """All options with their values: defaults, then properties, then keywords."""
+    known = {option.name: option for option in options}
+    aliases = {name: option for option in known.values() for name in option.properties}
+    values = {option.name: option.default for option in known.values()}
+    for given in (properties or {}), keywords:
+        for name, value in given.items():
+            option = known.get(name) or aliases.get(name) or known.get(name.replace(".", "_"))
+            if option is None:
+                raise KafkaConfigurationError(_unknown(name, known, who))
+            try:
+                values[option.name] = option.convert(value)
+            except (ValueError, TypeError) as rule:
+                raise KafkaConfigurationError(
+                    f"{who}: {name} must be {rule} (got {value!r})\n"
+                    f"{option.name}: {option.doc} (default {option.default!r})"
+                ) from None
+    if not isinstance(values.get("bootstrap_servers"), list):
+        values["bootstrap_servers"] = servers(values["bootstrap_servers"])
+    return values
+
+
+def _unknown(name: str, known: Mapping[str, Option], who: str) -> str:
+    close = difflib.get_close_matches(name.replace(".", "_"), known, 1, 0.6)
+    hint = f"did you mean {close[0]!r}?" if close else f"it knows: {', '.join(sorted(known))}"
+    return f"{who}: there is no option {name!r}\nTry: {hint}"
+
+
+COMMON: tuple[Option, ...] = (
+    Option(
+        "bootstrap_servers", servers, "localhost:9092", "brokers to ask first",
+        ("metadata.broker.list",),
+    ),
+    Option("client_id", optional(text), None, "the name that brokers log for this client"),
+    Option("request_timeout_ms", integer(1), 30_000, "how long to wait for one answer"),
+    Option("bootstrap_timeout_ms", integer(0), 30_000, "how long to look for a first broker"),
+    Option("connections_max_idle_ms", integer(0), 540_000, "close a connection unused so long"),
+    Option("reconnect_backoff_ms", integer(0), 50, "wait before connecting again"),
+    Option("reconnect_backoff_max_ms", integer(0), 1_000, "the most that this wait grows to"),
+    Option("retry_backoff_ms", integer(0), 100, "wait before asking again"),
+    Option("retry_backoff_max_ms", integer(0), 1_000, "the most that this wait grows to"),
+    Option("metadata_max_age_ms", integer(0), 300_000, "refresh the picture of the cluster"),
+    Option(
+        "max_in_flight_requests_per_connection", integer(1), 5, "requests sent and not answered",
+        ("max.in.flight", "max.in.flight.requests.per.connection"),
+    ),
+    Option("receive_message_max_bytes", integer(1), 100_000_000, "the largest answer taken"),
+    Option("receive_buffer_bytes", optional(integer(-1)), None, "SO_RCVBUF"),
+    Option("send_buffer_bytes", optional(integer(-1)), None, "SO_SNDBUF"),
+    Option("socket_options", anything, [(6, 1, 1)], "triples for setsockopt"),
+    Option("client_dns_lookup", ignored, "use_all_dns_ips", "every address of a name is tried"),
+    Option("security_protocol", plaintext_only, "PLAINTEXT", "how to talk to brokers"),
+    Option("api_version", api_version, None, "taken and ignored: agreed with each broker"),
+    Option("selector", ignored, None, "taken and ignored"),
+    Option("kafka_client", ignored, None, "taken and ignored"),
+    Option("metric_reporters", ignored, [], "taken and ignored"),
+    Option("metrics_enabled", ignored, True, "taken and ignored"),
+    Option("metrics_num_samples", ignored, 2, "taken and ignored"),
+    Option("metrics_sample_window_ms", ignored, 30_000, "taken and ignored"),
+    Option("ssl_check_hostname", ignored, True, "taken and ignored until there is TLS"),
+    Option("sasl_kerberos_service_name", ignored, "kafka", "taken and ignored"),
+    *(
+        Option(name, unset, None, "not there yet")
+        for name in (
+            "ssl_context", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile",
+            "ssl_password", "ssl_ciphers", "sasl_mechanism", "sasl_plain_username",
+            "sasl_plain_password", "sasl_kerberos_name", "sasl_kerberos_domain_name",
+            "sasl_oauth_token_provider", "proxy_url", "socks5_proxy",
+        )
+    ),
+)  # fmt: skip

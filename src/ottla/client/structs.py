@@ -1,0 +1,68 @@
+"""The small named tuples that callers give and get, as kafka-python has them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = [
+    "ConsumerGroupMetadata",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "RecordMetadata",
+    "TopicPartition",
+    "TopicPartitionReplica",
+]
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class TopicPartitionReplica(NamedTuple):
+    """A copy of a partition on one broker."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset (the next to read), the text kept with it and the leader's epoch."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first offset at or after a time, and the time of the record there."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Who commits: what a transaction needs to know of a consumer."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record went; `offset` is -1 when nobody said (acks=0)."""
+
+    topic: str
+    partition: int
+    topic_partition: TopicPartition
+    offset: int
+    timestamp: int
+    checksum: None
+    serialized_key_size: int
+    serialized_value_size: int
+    serialized_header_size: int
