@@ -76,8 +76,8 @@ def sorted_by(*keys: str) -> Treat:
 
 
 # Access control, tokens, quotas, quorum, reassignment, share and streams groups, telemetry.
-LATER_APIS = {24, 25, 26, 27, 28, 29, 30, 31, 34, 36, 38, 39, 40, 41, 43, 45, 46, 48, 49, 50, 51}
-LATER_APIS |= {17, 55, 64, 65, 66, *range(68, 73), *range(76, 93)}
+LATER_APIS = {29, 30, 31, 34, 36, 38, 39, 40, 41, 43, 45, 46, 48, 49, 50, 51}
+LATER_APIS |= {17, 55, 64, *range(68, 73), *range(76, 93)}
 
 
 BARE_WORDS = {
@@ -175,6 +175,21 @@ ALLOWED = (
     Allowed("producer id", r".*\.producer_id", "drawn for each producer", drawn("producer")),
     Allowed("fetch session", r"Fetch\.session_id", "drawn for each session", drawn("session")),
     Allowed("append time", r".*\.log_append_time_ms", "read from the broker's clock", clock),
+    Allowed(
+        "times of transactions and producers",
+        r".*\.(transaction_start_time_ms|last_timestamp)",
+        "read from the broker's clock",
+        clock,
+    ),
+    Allowed(
+        "order of transactions",
+        r"ListTransactions\.transaction_states|DescribeTransactions\.transaction_states\.topics"
+        r"|(AddPartitionsToTxn\.results_by|WriteTxnMarkers\.markers).*|TxnOffsetCommit\.topics.*",
+        "Kafka's is that of a hash map",
+        sorted_by(
+            "transactional_id", "topic", "name", "producer_id", "partition_index", "error_code"
+        ),
+    ),
     Allowed(
         "clock in error texts",
         r".*error_message",
