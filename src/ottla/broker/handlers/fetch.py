@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import Context, Pending
 from ottla.broker.endpoints import current_leader
+from ottla.broker.errors import error_name
 from ottla.broker.reading import Answer, Outcome, Reader, lags_behind, records_size, unknown
 from ottla.broker.sessions import (
     FINAL_EPOCH,
@@ -128,6 +129,7 @@ class Fetch:
         "reader",
         "session",
         "session_epoch",
+        "unknown_count",
         "wait_ms",
         "waiter",
     )
@@ -159,6 +161,7 @@ class Fetch:
             bytes_max=bytes_max,
             in_session=session is not None,
         )
+        self.unknown_count = 0
         self.pending: Pending | None = None
         self.waiter: Waiter | None = None
 
@@ -179,6 +182,7 @@ class Fetch:
             keys.append(partition)
         if not keys:
             return self.response(outcome)
+        self.unknown_count = len(outcome.erroneous)
         purgatory = self.context.broker.waiting
         self.pending = pending = Pending()
         self.waiter = waiter = purgatory.park(
@@ -192,7 +196,8 @@ class Fetch:
         assert self.pending is not None
         outcome = self.reader.read(self.items)
         missing_bytes = self.bytes_min - outcome.size_bytes
-        if expired or outcome.must_answer or missing_bytes <= 0:
+        gone = len(outcome.erroneous) > self.unknown_count  # a topic was deleted meanwhile
+        if expired or outcome.must_answer or missing_bytes <= 0 or gone:
             self.pending.resolve(self.response(outcome))
             return True
         if self.waiter is not None:
@@ -230,6 +235,8 @@ class Fetch:
             topic = metrics.topic(wanted.topic or "")
             topic.fetch_requests.value += 1
             topic.bytes_out.value += records_size(data)
+            if data.error_code:
+                metrics.error("Fetch", error_name(data.error_code))
 
     def _create_session(self, answers: list[Answer]) -> int:
         for wanted, data in answers:

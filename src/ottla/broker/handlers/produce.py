@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker import transactional
 from ottla.broker.context import Context, PeerError, Pending
 from ottla.broker.endpoints import current_leader
+from ottla.broker.errors import error_name
 from ottla.broker.first_look import Refused, look_ahead, refusal
 from ottla.broker.partitions import missing
 from ottla.wire.api.produce import (
@@ -231,11 +232,6 @@ def _unsaid_errors(responses: list[TopicProduceResponse]) -> str:
         if answer.error_code
     )
     return f"a produce request with acks=0 failed, and only closing can tell the client: {errors}"
-
-
-def error_name(code: int) -> str:
-    """Kafka's name of an error code."""
-    return next((error.name for error in ErrorCode if error == code), str(code))
 
 
 def _hint_leaders(response: ProduceResponse, context: Context) -> None:
