@@ -174,7 +174,7 @@ def test_a_request_that_is_announced_and_never_sent_holds_little() -> None:
     async def scenario(house: House) -> None:
         clients = [await house.client() for _ in range(20)]
         for client in clients:
-            await client.send(frame(b"n" + bytes(50 * MiB))[:10])
+            await client.send((50 * MiB).to_bytes(4, "big") + b"n and no more")
         await house.until(lambda: house.server.shared.held.used > 0)
         await asyncio.sleep(0.02)
         assert house.server.shared.held.used <= 20 * 4096
