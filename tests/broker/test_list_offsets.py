@@ -45,6 +45,12 @@ def ask(desk: Desk, timestamp: int, version: int = 11, **fields: Any) -> Any:
     return desk.ask(request, version).topics[0].partitions[0]
 
 
+def list_latest() -> ListOffsetsRequest:
+    """A consumer's question for the end of the one partition."""
+    topic = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(timestamp=LATEST)])
+    return ListOffsetsRequest(replica_id=-1, topics=[topic])
+
+
 def send(desk: Desk, *timestamps: int, compression: int = 0) -> None:
     """One batch with records of these times, counted from now."""
     now_ms = desk.clock.now_ms()
@@ -131,6 +137,27 @@ class TestListOffsets:
             assert ask(desk, LATEST).offset == 0
             assert ask(desk, now_ms).offset == -1
             assert ask(desk, LATEST, replica_id=-2).offset == 1
+
+    def test_right_after_a_crash_the_last_offset_is_not_told(self) -> None:
+        """Until what was found is synced it may still be lost (KIP-207)."""
+        desk = Desk(log_flush_before_ack="true")
+        desk.create("t")
+        desk.produce("t", 0, b"a")
+        desk.post(produce_request("t", 0, desk.batch(b"b")), 9)
+        desk.disk.kill()
+        desk.kill()
+        with Desk(disk=desk.disk, clock=desk.clock, log_flush_before_ack="true") as later:
+            request = list_latest()
+            codes = {
+                version: later.post(request, version).response.topics[0].partitions[0].error_code
+                for version in (4, 5)
+            }
+            assert codes == {
+                4: ErrorCode.LEADER_NOT_AVAILABLE,
+                5: ErrorCode.OFFSET_NOT_AVAILABLE,
+            }
+            later.settle()
+            assert ask(later, LATEST).offset == 2
 
     def test_leader_epochs_are_checked(self, desk: Desk) -> None:
         """KIP-320; every epoch but -1 counts."""

@@ -257,6 +257,21 @@ def test_a_full_disk_takes_one_partition_offline_until_there_is_room() -> None:
         assert values(again.ask(fetch_request(("t", 0, 0)), 11)) == {("t", 0): [b"kept", b"more"]}
 
 
+@pytest.mark.parametrize("version", [9, 10, 13])
+def test_the_wrong_broker_says_who_leads(desk: Desk, version: int) -> None:
+    """NOT_LEADER_OR_FOLLOWER, and since version 10 the leader's id, epoch and address (KIP-951)."""
+    topic_id = desk.create("t")
+    desk.partition("t").assign(1, 2, 0, (1, 2), (2,))
+    topic = topic_id if version >= 13 else "t"
+    response = desk.ask(produce_request(topic, 0, desk.batch(b"a")), version)
+    answer = response.responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leader = (answer.current_leader.leader_id, answer.current_leader.leader_epoch)
+    assert leader == ((1, 0) if version >= 10 else (-1, -1))
+    nodes = [(node.node_id, node.host, node.port) for node in response.node_endpoints]
+    assert nodes == ([(1, "127.0.0.1", 9092)] if version >= 10 else [])
+
+
 def test_metrics_count_bytes_and_messages(desk: Desk) -> None:
     """Per topic, under Kafka's names."""
     desk.create("t")

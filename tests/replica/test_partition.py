@@ -178,6 +178,16 @@ class TestGroupCommit:
         fixture.background.finish_one()
         assert found.high_watermark == 1
 
+    def test_a_partition_that_went_offline_otherwise_is_told_too(self) -> None:
+        """Who waits for its records must not wait for a round that never comes."""
+        fixture = Fixture(flush_before_ack=True)
+        partition = fixture.partition()
+        fixture.append(partition)
+        partition.go_offline("another flush failed")
+        fixture.clock.advance(0)
+        assert fixture.background.waiting == []
+        assert fixture.synced == [partition]
+
     def test_drain_waits_for_the_last_round(self) -> None:
         """A stop syncs what is under way first."""
         fixture = Fixture(flush_before_ack=True)

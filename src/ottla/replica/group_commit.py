@@ -57,12 +57,13 @@ class GroupCommit:
         marks: list[tuple[Partition, int]] = []
         files: list[Sequence[Syncable]] = []
         for partition in gathered:
-            if partition.offline is not None:
-                continue
             try:
-                to_sync, end_offset = partition.log.begin_flush()
+                if partition.offline is None:
+                    to_sync, end_offset = partition.log.begin_flush()
             except OSError as error:
                 partition.go_offline(f"fsync failed: {error}")
+            if partition.offline is not None:
+                self._on_synced(partition)  # who waits for it hears so now
                 continue
             marks.append((partition, end_offset))
             files.append(to_sync)
