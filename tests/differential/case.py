@@ -11,6 +11,7 @@ no order and can run side by side.
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,8 +57,14 @@ def case(
 
 
 def all_cases() -> list[Case]:
-    """Every registered case, in the order of the files."""
+    """Every registered case, in the order of the files.
+
+    `OTTLA_DIFFERENTIAL_CASES=fetch,produce` takes these files alone.
+    """
+    only = os.environ.get("OTTLA_DIFFERENTIAL_CASES")
     for module in pkgutil.iter_modules(cases.__path__):
+        if only and module.name not in only.split(","):
+            continue
         importlib.import_module(f"{cases.__name__}.{module.name}")
     seen = {each.id for each in ALL}
     assert len(seen) == len(ALL), "two cases of one name"

@@ -58,7 +58,7 @@ class Peer:
     def ask(self, api: str, version: int, fields: Fields | bytes, label: str = "") -> Fields:
         """Send, keep the answer, return it; after a closed connection an empty one."""
         answer = self._exchange(api, version, fields)
-        self._keep(f"{api} v{version} {label}".strip(), api, answer)
+        self.keep(f"{api} v{version} {label}".strip(), api, answer)
         return answer or {}
 
     def ask_for_all(self, api: str, version: int, fields: Fields, within: str) -> None:
@@ -67,7 +67,7 @@ class Peer:
         if answer:
             own = [each for each in answer[within] if own_name(each).startswith(self.prefix)]
             answer[within] = sorted(own, key=own_name)
-        self._keep(f"{api} v{version} for all", api, answer)
+        self.keep(f"{api} v{version} for all", api, answer)
 
     def ask_until(
         self,
@@ -82,7 +82,7 @@ class Peer:
         while True:
             answer = self._exchange(api, version, fields)
             if answer is None or settled(answer) or time.monotonic() > deadline:
-                self._keep(f"{api} v{version} {label}".strip(), api, answer)
+                self.keep(f"{api} v{version} {label}".strip(), api, answer)
                 return answer or {}
             time.sleep(0.01)
 
@@ -193,7 +193,8 @@ class Peer:
         except ValueError as error:
             return {"undecodable": str(error), "bytes": frame.hex()}
 
-    def _keep(self, label: str, api: str, answer: Fields | None) -> None:
+    def keep(self, label: str, api: str, answer: Fields | None) -> None:
+        """Keep an answer for comparison."""
         if answer is None:
             self.note(label, CLOSED)
         else:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 from tests.apache.batches import batch
+from tests.apache.client import RawClient
 from tests.apache.messages import Fields
 from tests.differential.case import case
 from tests.differential.cases import fetch
@@ -76,3 +79,51 @@ def frames_in_pieces(peer: Peer, version: int) -> None:
     peer.client.send_bytes(frame[:7])
     peer.reconnect()
     peer.ask("ApiVersions", version, {}, "after a broken-off frame")
+
+
+@case("Fetch")
+def woken_by_a_write(peer: Peer, version: int) -> None:
+    """A waiting fetch is answered as soon as another connection has written enough."""
+    topic = fetch.filled(peer)
+    at_end = fetch.topic_of(peer, version, topic, fetch.part(7))
+    waits = fetch.request(version, at_end, max_wait_ms=4000, min_bytes=100)
+    waiting = RawClient(peer.port)
+    waiting.send("Fetch", version, waits)
+    peer.produce(topic, batch(1))
+    began = time.monotonic()
+    peer.produce(topic, batch(1))
+    answer = waiting.receive("Fetch", version)
+    waiting.close()
+    peer.note("at once", time.monotonic() - began < 2)
+    peer.keep("the answer", "Fetch", answer)
+
+
+@case("Fetch")
+def waits_out_its_time(peer: Peer, version: int) -> None:
+    """Less than `min_bytes` is answered when the time is over, with what there is."""
+    topic = fetch.filled(peer)
+    at_end = fetch.topic_of(peer, version, topic, fetch.part(7))
+    waiting = RawClient(peer.port)
+    began = time.monotonic()
+    waiting.send("Fetch", version, fetch.request(version, at_end, max_wait_ms=150, min_bytes=5000))
+    peer.produce(topic, batch(1))
+    answer = waiting.receive("Fetch", version)
+    waiting.close()
+    peer.note("not before", time.monotonic() - began > 0.14)
+    peer.keep("the answer", "Fetch", answer)
+
+
+@case("Fetch")
+def deleted_while_waiting(peer: Peer, version: int) -> None:
+    """A topic that goes ends the wait for it."""
+    topic = fetch.filled(peer)
+    at_end = fetch.topic_of(peer, version, topic, fetch.part(7))
+    waiting = RawClient(peer.port)
+    waiting.send("Fetch", version, fetch.request(version, at_end, max_wait_ms=3000, min_bytes=1))
+    began = time.monotonic()
+    peer.quietly("DeleteTopics", 5, {"topic_names": [topic], "timeout_ms": 5000})
+    answer = waiting.receive("Fetch", version)
+    waiting.close()
+    peer.note("at once", time.monotonic() - began < 2)
+    data = answer["responses"][0]["partitions"][0]
+    peer.note("the answer", [data[name] for name in ("error_code", "high_watermark", "records")])
