@@ -16,7 +16,7 @@ from benchmarks import raw
 from tests.apache import jars
 from tests.apache.kafka import DEFAULTS as KAFKA_DEFAULTS
 from tests.apache.kafka import format_directory
-from tests.live import free_port
+from tests.live import environment_with, free_port
 
 READY_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 180
@@ -49,7 +49,11 @@ class Broker:
         began = time.monotonic()
         output = open(self.directory / "output.txt", "ab")  # noqa: SIM115, the child keeps it
         self.process = subprocess.Popen(
-            self.command(), stdout=output, stderr=subprocess.STDOUT, cwd=self.directory
+            self.command(),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=self.directory,
+            env=environment_with({}),
         )
         output.close()
         raw.first_acknowledged_produce(self.port, topic, began + READY_TIMEOUT_S, self.process)

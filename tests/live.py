@@ -20,6 +20,12 @@ START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 
 
+def environment_with(more: Mapping[str, str]) -> dict[str, str]:
+    """Ours with more; modules are compiled once and kept, as where the package is installed."""
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, **more}
+
+
 def free_port() -> int:
     """A port nobody listens on right now."""
     with socket.socket() as probe:
@@ -76,7 +82,7 @@ class Server:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                env={**os.environ, **self.environment},
+                env=environment_with(self.environment),
             )
         self.ready_line = self._wait_ready()
         return self
