@@ -25,6 +25,8 @@ class Peer:
 
     __slots__ = (
         "address",
+        "client_id",
+        "client_id_bytes",
         "client_software_name",
         "client_software_version",
         "disconnect",
@@ -40,6 +42,9 @@ class Peer:
     ) -> None:
         self.listener_name = listener_name
         self.address = address
+        # The client id of the last request: it hardly ever changes, so it is decoded once.
+        self.client_id = ""
+        self.client_id_bytes = b""
         self.client_software_name = ""
         self.client_software_version = ""
         # Closes the connection with a reason; for faults found after `handle` has returned.

@@ -164,7 +164,11 @@ class Dispatcher:
             client_id = None
             if client_id_size >= 0:
                 position += client_id_size
-                client_id = str(frame[_HEADER_START_BYTES:position], "utf-8", "replace")
+                client_id_bytes = bytes(frame[_HEADER_START_BYTES:position])
+                if client_id_bytes != peer.client_id_bytes:
+                    peer.client_id_bytes = client_id_bytes
+                    peer.client_id = str(client_id_bytes, "utf-8", "replace")
+                client_id = peer.client_id
             if route.flexible:
                 if frame[position]:
                     position = skip_tagged_fields(frame, position, route.api.name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Sequence
 
 from ottla.broker.context import Context
-from ottla.broker.endpoints import node, nodes
+from ottla.broker.endpoints import nodes
 from ottla.cluster.image import ZERO_ID, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.names import INTERNAL, name_error
 from ottla.cluster.requests import NewTopic
@@ -145,23 +145,39 @@ def _by_name(names: Iterable[str], context: Context) -> list[MetadataResponseTop
 
 def _topics(topics: Iterable[TopicImage], context: Context) -> list[MetadataResponseTopic]:
     image = context.broker.image
+    alive = {each.id for each in nodes(image, context.peer.listener_name)}
     return [
         MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL,
-            partitions=[_partition(image, each, context) for each in topic.partitions],
+            partitions=[
+                _sound(each)
+                if alive.issuperset(each.replicas) and each.leader >= 0
+                else _partition(image, each, alive, context.api_version)
+                for each in topic.partitions
+            ],
         )
         for topic in topics
     ]
 
 
+def _sound(partition: PartitionImage) -> MetadataResponsePartition:
+    """All its replicas are reached through this listener: nothing needs a second look."""
+    return MetadataResponsePartition(
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+    )
+
+
 def _partition(
-    image: ClusterImage, partition: PartitionImage, context: Context
+    image: ClusterImage, partition: PartitionImage, living: set[int], version: int
 ) -> MetadataResponsePartition:
-    listener_name = context.peer.listener_name
-    version = context.api_version
-    alive = [each for each in partition.replicas if node(image, each, listener_name) is not None]
+    """With an error, or without those that version 0 cannot be told of."""
+    alive = [each for each in partition.replicas if each in living]
     # Version 0 cannot tell a client of replicas without an address, so it leaves them out.
     replicas = alive if version == 0 else list(partition.replicas)
     in_sync = [each for each in partition.isr if version > 0 or each in alive]
