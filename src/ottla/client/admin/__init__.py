@@ -1,0 +1,91 @@
+"""The admin client: `Admin`, which kafka-python calls `KafkaAdminClient`.
+
+Every method waits for its answer, retries what may pass, and raises `KafkaError` with what to do.
+Results are plain dictionaries as kafka-python gives them. The methods are grouped by what they are
+about: topics.py, configs.py, records.py, groups.py, transactions.py, cluster.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from ottla.client.client import Client
+from ottla.client.config import COMMON, parse
+
+from .cluster import ClusterView
+from .configs import Configs
+from .groups import Groups
+from .topics import Topics
+from .transactions import Transactions
+from .types import (
+    AbortTransactionSpec,
+    AlterConfigOp,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSourceType,
+    ConfigType,
+    GroupState,
+    GroupType,
+    MemberToRemove,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    OffsetTimestamp,
+    PartitionProducerState,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+    UpdateFeatureType,
+)
+
+__all__ = [
+    "AbortTransactionSpec",
+    "Admin",
+    "AlterConfigOp",
+    "ConfigResource",
+    "ConfigResourceType",
+    "ConfigSourceType",
+    "ConfigType",
+    "GroupState",
+    "GroupType",
+    "KafkaAdminClient",
+    "MemberToRemove",
+    "NewPartitions",
+    "NewTopic",
+    "OffsetSpec",
+    "OffsetTimestamp",
+    "PartitionProducerState",
+    "ProducerState",
+    "TransactionDescription",
+    "TransactionListing",
+    "TransactionState",
+    "UpdateFeatureType",
+]
+
+
+class Admin(Topics, Configs, Groups, Transactions, ClusterView):
+    """Looks after a cluster. Options as keywords or as Kafka's properties."""
+
+    def __init__(self, properties: Mapping[str, Any] | None = None, **options: Any) -> None:
+        self.config = parse(COMMON, options, properties, who="Admin")
+        self._client = Client(self.config, "admin")
+        try:
+            self._client.bootstrap()
+        except BaseException:
+            self._client.close()
+            raise
+
+    def close(self) -> None:
+        """End the connections; may be called twice."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+KafkaAdminClient = Admin

@@ -1,0 +1,158 @@
+"""How the admin asks: any broker, the controller, a partition's leader, a group's coordinator.
+
+Errors that may pass are retried by the core until `request_timeout_ms`; a leader or coordinator
+that has moved is looked up again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from ottla.client.client import ANY, CONTROLLER, Client
+from ottla.client.errors import raise_for
+from ottla.client.structs import TopicPartition
+from ottla.wire.errors import ErrorCode
+
+T = TypeVar("T")
+NEWEST = 32767
+
+
+class AdminBase:
+    """The core, and the ways to ask through it."""
+
+    config: dict[str, Any]
+    _client: Client
+
+    def _ask(
+        self,
+        message: Any,
+        node_id: int = ANY,
+        *,
+        check: Callable[[Any], object] = lambda answer: None,
+        timeout_ms: float | None = None,
+        version_max: int = NEWEST,
+    ) -> Any:
+        """The answer; `check` raises what is wrong with it, and retriable errors are retried."""
+
+        def attempt(left_ms: float) -> Any:
+            asked = self._client.submit(
+                node_id, message, timeout_ms=left_ms, version_max=version_max
+            )
+            answer = self._client.wait(asked)
+            check(answer)
+            return answer
+
+        return self._client.retrying(attempt, timeout_ms)
+
+    def _ask_controller(self, message: Any, check: Callable[[Any], object]) -> Any:
+        """The controller is known only after a first look at the cluster."""
+        if self._client.cluster.controller_id < 0:
+            self._client.bootstrap()
+        return self._ask(message, CONTROLLER, check=check)
+
+    def _ask_coordinator(
+        self,
+        key: str,
+        message: Any,
+        check: Callable[[Any], object] = lambda answer: None,
+        *,
+        kind: str = "group",
+        node_id: int | None = None,
+        version_max: int = NEWEST,
+    ) -> Any:
+        """Ask the coordinator of a group or transactional id."""
+
+        def attempt(left_ms: float) -> Any:
+            found = node_id
+            if found is None:
+                found = self._client.wait(self._client.coordinator(key, kind), left_ms)
+            asked = self._client.submit(found, message, timeout_ms=left_ms, version_max=version_max)
+            answer = self._client.wait(asked)
+            try:
+                check(answer)
+            except Exception:
+                self._client.coordinators.forget(key, kind)
+                raise
+            return answer
+
+        return self._client.retrying(attempt)
+
+    def _metadata(self, topics: Iterable[str] | None = None) -> Any:
+        """Metadata of these topics, or of all; nothing is created by asking."""
+        from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+
+        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        return self._ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+
+    def _broker_ids(self) -> list[int]:
+        return sorted(self._client.bootstrap().brokers)
+
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """These partitions by the brokers that lead them; raises when one has no leader."""
+        wanted = list(partitions)
+        names = sorted({each.topic for each in wanted})
+        self._client.metadata.track(names)
+        cluster = self._client.wait(self._client.refresh(names))
+        grouped: dict[int, list[TopicPartition]] = defaultdict(list)
+        for each in wanted:
+            topic = cluster.topics.get(each.topic)
+            if topic is not None:
+                raise_for(topic.error_code, f"{each.topic}: {text_of(topic.error_code)}")
+            leader = cluster.leader(each.topic, each.partition)
+            if cluster.partition(each.topic, each.partition) is None:
+                raise_for(
+                    int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                    f"there is no partition {each.topic}-{each.partition}",
+                )
+            if leader < 0:
+                raise_for(
+                    int(ErrorCode.LEADER_NOT_AVAILABLE),
+                    f"{each.topic}-{each.partition} has no leader now",
+                )
+            grouped[leader].append(each)
+        return dict(grouped)
+
+    def _ask_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        make: Callable[[list[TopicPartition]], Any],
+        take: Callable[[Any], Mapping[TopicPartition, T]],
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, T]:
+        """Ask each leader about its partitions; `take` reads an answer and raises its errors."""
+        wanted = list(partitions)
+
+        def attempt(left_ms: float) -> dict[TopicPartition, T]:
+            results: dict[TopicPartition, T] = {}
+            asked = [
+                self._client.submit(leader, make(theirs), timeout_ms=left_ms)
+                for leader, theirs in self._by_leader(wanted).items()
+            ]
+            for future in asked:
+                results |= take(self._client.wait(future))
+            return results
+
+        return self._client.retrying(attempt, timeout_ms)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers under their topics, in order."""
+    grouped: dict[str, list[int]] = defaultdict(list)
+    for each in sorted(partitions):
+        grouped[each.topic].append(each.partition)
+    return dict(grouped)
+
+
+def text_of(code: int) -> str:
+    try:
+        return ErrorCode(code).message
+    except ValueError:
+        return f"error {code}"
+
+
+def raise_first(results: Iterable[Any]) -> None:
+    """Raise the first error among results that have `error_code` and perhaps `error_message`."""
+    for each in results:
+        raise_for(each.error_code, getattr(each, "error_message", None))

@@ -1,0 +1,255 @@
+"""Configs of topics, brokers, loggers and groups: describe, change, reset."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.client.client import ANY
+from ottla.client.errors import KafkaError, error_for, raise_for
+
+from .base import AdminBase
+from .types import (
+    AlterConfigOp,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSourceType,
+    ConfigType,
+    to_dict,
+)
+
+MODIFIED = {1, 2, 3, 6, 7, 8}  # sources that somebody has set while the cluster ran
+FILTERS = ("all", "dynamic", "modified", "default", "static")
+PER_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
+
+
+class Configs(AdminBase):
+    """The part of the admin that knows configs."""
+
+    def describe_configs(
+        self,
+        config_resources: Iterable[ConfigResource],
+        include_synonyms: bool = False,
+        config_filter: str = "modified",
+        include_documentation: bool = False,
+    ) -> dict[str, dict[str, dict[str, Any]]]:
+        """`{"topic": {name: {config: {"value": …, "config_source": …}}}}` and so on.
+
+        `config_filter` is "modified" (what was set), "dynamic" (what can be set), "static",
+        "default" or "all".
+        """
+        if config_filter not in FILTERS:
+            raise ValueError(f"config_filter must be one of {FILTERS} (got {config_filter!r})")
+        found: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+        for result in self._described(config_resources, include_synonyms, include_documentation):
+            raise_for(result.error_code, result.error_message)
+            kind = ConfigResourceType(result.resource_type)
+            found[kind.name.lower()][result.resource_name] = {
+                config.name: readable(config)
+                for config in result.configs
+                if wanted(config, config_filter)
+            }
+        return dict(found)
+
+    def _described(
+        self,
+        config_resources: Iterable[ConfigResource],
+        include_synonyms: bool,
+        include_documentation: bool,
+    ) -> list[Any]:
+        from ottla.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
+        results: list[Any] = []
+        for node_id, resources in by_node(config_resources).items():
+            request = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(
+                        resource_type=each.resource_type,
+                        resource_name=each.name,
+                        configuration_keys=None if each.configs is None else list(each.configs),
+                    )
+                    for each in resources
+                ],
+                include_synonyms=include_synonyms,
+                include_documentation=include_documentation,
+            )
+            results += self._ask(request, self._known(node_id)).results
+        return results
+
+    def alter_configs(
+        self,
+        config_resources: Iterable[ConfigResource],
+        validate_only: bool = False,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = None,
+    ) -> dict[str, dict[str, str]]:
+        """Change configs: `{name: value}` or `{name: (AlterConfigOp, value)}` each.
+
+        Gives "OK" or the error's text for each resource. `incremental=False` asks in the old way
+        (KIP-133), in which configs that are not named go back to their defaults.
+        """
+        resources = list(config_resources)
+        if raise_on_unknown:
+            self._check_known(resources)
+        results: dict[str, dict[str, str]] = defaultdict(dict)
+        for node_id, theirs in by_node(resources).items():
+            make = old_request if incremental is False else incremental_request
+            answer = self._ask(make(theirs, validate_only), self._known(node_id))
+            for response in answer.responses:
+                kind = ConfigResourceType(response.resource_type).name.lower()
+                code, text = response.error_code, response.error_message
+                results[kind][response.resource_name] = str(error_for(code, text)) if code else "OK"
+        return dict(results)
+
+    def reset_configs(
+        self,
+        config_resources: Iterable[ConfigResource],
+        validate_only: bool = False,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = None,
+    ) -> dict[str, dict[str, str]]:
+        """Forget what was set: the configs named, or all of a resource's."""
+        changed = []
+        for resource in config_resources:
+            names = resource.configs
+            if not names:
+                lookup = ConfigResource(resource.resource_type, resource.name)
+                kind = resource.resource_type.name.lower()
+                names = self.describe_configs([lookup])[kind][resource.name]
+            deletions = dict.fromkeys(names, (AlterConfigOp.DELETE, None))
+            changed.append(ConfigResource(resource.resource_type, resource.name, deletions))
+        return self.alter_configs(changed, validate_only, raise_on_unknown)
+
+    def list_config_resources(
+        self, resource_types: Iterable[ConfigResourceType | str] | None = None
+    ) -> dict[str, list[str]]:
+        """The names of what has configs, by kind."""
+        from ottla.wire.api.list_config_resources import ListConfigResourcesRequest
+
+        kinds = [
+            ConfigResourceType[each.upper()] if isinstance(each, str) else each
+            for each in resource_types or ()
+        ]
+        answer = self._ask(ListConfigResourcesRequest(resource_types=[int(kind) for kind in kinds]))
+        raise_for(answer.error_code)
+        found: dict[str, list[str]] = defaultdict(list)
+        for each in answer.config_resources:
+            kind = ConfigResourceType(each.resource_type).name.lower()
+            found[kind].append(each.resource_name)
+        return dict(found)
+
+    def _check_known(self, resources: list[ConfigResource]) -> None:
+        """A misspelt name is an error of the caller, found before anything changes."""
+        for resource in resources:
+            lookup = ConfigResource(resource.resource_type, resource.name)
+            kind = resource.resource_type.name.lower()
+            try:
+                known = self.describe_configs([lookup], config_filter="all")[kind][resource.name]
+            except KafkaError:
+                continue  # the change itself will say it better
+            unknown = sorted(set(resource.configs or ()) - set(known))
+            if known and unknown:
+                raise ValueError(f"{kind} {resource.name!r} has no config {', '.join(unknown)}")
+
+    def _known(self, node_id: int) -> int:
+        if node_id != ANY and node_id not in self._client.cluster.brokers:
+            self._client.bootstrap()
+        return node_id
+
+
+def by_node(resources: Iterable[ConfigResource]) -> dict[int, list[ConfigResource]]:
+    """A broker answers for itself; any broker for the rest."""
+    grouped: dict[int, list[ConfigResource]] = defaultdict(list)
+    for each in resources:
+        own = each.resource_type in PER_BROKER and each.name.isdigit()
+        grouped[int(each.name) if own else ANY].append(each)
+    return dict(grouped)
+
+
+def wanted(config: Any, config_filter: str) -> bool:
+    source = config.config_source
+    choice: dict[str, bool] = {
+        "all": True,
+        "dynamic": not config.read_only,
+        "modified": source in MODIFIED,
+        "default": source == ConfigSourceType.DEFAULT_CONFIG,
+        "static": source == ConfigSourceType.STATIC_BROKER_CONFIG,
+    }
+    return choice[config_filter]
+
+
+def readable(config: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = to_dict(config)
+    del plain["name"]
+    plain["config_source"] = ConfigSourceType(config.config_source).name
+    plain["config_type"] = ConfigType(config.config_type).name
+    for synonym in plain["synonyms"]:
+        synonym["source"] = ConfigSourceType(synonym["source"]).name
+    return plain
+
+
+def operations(resource: ConfigResource) -> list[tuple[str, AlterConfigOp, str | None]]:
+    found = []
+    for name, given in (resource.configs or {}).items():
+        operation, value = given if isinstance(given, tuple) else (AlterConfigOp.SET, given)
+        if isinstance(operation, str):
+            operation = AlterConfigOp[operation.upper()]
+        deleted = operation == AlterConfigOp.DELETE
+        found.append((name, AlterConfigOp(operation), None if deleted else as_text(value)))
+    return found
+
+
+def as_text(value: Any) -> str | None:
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def incremental_request(resources: list[ConfigResource], validate_only: bool) -> Any:
+    from ottla.wire.api.incremental_alter_configs import (
+        AlterableConfig,
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
+
+    return IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(
+                resource_type=each.resource_type,
+                resource_name=each.name,
+                configs=[
+                    AlterableConfig(name=name, config_operation=operation, value=value)
+                    for name, operation, value in operations(each)
+                ],
+            )
+            for each in resources
+        ],
+        validate_only=validate_only,
+    )
+
+
+def old_request(resources: list[ConfigResource], validate_only: bool) -> Any:
+    from ottla.wire.api.alter_configs import (
+        AlterableConfig,
+        AlterConfigsRequest,
+        AlterConfigsResource,
+    )
+
+    for each in resources:
+        for name, operation, _ in operations(each):
+            if operation != AlterConfigOp.SET:
+                raise ValueError(f"{name}: the old way of altering configs can only set")
+    return AlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(
+                resource_type=each.resource_type,
+                resource_name=each.name,
+                configs=[
+                    AlterableConfig(name=name, value=value) for name, _, value in operations(each)
+                ],
+            )
+            for each in resources
+        ],
+        validate_only=validate_only,
+    )

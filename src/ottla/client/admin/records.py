@@ -1,0 +1,119 @@
+"""Partitions by their offsets: where they begin and end, what was written when, deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.client.errors import raise_for
+from ottla.client.structs import OffsetAndTimestamp, TopicPartition
+
+from .base import AdminBase, by_topic
+from .types import OffsetSpec, OffsetTimestamp
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+
+
+class Records(AdminBase):
+    """The part of the admin that knows offsets of partitions."""
+
+    def list_partition_offsets(
+        self,
+        topic_partition_specs: Mapping[TopicPartition, OffsetSpec | OffsetTimestamp | int],
+        isolation_level: int | str = READ_UNCOMMITTED,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """For each partition the offset of a spec (`OffsetSpec.LATEST` …) or a time in ms."""
+        from ottla.wire.api.list_offsets import (
+            ListOffsetsPartition,
+            ListOffsetsRequest,
+            ListOffsetsTopic,
+        )
+
+        if isinstance(isolation_level, str):
+            isolation_level = ("read_uncommitted", "read_committed").index(isolation_level.lower())
+        specs = {TopicPartition(*each): int(spec) for each, spec in topic_partition_specs.items()}
+        limit_ms = self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms
+
+        def make(partitions: list[TopicPartition]) -> Any:
+            return ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=int(isolation_level),
+                topics=[
+                    ListOffsetsTopic(
+                        name=topic,
+                        partitions=[
+                            ListOffsetsPartition(
+                                partition_index=index, timestamp=specs[TopicPartition(topic, index)]
+                            )
+                            for index in indexes
+                        ],
+                    )
+                    for topic, indexes in by_topic(partitions).items()
+                ],
+                timeout_ms=int(limit_ms),
+            )
+
+        return self._ask_leaders(specs, make, _offsets_in, timeout_ms)
+
+    def delete_records(
+        self,
+        records_to_delete: Mapping[TopicPartition, int],
+        timeout_ms: int | None = None,
+        partition_leader_id: int | None = None,
+    ) -> dict[TopicPartition, dict[str, Any]]:
+        """Forget all records below these offsets (-1: all there are); gives the low watermarks."""
+        from ottla.wire.api.delete_records import (
+            DeleteRecordsPartition,
+            DeleteRecordsRequest,
+            DeleteRecordsTopic,
+        )
+
+        offsets = {TopicPartition(*each): offset for each, offset in records_to_delete.items()}
+        limit_ms = self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms
+
+        def make(partitions: list[TopicPartition]) -> Any:
+            return DeleteRecordsRequest(
+                topics=[
+                    DeleteRecordsTopic(
+                        name=topic,
+                        partitions=[
+                            DeleteRecordsPartition(
+                                partition_index=index, offset=offsets[TopicPartition(topic, index)]
+                            )
+                            for index in indexes
+                        ],
+                    )
+                    for topic, indexes in by_topic(partitions).items()
+                ],
+                timeout_ms=int(limit_ms),
+            )
+
+        if partition_leader_id is not None:
+            return _deleted_in(self._ask(make(list(offsets)), partition_leader_id))
+        return self._ask_leaders(offsets, make, _deleted_in, timeout_ms)
+
+
+def _offsets_in(answer: Any) -> dict[TopicPartition, OffsetAndTimestamp]:
+    found = {}
+    for topic in answer.topics:
+        for each in topic.partitions:
+            raise_for(each.error_code, f"{topic.name}-{each.partition_index}")
+            found[TopicPartition(topic.name, each.partition_index)] = OffsetAndTimestamp(
+                each.offset, each.timestamp, each.leader_epoch
+            )
+    return found
+
+
+def _deleted_in(answer: Any) -> dict[TopicPartition, dict[str, Any]]:
+    found = {}
+    for topic in answer.topics:
+        for each in topic.partitions:
+            raise_for(each.error_code, f"{topic.name}-{each.partition_index}")
+            found[TopicPartition(topic.name, each.partition_index)] = {
+                "partition_index": each.partition_index,
+                "low_watermark": each.low_watermark,
+                "error_code": each.error_code,
+            }
+    return found
