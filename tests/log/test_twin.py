@@ -12,11 +12,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from ottla.log.cleaner import Cleaner, run_at_once
 from ottla.log.failures import OffsetOutOfRange
+from ottla.log.helper import JOBS
+from ottla.log.log import Log
+from ottla.log.upkeep import Remover
+from ottla.seams.background import InlineBackground
+from ottla.seams.clock import ManualClock
 from ottla.seams.simulated_disk import SimulatedDisk
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, batch_bounds, read_records
-from tests.log.logs import NOW_MS, batch, new_log, read_all, reopen
+from tests.log.logs import NOW_MS, SMALL, batch, new_log, read_all, reopen
 
 LONG = os.environ.get("OTTLA_LONG") == "1"
 
@@ -29,16 +35,20 @@ class Written:
     ) -> None:
         self.base_offset = base_offset
         self.end_offset = base_offset + len(records)
-        self.records = records
+        self.records = records  # those that compaction has left
+        self.values = [bytes(record.value or b"") for record in records]
         self.producer_id = producer_id
         self.sequence = sequence
 
 
 class LogAndTwin(RuleBasedStateMachine):
+    config = SMALL
+    keys: tuple[bytes, ...] = (b"k",)
+
     def __init__(self) -> None:
         super().__init__()
         self.disk = SimulatedDisk()
-        self.log = new_log(self.disk)
+        self.log = new_log(self.disk, self.config)
         self.disk.sync_directory("/")  # the data directory itself is there for good
         self.written: list[Written] = []
         self.sequences: dict[int, Written] = {}  # the last batch of each producer
@@ -58,9 +68,11 @@ class LogAndTwin(RuleBasedStateMachine):
         last = self.sequences.get(producer_id)
         sequence = -1
         if producer_id >= 0:
-            sequence = 0 if last is None else last.sequence + len(last.records)
+            sequence = 0 if last is None else last.sequence + len(last.values)
+        key = self.keys[self.number % len(self.keys)]
         data = batch(
             *values,
+            key=key,
             timestamp=timestamp,
             producer_id=self.ids[producer_id],
             producer_epoch=0 if producer_id >= 0 else -1,
@@ -71,10 +83,10 @@ class LogAndTwin(RuleBasedStateMachine):
         assert result.error_code == ErrorCode.NONE, result
         assert result.base_offset == end
         records = [
-            Record(value, key=b"k", timestamp=timestamp + index, offset=end + index)
+            Record(value, key=key, timestamp=timestamp + index, offset=end + index)
             for index, value in enumerate(values)
         ]
-        written = Written(end, records, producer_id, sequence)
+        written = Written(end, records, self.ids[producer_id], sequence)
         self.written.append(written)
         if producer_id >= 0:
             self.sequences[producer_id] = written
@@ -99,7 +111,7 @@ class LogAndTwin(RuleBasedStateMachine):
         if last is None:
             return
         data = batch(
-            *(bytes(record.value or b"") for record in last.records),
+            *last.values,
             producer_id=self.ids[producer_id],
             producer_epoch=0,
             base_sequence=last.sequence,
@@ -114,7 +126,7 @@ class LogAndTwin(RuleBasedStateMachine):
         last = self.sequences.get(producer_id)
         if last is None:
             return
-        sequence = last.sequence + len(last.records) + skip
+        sequence = last.sequence + len(last.values) + skip
         data = batch(
             b"v",
             producer_id=self.ids[producer_id],
@@ -163,7 +175,10 @@ class LogAndTwin(RuleBasedStateMachine):
         if not self.disk.exists("/data/events-0"):
             self.disk.mkdir("/data/events-0")
         self.log = reopen(
-            self.disk, recovery_point=recovery_point, log_start_offset=min(self.start, self.synced)
+            self.disk,
+            self.config,
+            recovery_point=recovery_point,
+            log_start_offset=min(self.start, self.synced),
         )
         assert self.log.end_offset >= self.synced, f"synced {self.synced}, got {self.log}"
         self.twin_ends_at(self.log.end_offset)
@@ -175,7 +190,10 @@ class LogAndTwin(RuleBasedStateMachine):
         end = self.log.end_offset
         self.disk.kill()
         self.log = reopen(
-            self.disk, recovery_point=self.log.recovery_point, log_start_offset=self.start
+            self.disk,
+            self.config,
+            recovery_point=self.log.recovery_point,
+            log_start_offset=self.start,
         )
         assert self.log.end_offset == end
         self.forget_deleted_producers()
@@ -185,15 +203,20 @@ class LogAndTwin(RuleBasedStateMachine):
         end = self.log.end_offset
         self.log.close()
         self.synced = end
-        self.log = reopen(self.disk, clean=True, recovery_point=end, log_start_offset=self.start)
+        self.log = reopen(
+            self.disk, self.config, clean=True, recovery_point=end, log_start_offset=self.start
+        )
         assert self.log.end_offset == end
 
     def twin_ends_at(self, offset: int) -> None:
         self.written = [written for written in self.written if written.end_offset <= offset]
         if self.written and offset > self.start:
             assert self.written[-1].end_offset == offset, "the log was cut inside a batch"
+        numbers = {self.ids[number]: number for number in (7, 8)}
         self.sequences = {
-            written.producer_id: written for written in self.written if written.producer_id >= 0
+            numbers[written.producer_id]: written
+            for written in self.written
+            if written.producer_id in numbers
         }
         self.forget_deleted_producers()
 
@@ -222,7 +245,13 @@ class LogAndTwin(RuleBasedStateMachine):
                 return
             raise AssertionError(f"read at {offset} of {self.log}")
         part = self.log.read(offset, bytes_max=bytes_max, end_offset=limit)
-        expected = [w for w in self.written if w.end_offset > offset and w.end_offset <= limit]
+        expected = [
+            record
+            for written in self.written
+            if written.end_offset <= limit
+            for record in written.records
+            if record.offset >= offset
+        ]
         if part is None:
             assert not expected
             return
@@ -230,8 +259,13 @@ class LogAndTwin(RuleBasedStateMachine):
         bounds = list(batch_bounds(bytes_read))
         assert bounds, "the first batch comes whole"
         assert part.size <= bytes_max or bounds == [(0, part.size)]
-        for (start, end), written in zip(bounds, expected, strict=False):
-            assert read_records(bytes_read[start:end]) == written.records
+        found = [
+            record
+            for start, end in bounds
+            for record in read_records(bytes_read[start:end])
+            if record.offset >= offset
+        ]
+        assert found == expected[: len(found)]
 
     @precondition(lambda self: self.written)
     @rule(data=st.data())
@@ -264,8 +298,50 @@ class LogAndTwin(RuleBasedStateMachine):
             assert self.log.end_offset == max(self.written[-1].end_offset, self.start)
 
 
+class CompactedLogAndTwin(LogAndTwin):
+    """The same with a cleaner: of each key only the last record stays, below where it has been."""
+
+    config = SMALL._replace(
+        cleanup_policy=frozenset(("compact", "delete")), min_cleanable_dirty_ratio=0.0
+    )
+    keys = (b"a", b"b", b"c", b"d", b"e")
+
+    @rule()
+    def compact(self) -> None:
+        clock = ManualClock(NOW_MS)
+        background = InlineBackground(self.disk, JOBS)
+
+        async def secure(log: Log) -> None:
+            self.flush(indexes=True)
+
+        cleaner = Cleaner(
+            clock,
+            background,
+            Remover(self.disk, clock, background),
+            logs=lambda: [self.log],
+            last_stable_offset=lambda log: log.end_offset,
+            secure=secure,
+        )
+        run_at_once(cleaner.run())
+        assert not cleaner.uncleanable
+        cleaned = cleaner.offsets.get(("events", 0), 0)
+        last = {
+            bytes(record.key or b""): record.offset
+            for written in self.written
+            for record in written.records
+            if record.offset < cleaned
+        }
+        for written in self.written:
+            written.records = [
+                record
+                for record in written.records
+                if record.offset >= cleaned or last[bytes(record.key or b"")] == record.offset
+            ]
+
+
 TestLogAndTwin = LogAndTwin.TestCase
-TestLogAndTwin.settings = settings(
+TestCompactedLogAndTwin = CompactedLogAndTwin.TestCase
+TestLogAndTwin.settings = TestCompactedLogAndTwin.settings = settings(
     max_examples=800 if LONG else 80,
     stateful_step_count=60 if LONG else 35,
     deadline=None,

@@ -43,8 +43,8 @@ def check_segment(
 ) -> str | None:
     """Cut the segment after its last valid batch; says what was wrong with the next, if anything.
 
-    `dense`: offsets follow each other without gaps, as in a segment that was never compacted. The
-    base offset lies outside the checksum, so only its neighbours can tell that it is wrong.
+    `dense`: above the recovery point offsets follow each other without gaps. The base offset lies
+    outside the checksum, so only its neighbours can tell that it is wrong.
     """
     segment.unsynced_name = True  # who knows
     if not segment.size_bytes:
@@ -125,7 +125,10 @@ def _problem(
         return f"magic {batch.magic} at byte {batch.position}"
     if batch.last_offset < batch.base_offset:
         return f"offsets {batch.base_offset} to {batch.last_offset} at byte {batch.position}"
-    if expected >= 0 and (batch.base_offset < expected or (dense and batch.base_offset > expected)):
+    if expected >= 0 and (
+        batch.base_offset < expected
+        or (dense and batch.base_offset > max(expected, recovery_point))
+    ):
         return f"offset {batch.base_offset} at byte {batch.position} where {expected} should be"
     if batch.last_offset >= recovery_point:
         found = crc32c(data[CRC_FROM:])

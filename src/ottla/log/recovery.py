@@ -160,8 +160,7 @@ def _recover(
 ) -> tuple[list[Segment], Findings]:
     """Check from the recovery point on; what follows the first damage is deleted.
 
-    Unless compaction made them, gaps between offsets, also from one segment to the next, are where
-    something was lost.
+    `dense`: a gap above the recovery point, also from one segment to the next, is such damage.
     """
     findings = Findings()
     for at, segment in enumerate(segments):
@@ -173,7 +172,8 @@ def _recover(
         problem = check_segment(
             segment, recovery_point, findings, config.index_interval_bytes, dense=dense
         )
-        if problem is None and dense and after is not None and after != segment.next_offset:
+        whole_until = max(segment.next_offset, recovery_point)
+        if problem is None and dense and after is not None and after > whole_until:
             problem = f"the next segment begins at {after}"
         if problem is None:
             segment.next_offset = after if after is not None else segment.next_offset
