@@ -24,10 +24,10 @@ from ottla.log.epochs import LeaderEpochs, load_epochs
 from ottla.log.failures import OffsetOutOfRange
 from ottla.log.header import HEADER
 from ottla.log.producers import BatchNote, Producers
-from ottla.log.reading import base_offset_of, read_range, segments_from
+from ottla.log.reading import aborted_between, base_offset_of, offset_behind, read_range
 from ottla.log.replay import load_producers
 from ottla.log.segment import SNAPSHOT, Segment
-from ottla.log.syncing import Syncable, to_sync
+from ottla.log.syncing import Syncable, synced, to_sync
 from ottla.log.unusual import append_unusual
 from ottla.wire.errors import ErrorCode
 
@@ -67,7 +67,6 @@ class Log:
         "directory",
         "disk",
         "end_offset",
-        "epochs_unsynced",
         "flush_wanted",
         "jitter_ms",
         "log_start_offset",
@@ -78,7 +77,8 @@ class Log:
         "snapshots",
         "topic",
         "topic_id",
-        "unsynced_names",
+        "unsynced_epoch_offset",
+        "unsynced_folder",
     )
 
     def __init__(
@@ -108,12 +108,13 @@ class Log:
         self.snapshots = snapshots  # offsets of the producer snapshots on disk, ascending
         self.jitter_ms = jitter_ms
         self.offline: str | None = None
-        self.unsynced_names = recovery_point == 0  # the folder's own name may not have been synced
         # Told when something should be synced soon: a full segment, or flush.messages reached.
         self.flush_wanted: Callable[[Log], object] | None = None
         self._producers: Producers | None = None
         self._epochs: LeaderEpochs | None = None
-        self.epochs_unsynced = False
+        # What the next sync must not forget: names and epochs since the last one.
+        self.unsynced_epoch_offset: int | None = None
+        self.unsynced_folder = recovery_point == 0
         self._latest_epoch = -1  # the epoch the last append was stamped with
         self.config = config
 
@@ -329,7 +330,7 @@ class Log:
         self.epochs.assign(leader_epoch, first_offset)
         if self.epochs.dirty:
             self.epochs.write(sync=False)
-            self.epochs_unsynced = True
+            self.unsynced_epoch_offset = first_offset
         self._latest_epoch = leader_epoch
 
     def begin_epoch(self, leader_epoch: int) -> None:
@@ -410,16 +411,16 @@ class Log:
             producers.forget_completed_below(high_watermark)
         return producers.first_unstable_offset()
 
-    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        """The aborted transactions that a reader from `start` up to `end` must leave out."""
-        found = []
-        for segment in segments_from(self.segments, start):
-            for aborted in segment.transaction_index.all():
-                if aborted.last_offset >= start and aborted.first_offset < end:
-                    found.append(aborted)
-                if aborted.last_stable_offset >= end:
-                    return found
-        return found
+    def aborted_transactions(
+        self, start: int, end: int, *, found: FileRange | None = None
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions that a reader from `start` up to `end` must leave out.
+
+        With `found`, what was read, only those that can have records in it.
+        """
+        if found is not None:
+            end = min(end, offset_behind(self.segments, start, found))
+        return aborted_between(self.segments, start, end)
 
     # Taking away; see trim.py
 
@@ -454,7 +455,7 @@ class Log:
 
     def finish_flush(self, end_offset: int) -> None:
         """What begin_flush returned has been synced."""
-        self.recovery_point = max(self.recovery_point, min(end_offset, self.end_offset))
+        synced(self, end_offset)
 
     def flush(self) -> None:
         """Sync everything here and now."""

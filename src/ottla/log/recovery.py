@@ -220,7 +220,7 @@ def _make_anew(log: Log, findings: Findings) -> None:
     epochs.truncate_from_start(log.log_start_offset)
     if epochs.dirty:
         epochs.write(sync=False)
-        log.epochs_unsynced = True
+        log.unsynced_epoch_offset = log.end_offset - 1
     if not log.snapshots and not findings.producers and findings.from_start:
         log.adopt(epochs, Producers())
     else:

@@ -45,6 +45,7 @@ def to_sync(log: Log, *, indexes: bool) -> list[Syncable]:
     for segment in segments_from(log.segments, log.recovery_point):
         if segment.unsynced_name and not segment.size_bytes and segment.base_offset == 0:
             continue  # its file comes with the first batch
+        names_changed |= segment.unsynced_name
         if indexes or segment is not active:
             segment.write_out_indexes()
             found.extend(segment.files())
@@ -52,10 +53,7 @@ def to_sync(log: Log, *, indexes: bool) -> list[Syncable]:
         else:
             found.append(segment.file)
             found.extend(segment.transaction_files())
-        names_changed |= segment.unsynced_name
-        segment.unsynced_name = False
-    if log.epochs_unsynced:
-        log.epochs_unsynced = False
+    if log.unsynced_epoch_offset is not None:
         found.append(log.disk.open(f"{log.directory}/{CHECKPOINT}"))
         names_changed = True
     if indexes and log.snapshots:
@@ -63,7 +61,22 @@ def to_sync(log: Log, *, indexes: bool) -> list[Syncable]:
         names_changed = True
     if names_changed:
         found.append(DirectoryEntry(log.disk, log.directory))
-    if log.unsynced_names:
-        log.unsynced_names = False
+    if log.unsynced_folder:
         found.append(DirectoryEntry(log.disk, log.directory.rpartition("/")[0]))
     return found
+
+
+def synced(log: Log, end_offset: int) -> None:
+    """What `to_sync` gave when the log ended at `end_offset` lasts now.
+
+    Syncs may overlap, so a mark goes only when its cause is older than this one's beginning: the
+    segment or the epoch had a batch below `end_offset` then.
+    """
+    for segment in segments_from(log.segments, log.recovery_point):
+        if segment.base_offset < end_offset:
+            segment.unsynced_name = False
+    if log.unsynced_epoch_offset is not None and log.unsynced_epoch_offset < end_offset:
+        log.unsynced_epoch_offset = None
+    if end_offset > 0:
+        log.unsynced_folder = False
+    log.recovery_point = max(log.recovery_point, min(end_offset, log.end_offset))
