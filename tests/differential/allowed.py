@@ -46,6 +46,14 @@ def drawn(kind: str) -> Treat:
     return lambda value, names: names.number(kind, value) if value >= lowest else value
 
 
+def member_id(value: Any, names: Names) -> Any:
+    """What is in front of the UUID stays."""
+    stem, drawn_id = value[:-36], value[-36:]
+    if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", drawn_id):
+        return value
+    return stem + names.number("member", drawn_id)
+
+
 def clock(value: Any, _: Names) -> Any:
     near = abs(value - time.time() * 1000) < CLOCK_SLACK_MS
     return "now" if near else value
@@ -173,6 +181,19 @@ ALLOWED = (
     Allowed("cluster id", r".*\.cluster_id", "drawn when a cluster is made", present),
     Allowed("topic id", r".*\.topic_id", "drawn when a topic is made", topic_id),
     Allowed("producer id", r".*\.producer_id", "drawn for each producer", drawn("producer")),
+    Allowed("member id", r".*\.(member_id|leader)", "drawn for each member", member_id),
+    Allowed(
+        "order of members",
+        r"(JoinGroup|DescribeGroups\.groups)\.members",
+        "Kafka's is that of a hash map; ours is that of joining",
+        sorted_by("group_instance_id", "member_id"),
+    ),
+    Allowed(
+        "order of committed offsets",
+        r"(OffsetCommit|OffsetFetch(\.groups)?|OffsetDelete)\.topics(\.partitions)?",
+        "Kafka's is that of a hash map or has errors first; ours is the request's",
+        sorted_by("name", "topic_id", "partition_index"),
+    ),
     Allowed("fetch session", r"Fetch\.session_id", "drawn for each session", drawn("session")),
     Allowed("append time", r".*\.log_append_time_ms", "read from the broker's clock", clock),
     Allowed(
@@ -189,6 +210,12 @@ ALLOWED = (
         sorted_by(
             "transactional_id", "topic", "name", "producer_id", "partition_index", "error_code"
         ),
+    ),
+    Allowed(
+        "order of a transaction's partitions",
+        r"DescribeTransactions\.transaction_states\.topics\.partitions",
+        "Kafka's is that of a hash set",
+        lambda value, _: sorted(value) if isinstance(value, list) else value,
     ),
     Allowed(
         "clock in error texts",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from tests.apache.batches import LOG_APPEND_TIME, taken_apart
+from tests.apache.batches import CONTROL, LOG_APPEND_TIME, taken_apart
 from tests.apache.messages import NO_UUID, Fields
 
 
@@ -20,7 +20,7 @@ class Names:
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self.topic_ids: dict[bytes, str] = {}
-        self.drawn: dict[tuple[str, int], str] = {}
+        self.drawn: dict[tuple[str, int | str], str] = {}
 
     def learn(self, value: Any) -> None:
         """Remember every topic id that an answer shows next to a name."""
@@ -38,7 +38,7 @@ class Names:
         """The name for an id; an id nobody drew (made up by the case) is itself."""
         return f"id of {self.topic_ids[topic_id]}" if topic_id in self.topic_ids else topic_id.hex()
 
-    def number(self, kind: str, value: int) -> str:
+    def number(self, kind: str, value: int | str) -> str:
         """`producer 1` for the first producer id seen, and so on."""
         count = sum(1 for known, _ in self.drawn if known == kind)
         return self.drawn.setdefault((kind, value), f"{kind} {count + 1}")
@@ -75,6 +75,8 @@ def batches(value: Any, names: Names) -> Any:
     for each in found or ():
         if each.get("attributes", 0) & LOG_APPEND_TIME:
             each |= {"max_timestamp": "now", "crc": "of now"}
+        if each.get("attributes", 0) & CONTROL:
+            each |= {"base_timestamp": "now", "max_timestamp": "now", "crc": "of now"}
         if each.get("producer_id", -1) >= 0 and ("producer", each["producer_id"]) in names.drawn:
             each["producer_id"] = names.number("producer", each["producer_id"])
             each["crc"] = "of a drawn id"

@@ -36,6 +36,13 @@ APIS = (
     "ListOffsets",
     "OffsetForLeaderEpoch",
     "InitProducerId",
+    "AddPartitionsToTxn",
+    "AddOffsetsToTxn",
+    "TxnOffsetCommit",
+    "EndTxn",
+    "WriteTxnMarkers",
+    "DescribeTransactions",
+    "ListTransactions",
     "CreateTopics",
     "DeleteTopics",
     "CreatePartitions",
@@ -49,7 +56,26 @@ APIS = (
     "DescribeLogDirs",
     "DescribeProducers",
     "UpdateFeatures",
+    "FindCoordinator",
+    "JoinGroup",
+    "SyncGroup",
+    "Heartbeat",
+    "LeaveGroup",
+    "OffsetCommit",
+    "OffsetFetch",
+    "OffsetDelete",
+    "ListGroups",
+    "DescribeGroups",
+    "DeleteGroups",
 )
+# Some delay there must be: with none, Kafka 4.3.1 never answers the join that makes a group.
+DELAY_MS = "20"
+# What the Apache Kafka of the suite is also told.
+OPTIONS = {
+    "node.id": 1,
+    "offsets.topic.num.partitions": 1,
+    "group.initial.rebalance.delay.ms": DELAY_MS,
+}
 
 
 class Broker(Protocol):
@@ -69,14 +95,15 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """A fresh Apache Kafka and a fresh Ottla with the same settings."""
     needs.apache()
     folder = tmp_path_factory.mktemp("differential")
-    with ApacheKafka(folder / "kafka") as kafka:
+    with ApacheKafka(folder / "kafka", group_initial_rebalance_delay_ms=DELAY_MS) as kafka:
         warm(kafka)
         if os.environ.get("OTTLA_DIFFERENTIAL") == "self":
-            with ApacheKafka(folder / "twin") as twin:
+            twin = ApacheKafka(folder / "twin", group_initial_rebalance_delay_ms=DELAY_MS)
+            with twin:
                 warm(twin)
                 yield Pair(kafka, twin)
         else:
-            with Server(folder / "ottla", settings={"node.id": 1}) as ottla:
+            with Server(folder / "ottla", settings=OPTIONS) as ottla:
                 yield Pair(kafka, ottla)
 
 

@@ -186,7 +186,7 @@ class Reader:
             if records is not None:
                 data.records = records
                 if self.read_committed:
-                    data.aborted_transactions = _aborted(partition, offset, end_offset)
+                    data.aborted_transactions = _aborted(partition, offset, end_offset, records)
         except OffsetOutOfRange:
             return failed(index, ErrorCode.OFFSET_OUT_OF_RANGE)
         except OSError as problem:
@@ -239,9 +239,11 @@ def _diverge(wanted: Wanted, partition: Partition, data: PartitionData) -> Error
     return ErrorCode.NONE
 
 
-def _aborted(partition: Partition, offset: int, end_offset: int) -> list[AbortedTransaction]:
+def _aborted(
+    partition: Partition, offset: int, end_offset: int, records: FileRange
+) -> list[AbortedTransaction]:
     """The aborted transactions among what is read: the reader skips their records."""
     return [
         AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-        for each in partition.log.aborted_transactions(offset, end_offset)
+        for each in partition.log.aborted_transactions(offset, end_offset, found=records)
     ]

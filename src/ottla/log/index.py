@@ -87,6 +87,26 @@ class OffsetIndex:
         page = self._page(page_index)
         return self._split(page[max(bisect_right(page, target) - 1, 0)]) if page else None
 
+    def behind(self, position: int) -> tuple[int, int] | None:
+        """The first entry at or behind `position`, as offset and position.
+
+        To be compared with the batch it points to, as in `lookup`.
+        """
+        last = self._last_entry()
+        if last < 0 or _position(last) < position:
+            return None
+        if self._written:
+            samples = self._samples if self._samples is not None else self._load_samples()
+            page_index = max(bisect_left(samples, position, key=_position) - 1, 0)
+            page = self._page(page_index)
+            at = bisect_left(page, position, key=_position)
+            if at < len(page):
+                return self._split(page[at])
+            if page_index + 1 < len(samples):
+                return self._split(samples[page_index + 1])
+        at = bisect_left(self._tail, position, key=_position)
+        return self._split(self._tail[at]) if at < len(self._tail) else None
+
     def entries(self) -> list[tuple[int, int]]:
         """All entries as offset and position; for tools and tests."""
         return [self._split(entry) for entry in self._all()]
@@ -169,6 +189,10 @@ class OffsetIndex:
         first = page_index * PAGE_ENTRIES
         count = min(PAGE_ENTRIES, self._written - first)
         return _decode(self._file.pread(count * ENTRY_BYTES, first * ENTRY_BYTES))
+
+
+def _position(entry: int) -> int:
+    return entry & POSITION_MASK
 
 
 def _decode(data: bytes) -> array[int]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from ottla.log.header import HEADER_BYTES
 from ottla.wire.out import FileRange
 
 if TYPE_CHECKING:
     from ottla.log.segment import Segment
+    from ottla.log.transaction_index import AbortedTransaction
 
 base_offset_of = attrgetter("base_offset")
+last_offset_of = attrgetter("last_offset")
 
 
 def segments_from(segments: list[Segment], offset: int) -> list[Segment]:
@@ -47,3 +50,35 @@ def read_range(
         else:
             return None
     return FileRange(segment.file, position, size) if size > 0 else None
+
+
+def offset_behind(segments: list[Segment], offset: int, found: FileRange) -> int:
+    """An offset that nothing in `found`, which was read from `offset` on, reaches."""
+    for segment in segments_from(segments, offset):
+        if segment.file is found.file:
+            entry = segment.index.behind(found.position + found.size)
+            if entry is not None and entry[1] + HEADER_BYTES <= segment.size_bytes:
+                # An index may be damaged; a batch is what it says it is.
+                batch = segment.batch_at(entry[1])
+                if batch.last_offset == entry[0]:
+                    return batch.last_offset
+            return segment.next_offset
+    return segments[-1].next_offset
+
+
+def aborted_between(segments: list[Segment], start: int, end: int) -> list[AbortedTransaction]:
+    """The aborted transactions with records from `start` up to `end`.
+
+    One is noted in the segment that has its marker, which may be a later one: the search goes on
+    until an entry says that everything below `end` was decided when it was made.
+    """
+    found = []
+    for segment in segments_from(segments, start):
+        entries = segment.transaction_index.all()
+        for at in range(bisect_left(entries, start, key=last_offset_of), len(entries)):
+            aborted = entries[at]
+            if aborted.first_offset < end:
+                found.append(aborted)
+            if aborted.last_stable_offset >= end:
+                return found
+    return found

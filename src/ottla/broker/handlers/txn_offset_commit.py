@@ -41,10 +41,10 @@ def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommit
     if not accepted:
         return response
     if not request.group_id:
-        return failure(request, ErrorCode.INVALID_GROUP_ID, context)
+        return refused(response, ErrorCode.INVALID_GROUP_ID, context)
     seat = context.broker.coordinators.groups.seat_for(request.group_id)
     if isinstance(seat, ErrorCode):
-        return failure(request, seat, context)
+        return refused(response, seat, context)
     return Commit(request, context, seat, response, accepted).start()
 
 
@@ -74,7 +74,7 @@ class Commit:
         partition = self.seat.partition
         guard = verification.start(partition, self.producer, -1, operation)
         if isinstance(guard, ErrorCode):
-            return failure(self.request, guard, self.context)
+            return refused(self.response, guard, self.context)
         if guard is None or not verification.needed(operation):
             self.commit(None)
             return self.pending
@@ -123,7 +123,7 @@ class Commit:
         self.pending.resolve(response)
 
     def refuse(self, error: ErrorCode) -> None:
-        self.pending.resolve(failure(self.request, error, self.context))
+        self.pending.resolve(refused(self.response, error, self.context))
 
 
 def operation_of(version: int) -> Operation:
@@ -177,13 +177,23 @@ def sort_out(
     return TxnOffsetCommitResponse(topics=topics), accepted
 
 
+def refused(
+    response: TxnOffsetCommitResponse, error_code: ErrorCode, context: Context
+) -> TxnOffsetCommitResponse:
+    """The same error for every partition that has none of its own."""
+    if error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.api_version < LOADING_FROM:
+        # Producers before 2.3 fell over it (KAFKA-7296).
+        error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    for topic in response.topics:
+        for partition in topic.partitions:
+            partition.error_code = partition.error_code or error_code
+    return response
+
+
 def failure(
     request: TxnOffsetCommitRequest, error_code: ErrorCode, context: Context
 ) -> TxnOffsetCommitResponse:
     """The same error for every partition."""
-    if error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.api_version < LOADING_FROM:
-        # Producers before 2.3 fell over it (KAFKA-7296).
-        error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
