@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import random
 import struct
@@ -12,6 +13,7 @@ from ottla.log.failures import CorruptSegment
 from ottla.log.log import Log
 from ottla.seams.simulated_disk import SimulatedDisk
 from ottla.settings import LogConfig
+from ottla.wire.errors import ErrorCode
 from tests.log.logs import DIRECTORY, NOW_MS, SMALL, new_log, put, read_all, reopen, values
 
 COUNT = 120
@@ -277,3 +279,15 @@ def test_deleting_everything_keeps_the_offsets() -> None:
     log = reopen(disk)
     assert (log.log_start_offset, log.end_offset) == (COUNT, COUNT)
     assert put(log, b"x").base_offset == COUNT
+
+
+def test_producers_that_cannot_be_read_take_the_log_offline() -> None:
+    """An I/O error while the snapshot is read: KAFKA_STORAGE_ERROR, and nothing is written."""
+    disk, _ = written()
+    log = reopen(disk, clean=True, recovery_point=COUNT)
+    disk.fail("read", ".snapshot", errno.EIO)
+    result = put(log, b"x", producer_id=4, producer_epoch=0, base_sequence=COUNT)
+    assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.offline is not None
+    assert log.end_offset == COUNT
+    assert log.first_unstable_offset() is None

@@ -154,8 +154,13 @@ class Log:
 
     @property
     def producers(self) -> Producers:
+        """What producers wrote last, read from disk when first asked for."""
         if self._producers is None:
-            self._producers = load_producers(self)
+            try:
+                self._producers = load_producers(self)
+            except OSError as error:
+                self.fail(f"cannot read the producers' state: {error}")
+                return Producers()
         return self._producers
 
     @property
@@ -255,6 +260,8 @@ class Log:
             )
             if verdict:
                 return self._not_again(verdict)
+            if self.offline is not None:
+                return AppendResult(_STORAGE_ERROR)
         first_offset = self.end_offset
         failed = self.write_batch(batch, delta, max_timestamp, leader_epoch, now_ms)
         if failed is not None:

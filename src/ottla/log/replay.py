@@ -58,7 +58,10 @@ def load_producers(log: Log) -> Producers:
             log.snapshots.pop()
     for segment in log.segments:
         if segment.next_offset > start and segment.size_bytes:
-            _replay(producers, segment, start)
+            try:
+                _replay(producers, segment, start)
+            except CorruptSegment as problem:
+                logger.error("%s: producers behind this are not known: %s", log.name, problem)
     return producers
 
 
