@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = [
     "ConsumerGroupMetadata",
+    "ConsumerRecord",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "RecordMetadata",
@@ -62,6 +63,24 @@ class RecordMetadata(NamedTuple):
     topic_partition: TopicPartition
     offset: int
     timestamp: int
+    checksum: None
+    serialized_key_size: int
+    serialized_value_size: int
+    serialized_header_size: int
+
+
+class ConsumerRecord(NamedTuple):
+    """A record as it was read; `timestamp_type` is 0 for its maker's time, 1 for the log's."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: Any
+    value: Any
+    headers: list[tuple[str, bytes | None]]
     checksum: None
     serialized_key_size: int
     serialized_value_size: int

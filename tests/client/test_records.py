@@ -1,0 +1,201 @@
+"""The record loops, plain and compiled: both are held against the wire's own simple codec."""
+
+from __future__ import annotations
+
+import importlib
+import struct
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.client.structs import ConsumerRecord
+from ottla.wire.records import HEADER_BYTES, Record, read_header, read_records, write_batch
+
+KNOWN_HASHES = {  # from the tests of Kafka's own clients
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+content = st.none() | st.binary(max_size=300)
+headers = st.lists(st.tuples(st.text(max_size=10), content), max_size=3)
+rows = st.lists(
+    st.tuples(st.integers(0, 2**41), content, content, headers), min_size=1, max_size=30
+)
+
+
+def forms(name: str) -> list[Any]:
+    """The plain module, and the compiled one if it has been built."""
+    found = [pytest.param(importlib.import_module(f"ottla.client.{name}"), id="plain")]
+    try:
+        compiled = importlib.import_module(f"ottla.client._{name}_c")
+    except ImportError:
+        skip = pytest.mark.skip(reason="not compiled here; try: make compile")
+        return [*found, pytest.param(None, id="compiled", marks=skip)]
+    return [*found, pytest.param(compiled, id="compiled")]
+
+
+writers = pytest.mark.parametrize("writer", forms("record_writer"))
+readers = pytest.mark.parametrize("reader", forms("record_reader"))
+
+
+def batch_of(written: list[tuple[int, Any, Any, Any]]) -> bytes:
+    return write_batch(
+        [Record(value, key=key, headers=h, timestamp=time) for time, key, value, h in written]
+    )
+
+
+def consumer_records(reader: ModuleType, batch: bytes, first_offset: int = 0) -> list[Any]:
+    head = read_header(batch)
+    found: list[Any] = reader.read_consumer_records(
+        batch[HEADER_BYTES:], head.record_count, 0, head.base_timestamp, -1, first_offset,
+        ("t", 3, 7), None, None, ConsumerRecord,
+    )  # fmt: skip
+    return found
+
+
+@writers
+@given(written=rows)
+@settings(max_examples=60, deadline=None)
+def test_appended_records_are_what_the_wire_writes(
+    writer: ModuleType, written: list[tuple[int, Any, Any, Any]]
+) -> None:
+    """A batch built record by record has the same bytes as one written at once."""
+    builder = writer.BatchBuilder(64)
+    for time, key, value, h in written:
+        while (size := builder.append(time, key, value, h)) < 0:
+            builder.grow(builder.room * 2 - size)
+    assert bytes(builder.body()) == batch_of(written)[HEADER_BYTES:]
+    assert builder.record_count == len(written)
+    assert builder.first_timestamp == written[0][0]
+    assert builder.last_timestamp == max(time for time, *_ in written)
+
+
+@writers
+def test_a_full_builder_takes_nothing_and_says_how_much_it_needs(writer: ModuleType) -> None:
+    """What does not fit leaves the builder as it was, and the answer is minus the bytes needed."""
+    builder = writer.BatchBuilder(20)
+    assert builder.append(5, None, b"1234", ()) == 11
+    assert builder.append(5, None, b"1234", ()) == -11
+    assert (builder.record_count, builder.byte_count) == (1, 11)
+    builder.grow(22)
+    assert builder.append(5, bytearray(b""), memoryview(b"1234"), ()) == 22
+    big = 20_000
+    builder.grow(big + 100)
+    assert builder.append(5, None, b"x" * big, ()) == 22 + big + 11
+
+
+@writers
+def test_keys_hash_as_in_java(writer: ModuleType) -> None:
+    """murmur2 gives the values that Java's client gives, without their sign."""
+    for key, expected in KNOWN_HASHES.items():
+        assert writer.murmur2(key) == expected & 0x7FFFFFFF
+    assert writer.murmur2(bytearray(b"abc")) == 479470107
+    assert writer.murmur2(b"") == 275646681
+
+
+@readers
+@given(written=rows, first=st.integers(0, 30))
+@settings(max_examples=60, deadline=None)
+def test_records_read_are_what_the_wire_reads(
+    reader: ModuleType, written: list[tuple[int, Any, Any, Any]], first: int
+) -> None:
+    """Every field of every record from the first wanted offset on."""
+    batch = batch_of(written)
+    expected = [each for each in read_records(batch) if each.offset >= first]
+    found = consumer_records(reader, batch, first)
+    assert [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in found] == [
+        (r.offset, r.timestamp, r.key, r.value, r.headers) for r in expected
+    ]
+    for record in found:
+        assert record[:3] == ("t", 3, 7)
+        assert record.timestamp_type == 0
+        assert record.serialized_key_size == (-1 if record.key is None else len(record.key))
+        assert record.serialized_value_size == (-1 if record.value is None else len(record.value))
+        assert (record.serialized_header_size == -1) == (not record.headers)
+
+
+@readers
+@given(batches=st.lists(rows, min_size=1, max_size=3), first=st.integers(0, 5))
+@settings(max_examples=60, deadline=None)
+def test_columns_hold_what_the_records_hold(
+    reader: ModuleType, batches: list[list[tuple[int, Any, Any, Any]]], first: int
+) -> None:
+    """Several batches, one set of columns: offsets, times, keys, values, nulls and headers."""
+    columns = reader.Columns()
+    expected = []
+    for written in batches:
+        batch = batch_of(written)
+        head = read_header(batch)
+        expected += [each for each in read_records(batch) if each.offset >= first]
+        reader.read_columns(
+            batch[HEADER_BYTES:], head.record_count, 0, head.base_timestamp, -1, first, columns
+        )
+    count = columns.count
+    assert count == len(expected)
+    assert list(memoryview(columns.offsets).cast("q")) == [r.offset for r in expected]
+    assert list(memoryview(columns.timestamps).cast("q")) == [r.timestamp for r in expected]
+    assert unpacked(columns.keys, count) == [r.key for r in expected]
+    assert unpacked(columns.values, count) == [r.value for r in expected]
+    assert columns.keys.nulls == sum(r.key is None for r in expected)
+    assert [columns.headers.get(row, []) for row in range(count)] == [r.headers for r in expected]
+
+
+def unpacked(column: Any, count: int) -> list[bytes | None]:
+    ends = struct.unpack(f"={count + 1}i", column.offsets)
+    return [
+        bytes(column.data[ends[i] : ends[i + 1]])
+        if column.validity[i >> 3] >> (i & 7) & 1
+        else None
+        for i in range(count)
+    ]
+
+
+@readers
+def test_deserializers_and_append_time(reader: ModuleType) -> None:
+    """Deserializers see bytes or None; under LogAppendTime every record has the batch's time."""
+    body = batch_of([(5, b"k", None, [])])[HEADER_BYTES:]
+    (record,) = reader.read_consumer_records(
+        body, 1, 40, 5, 99, 0, ("t", 0, 1), lambda k: k.decode(), lambda v: v, ConsumerRecord
+    )
+    assert (record.offset, record.timestamp, record.timestamp_type) == (40, 99, 1)
+    assert (record.key, record.value) == ("k", None)
+
+
+@readers
+@given(written=rows, cut=st.integers(0, 400), place=st.integers(0, 400), byte=st.integers(0, 255))
+@settings(max_examples=300, deadline=None)
+def test_damage_is_named_and_never_more(
+    reader: ModuleType, written: list[tuple[int, Any, Any, Any]], cut: int, place: int, byte: int
+) -> None:
+    """Cut or changed bytes end in CorruptRecords or in records, never in anything else."""
+    head = read_header(batch_of(written))
+    body = bytearray(batch_of(written)[HEADER_BYTES:])
+    body[place % len(body)] = byte
+    for data in bytes(body), bytes(body[: cut % len(body)]):
+        columns = reader.Columns()
+        try:
+            reader.read_columns(data, head.record_count, 0, 0, -1, 0, columns)
+        except reader.CorruptRecords:
+            assert columns.count == 0
+        try:
+            found = reader.read_consumer_records(
+                data, head.record_count, 0, 0, -1, 0, ("t", 0, 0), None, None, ConsumerRecord
+            )
+        except reader.CorruptRecords:
+            assert columns.count == 0
+        else:
+            assert columns.count == len(found)
+
+
+def test_the_switch_takes_the_compiled_form_when_it_is_there() -> None:
+    """records.py names one form of everything, and says which."""
+    from ottla.client import records
+
+    assert isinstance(records.COMPILED, bool)
+    assert records.BatchBuilder(10).append(0, None, b"", ()) > 0
