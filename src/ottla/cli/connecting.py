@@ -1,0 +1,87 @@
+"""How a command gets its client, and how a client's error becomes a command's failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+
+BOOTSTRAP_TIMEOUT_MS = 10_000  # a person waits; a program would rather have its 30 seconds
+
+
+@contextmanager
+def admin(bootstrap: str, properties: Mapping[str, Any] | None = None) -> Iterator[Admin]:
+    """An admin client for the time of a command."""
+    from ottla.client.admin import Admin
+
+    with failures():
+        made = Admin(client_options(Admin, bootstrap, properties))
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+def client_options(
+    made: Callable[..., Any], bootstrap: str, properties: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Properties of a file with the command line's servers; what no client here knows is left out.
+
+    A file of options for Kafka's tools may hold any of Java's; a tool must not stop for them.
+    """
+    from ottla.client.config import COMMON
+
+    known = {option.name for option in COMMON}
+    given = {
+        name: value for name, value in (properties or {}).items() if name.replace(".", "_") in known
+    }
+    return {"bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS, **given, "bootstrap.servers": bootstrap}
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Turns a client's error into two lines."""
+    from ottla.client.errors import KafkaError
+
+    try:
+        yield
+    except KafkaError as error:
+        raise failure_of(error) from error
+
+
+def failure_of(error: Exception) -> Failure:
+    fact, _, hint = text_of(error).partition("\nTry: ")
+    return Failure(" ".join(fact.split("\n")), hint or "--help says how the command is used")
+
+
+def text_of(error: Exception) -> str:
+    """What the broker or the client said, without the error's name."""
+    if error.args and error.args[0]:
+        return str(error.args[0])
+    return str(getattr(error, "description", "") or error)
+
+
+def uuid_text(value: Any) -> str:
+    """A topic's id as Kafka prints it: base64 without padding."""
+    import base64
+
+    return base64.urlsafe_b64encode(value.bytes)[:22].decode()
+
+
+def uuid_of(text: str) -> Any:
+    """The id that such a text stands for; ValueError says what is wrong with it."""
+    import base64
+    import uuid
+
+    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if len(raw) != 16:
+        raise ValueError(
+            f"Input string `{text}` decoded as {len(raw)} bytes, which is not equal to the "
+            "expected 16 bytes of a base64-encoded UUID"
+        )
+    return uuid.UUID(bytes=raw)

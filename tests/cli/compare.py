@@ -1,0 +1,62 @@
+"""One command line through Kafka's tool and through our twin, on the same broker."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from importlib import import_module
+
+from ottla.cli.twins.running import guarded
+from tests.cli.apache_tools import Answer
+
+
+def twin(tool: str, *arguments: str, text: str = "") -> Answer:
+    """Our twin's answer, run inside this process."""
+    module = import_module(f"ottla.cli.twins.{MODULES[tool]}")
+    out, errors = Written(), Written()
+    old = sys.stdin
+    sys.stdin = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            code = guarded(module.run, arguments)
+    finally:
+        sys.stdin = old
+    return Answer(code, out.text(), errors.text())
+
+
+class Written(io.TextIOWrapper):
+    """A stream that keeps what is written, as text or as bytes."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", newline="")
+
+    def text(self) -> str:
+        self.flush()
+        buffer = self.buffer
+        assert isinstance(buffer, io.BytesIO)
+        return buffer.getvalue().decode("utf-8", "replace")
+
+
+MODULES = {
+    "kafka-topics.sh": "topics",
+    "kafka-console-producer.sh": "console_producer",
+    "kafka-console-consumer.sh": "console_consumer",
+    "kafka-consumer-groups.sh": "consumer_groups",
+    "kafka-configs.sh": "configs",
+    "kafka-get-offsets.sh": "get_offsets",
+    "kafka-delete-records.sh": "delete_records",
+    "kafka-dump-log.sh": "dump_log",
+    "kafka-log-dirs.sh": "log_dirs",
+    "kafka-broker-api-versions.sh": "broker_api_versions",
+    "kafka-transactions.sh": "transactions",
+    "kafka-groups.sh": "groups",
+    "kafka-features.sh": "features",
+    "kafka-cluster.sh": "cluster",
+    "kafka-storage.sh": "storage",
+    "kafka-producer-perf-test.sh": "producer_perf_test",
+    "kafka-consumer-perf-test.sh": "consumer_perf_test",
+    "kafka-e2e-latency.sh": "e2e_latency",
+    "kafka-server-start.sh": "server_start",
+    "kafka-server-stop.sh": "server_stop",
+}
