@@ -229,14 +229,19 @@ def test_a_read_only_file_can_be_read(tmp_path: Path) -> None:
     assert RealDisk().open(str(path)).pread(4, 0) == b"data"
 
 
-def test_without_fdatasync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the system has no fdatasync, fsync does."""
+def test_without_linux_only_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system has no fdatasync, fsync does; where no preadv, pread and a copy."""
     monkeypatch.delattr(os, "fdatasync", raising=False)
+    monkeypatch.delattr(os, "preadv", raising=False)
     synced = []
     monkeypatch.setattr(os, "fsync", synced.append)
     file = RealDisk().open(f"{tmp_path}/a", create=True)
+    file.append(b"data")
     file.sync()
     assert len(synced) == 1
+    buffer = bytearray(3)
+    assert file.pread_into(memoryview(buffer), 1) == 3
+    assert buffer == b"ata"
 
 
 def test_half_of_the_allowed_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from ottla.seams.posix import (
     LockedFile,
     descriptors_allowed,
     named,
+    read_into,
     sync_descriptor,
     write_all,
 )
@@ -162,7 +163,7 @@ class RealFile:
         if descriptor < 0:
             descriptor = self._disk._open_descriptor(self)
         self._used = True
-        return os.preadv(descriptor, [view], position)
+        return read_into(descriptor, view, position)
 
     def append(self, data: Bytes) -> None:
         descriptor = self._descriptor

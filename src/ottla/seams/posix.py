@@ -52,10 +52,23 @@ def write_all(descriptor: int, data: Bytes, position: int, done: int) -> None:
         done += written
 
 
+def read_into(descriptor: int, view: memoryview, position: int) -> int:
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [view], position)
+    data = os.pread(descriptor, len(view), position)
+    view[: len(data)] = data
+    return len(data)
+
+
 def sync_descriptor(descriptor: int) -> None:
     if sys.platform == "darwin":
-        # There fsync stops at the drive's cache (fsync(2)).
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        # There fsync stops at the drive's cache (fsync(2)); not every file system can do better.
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        except OSError as error:
+            if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):
+                raise
+            os.fsync(descriptor)
     elif hasattr(os, "fdatasync"):
         os.fdatasync(descriptor)
     else:
