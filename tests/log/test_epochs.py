@@ -110,3 +110,19 @@ def test_a_new_leader_is_not_written_before_it_appends() -> None:
     assert not disk.exists(f"{DIRECTORY}/leader-epoch-checkpoint")
     put(log, b"x", leader_epoch=3)
     assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
+
+
+def test_epochs_before_the_log_start_are_forgotten() -> None:
+    """Deleted records take their epochs with them, also over a clean restart."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for epoch in (0, 1, 2):
+        for _ in range(10):
+            put(log, b"x", leader_epoch=epoch)
+    log.delete_records_before(15)
+    expected = [EpochEntry(1, 15), EpochEntry(2, 20)]
+    assert log.epochs.entries == expected
+    log.close()
+    log = reopen(disk, clean=True, recovery_point=30, log_start_offset=15)
+    assert log.epochs.entries == expected
+    assert log.end_offset_for_epoch(0) == (0, 15)

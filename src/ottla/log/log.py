@@ -167,6 +167,7 @@ class Log:
     def epochs(self) -> LeaderEpochs:
         if self._epochs is None:
             self._epochs = load_epochs(self.disk, self.directory, self.segments)
+            self._epochs.truncate_from_start(self.log_start_offset)
         return self._epochs
 
     @property
