@@ -7,12 +7,13 @@ it. In a session a partition without news has no answer at all: an idle one cost
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.partitions import missing
 from ottla.broker.sessions import NO_TOPIC_ID, Wanted
-from ottla.log.log import OffsetOutOfRange
+from ottla.log.failures import CorruptSegment, OffsetOutOfRange
 from ottla.wire.api.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from ottla.wire.errors import ErrorCode
 from ottla.wire.out import FileRange
@@ -20,6 +21,8 @@ from ottla.wire.out import FileRange
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.replica.partition import Partition
+
+logger = logging.getLogger("ottla.broker")
 
 # Before it, a broken disk is told as "not the leader", so that the client looks elsewhere.
 STORAGE_ERROR_FROM = 6
@@ -187,13 +190,21 @@ class Reader:
                 data.records = records
                 if self.read_committed:
                     data.aborted_transactions = _aborted(partition, offset, end_offset, records)
-        except OffsetOutOfRange:
-            return failed(index, ErrorCode.OFFSET_OUT_OF_RANGE)
+        except OffsetOutOfRange as problem:
+            return failed(index, problem.error_code)
+        except CorruptSegment as problem:
+            log_damage(partition, problem)
+            return failed(index, problem.error_code)
         except OSError as problem:
             partition.go_offline(f"cannot read at offset {offset}: {problem}")
             self.broker.waiting.wake(partition)
             return failed(index, self.storage_error)
         return data
+
+
+def log_damage(partition: Partition, problem: CorruptSegment) -> None:
+    """Told every time: somebody reads what is no longer there, and the operator must know."""
+    logger.error("%s-%d: %s", partition.topic, partition.index, problem)
 
 
 def unknown(index: int, error_code: ErrorCode) -> PartitionData:

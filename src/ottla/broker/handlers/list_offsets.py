@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import Context
 from ottla.broker.partitions import missing
+from ottla.broker.reading import log_damage
+from ottla.log.failures import CorruptSegment
 from ottla.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -116,6 +118,9 @@ def _look_up(
         end_offset = partition.high_watermark
     try:
         found = _find(partition, timestamp, end_offset)
+    except CorruptSegment as problem:
+        log_damage(partition, problem)
+        return _error(asked, problem.error_code)
     except OSError as problem:
         partition.go_offline(f"cannot search for timestamp {timestamp}: {problem}")
         return _error(asked, ErrorCode.KAFKA_STORAGE_ERROR)
