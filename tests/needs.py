@@ -28,8 +28,9 @@ def kcat() -> str:
 
 
 def apache() -> None:
-    """Apache Kafka's jars and a Java to run them; the jars are fetched when Maven can."""
+    """Apache Kafka's jars and a JDK to use them; the jars are fetched when Maven can."""
     java()
+    _program("javac", "from a JDK, 17 or later")
     if not jars.present():
         try:
             jars.fetch()
