@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # mypy: ignore-errors
+# ruff: noqa: F821
 """The loops that run once per record received: a batch as records, or as columns.
 
 This one file runs as it is and compiles with Cython, in its pure-Python mode, into the extension

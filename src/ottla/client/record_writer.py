@@ -6,8 +6,8 @@ This one file runs as it is and compiles with Cython, in its pure-Python mode, i
 `_record_writer_c`; records.py chooses. Where a pointer is worth it, a function has a branch
 `if cython.compiled`; both branches have the same tests.
 
-A record is: length, attributes (0), timestamp delta, offset delta, key, value, headers; every number
-a zigzag varint, every missing key or value a length of -1.
+A record is: length, attributes (0), timestamp delta, offset delta, key, value, headers; every
+number a zigzag varint, every missing key or value a length of -1.
 """
 
 from __future__ import annotations

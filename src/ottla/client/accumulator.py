@@ -1,0 +1,235 @@
+"""Records on their way: a lane for each partition, a lane's open batch, and the memory they share.
+
+The caller's thread appends encoded records straight into the open batch's buffer; the background
+thread takes batches out. A lane's lock guards both, and is held for a moment only: whoever must
+wait for memory lets go of it first. Memory is counted as buffers grow, not by the record.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .errors import KafkaTimeoutError
+from .records import BatchBuilder
+from .structs import TopicPartition
+
+if TYPE_CHECKING:
+    from .record_future import FutureRecordMetadata
+
+FIRST_BYTES = 4 * 1024  # a new buffer; it doubles as it fills
+
+Callback = Callable[[Any, Any], object]
+
+
+class Memory:
+    """`buffer_memory`: bytes in buffers that are not acknowledged yet."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self.waiters = 0
+        self.changed = threading.Condition(threading.Lock())
+
+    def reserve(self, size: int, deadline: float, hurry: Callable[[], object]) -> None:
+        """Take `size` bytes, waiting for them until `deadline`."""
+        with self.changed:
+            # A record larger than the whole is let through alone; Kafka refuses it by size before.
+            while self.used and self.used + size > self.limit:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise KafkaTimeoutError(
+                        f"no room for {size} bytes within max_block_ms: {self.used} of "
+                        f"buffer_memory={self.limit} wait to be acknowledged\n"
+                        "Try: send more slowly, raise buffer_memory, or look at the broker"
+                    )
+                self.waiters += 1
+                hurry()
+                self.changed.wait(left_s)
+                self.waiters -= 1
+            self.used += size
+
+    def release(self, size: int) -> None:
+        with self.changed:
+            self.used -= size
+            if self.waiters:
+                self.changed.notify_all()
+
+
+class Batch:
+    """Records of one partition that are sent, retried, and acknowledged together."""
+
+    __slots__ = (
+        "append_time",
+        "attempts",
+        "base_offset",
+        "builder",
+        "callbacks",
+        "count",
+        "created_at",
+        "deadline",
+        "done",
+        "encoded",
+        "epoch",
+        "error",
+        "event",
+        "lane",
+        "parts",
+        "producer_id",
+        "record_errors",
+        "reserved",
+        "retry_at",
+        "sent",
+        "sequence",
+        "urgent",
+    )  # fmt: skip
+
+    def __init__(self, lane: Lane, reserved: int, created_at: float, deadline: float) -> None:
+        self.lane = lane
+        self.builder: Any = BatchBuilder(reserved)
+        self.reserved = reserved
+        self.count = 0
+        self.created_at = created_at
+        self.deadline = deadline
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.urgent = False
+        self.sent = False
+        self.sequence = -1
+        self.producer_id = -1
+        self.epoch = -1
+        self.encoded: Any = None
+        self.done = False
+        self.error: Exception | None = None
+        self.record_errors: dict[int, str] | None = None
+        self.base_offset = -1
+        self.append_time = -1
+        self.event: threading.Event | None = None
+        self.callbacks: list[tuple[FutureRecordMetadata, Callback]] | None = None
+        self.parts: tuple[Batch, Batch] | None = None
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait until it is done or split; it is sent without lingering, for somebody waits."""
+        with self.lane.lock:
+            if self.done or self.parts is not None:
+                return True
+            if self.event is None:
+                self.event = threading.Event()
+            event = self.event
+        self.hurry()
+        return event.wait(timeout_s)
+
+    def hurry(self) -> None:
+        if not self.urgent:
+            self.urgent = True
+            self.lane.poke()
+
+    def add_callback(self, future: FutureRecordMetadata, action: Callback) -> bool:
+        """Remember to call; False if it is done already."""
+        with self.lane.lock:
+            if self.done:
+                return False
+            if self.callbacks is None:
+                self.callbacks = []
+            self.callbacks.append((future, action))
+            return True
+
+    def finish(
+        self, base_offset: int = -1, append_time: int = -1, error: Exception | None = None
+    ) -> list[tuple[FutureRecordMetadata, Callback]]:
+        """The outcome is known: wake who waits; the callbacks to call."""
+        with self.lane.lock:
+            self.base_offset = base_offset
+            self.append_time = append_time
+            self.error = error
+            self.done = True
+            callbacks, self.callbacks = self.callbacks, None
+            self.builder = self.encoded = None
+        if self.event is not None:
+            self.event.set()
+        return callbacks or []
+
+
+class Lane:
+    """The way of one partition: one open batch, closed ones behind it, those in flight."""
+
+    __slots__ = (
+        "acknowledged", "closed", "epoch", "in_flight", "lock", "needs_bump", "next_sequence",
+        "open", "partition", "poke", "producer_id", "topic", "topic_partition",
+    )  # fmt: skip
+
+    def __init__(self, topic: str, partition: int, poke: Callable[[], object]) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_partition = TopicPartition(topic, partition)
+        self.poke = poke
+        self.lock = threading.Lock()
+        self.open: Batch | None = None
+        self.closed: deque[Batch] = deque()
+        # What follows belongs to the background thread.
+        self.in_flight: list[Batch] = []
+        self.producer_id = -1
+        self.epoch = -1
+        self.next_sequence = 0
+        self.acknowledged = -1  # the last offset known to be written
+        self.needs_bump = False
+
+    @property
+    def empty(self) -> bool:
+        return self.open is None and not self.closed
+
+    def close_open(self) -> None:
+        """The open batch takes no more; the caller holds the lock."""
+        if self.open is not None:
+            self.closed.append(self.open)
+            self.open = None
+
+    def head(self) -> Batch | None:
+        """The next batch to send."""
+        return self.closed[0] if self.closed else self.open
+
+    def take(self) -> Batch | None:
+        """Take the head out, to be sent."""
+        with self.lock:
+            if not self.closed:
+                self.close_open()
+            return self.closed.popleft() if self.closed else None
+
+    def put_back(self, batch: Batch) -> None:
+        """To be sent again: before all that come after it in sequence, or first."""
+        with self.lock:
+            place = 0
+            if batch.sequence >= 0:
+                while (
+                    place < len(self.closed)
+                    and self.closed[place].sequence >= 0
+                    and _before(self.closed[place].sequence, batch.sequence)
+                ):
+                    place += 1
+            self.closed.insert(place, batch)
+
+    def take_all(self) -> list[Batch]:
+        """Take everything that is not in flight, to fail it."""
+        with self.lock:
+            self.close_open()
+            taken = list(self.closed)
+            self.closed.clear()
+            return taken
+
+    def expired(self, now: float) -> list[Batch]:
+        """Take out what has waited for longer than it may."""
+        with self.lock:
+            if self.open is not None and self.open.deadline <= now:
+                self.close_open()
+            late = [batch for batch in self.closed if batch.deadline <= now]
+            for batch in late:
+                self.closed.remove(batch)
+            return late
+
+
+def _before(first: int, second: int) -> bool:
+    """Order of sequence numbers, which begin again after 2^31 - 1."""
+    return ((second - first) & 0x7FFFFFFF) < 0x40000000 and first != second

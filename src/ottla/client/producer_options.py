@@ -1,0 +1,66 @@
+"""The options of the producer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .config import COMMON, Option, anything, boolean, endless, integer, optional, text
+from .partitioners import DefaultPartitioner, partitioner_option
+from .serializers import serializer_option
+
+KIB = 1024
+CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+
+def acks(value: Any) -> int:
+    if value in ("all", "-1", -1):
+        return -1
+    if not isinstance(value, bool) and value in (0, 1, "0", "1"):
+        return int(value)
+    raise ValueError("0, 1 or 'all'")
+
+
+def codec(value: Any) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, str) and value.lower() in CODECS:
+        return CODECS[value.lower()]
+    raise ValueError("None or one of " + ", ".join(repr(name) for name in CODECS))
+
+
+def interceptor_list(value: Any) -> list[Any]:
+    items = list(value) if isinstance(value, list | tuple) else [value]
+    for item in items:
+        if not hasattr(item, "on_send") and not hasattr(item, "on_acknowledgement"):
+            raise ValueError("a list of interceptors (objects with on_send, on_acknowledgement)")
+    return items
+
+
+PRODUCER: tuple[Option, ...] = (
+    *COMMON,
+    Option("key_serializer", serializer_option, None, "how keys become bytes", ("key.serializer",)),
+    Option("value_serializer", serializer_option, None, "how values become bytes"),
+    Option("partitioner", partitioner_option, DefaultPartitioner(), "which partition",
+           ("partitioner.class",)),
+    Option("interceptors", interceptor_list, [], "see records before and outcomes after",
+           ("interceptor.classes",)),
+    Option("acks", acks, -1, "who must have the record: nobody (0), the leader (1), 'all'",
+           ("request.required.acks",)),
+    Option("compression_type", codec, 0, "None, 'gzip', 'snappy', 'lz4' or 'zstd'",
+           ("compression.codec",)),
+    Option("compression_level", optional(integer()), None, "the codec's own scale",
+           ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level")),
+    Option("enable_idempotence", boolean, True, "write each record once, in order"),
+    Option("batch_size", integer(0), 256 * KIB, "the most bytes in one batch"),
+    Option("linger_ms", integer(0), 5, "wait so long for more records, unless somebody waits"),
+    Option("buffer_memory", integer(1), 64 * KIB * KIB, "bytes of records not sent yet"),
+    Option("max_block_ms", integer(0), 60_000, "how long send() may wait for room or metadata"),
+    Option("max_request_size", integer(1), KIB * KIB, "the largest request, so the largest record"),
+    Option("retries", endless(0), math.inf, "how often a failed batch is sent again"),
+    Option("delivery_timeout_ms", integer(1), 120_000, "when a record has failed for good"),
+    Option("allow_auto_create_topics", boolean, True, "let the broker make a missing topic"),
+    Option("transactional_id", optional(text), None, "a name, to send in transactions"),
+    Option("transaction_timeout_ms", integer(1), 60_000, "when the broker aborts for us"),
+    Option("metric_group_prefix", anything, "producer", "taken and ignored"),
+)  # fmt: skip

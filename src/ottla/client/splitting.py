@@ -1,0 +1,41 @@
+"""A batch too large for the broker becomes two, which share its place, numbers and futures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.wire.records import read_records
+
+from .accumulator import Batch
+
+
+def split(batch: Batch, config: dict[str, Any], incomplete: set[Batch]) -> tuple[Batch, Batch]:
+    """Two halves in order; futures of `batch` find their half by themselves."""
+    records = read_records(batch.encoded)
+    middle = len(records) // 2
+    halves = []
+    sequence = batch.sequence
+    for part in records[:middle], records[middle:]:
+        half = Batch(batch.lane, batch.reserved, batch.created_at, batch.deadline)
+        half.reserved = 0  # the memory was counted with the whole, and is released with it
+        for record in part:
+            half.builder.append(record.timestamp, record.key, record.value, record.headers)
+        half.count = len(part)
+        half.attempts = batch.attempts - 1
+        half.urgent = True
+        half.producer_id, half.epoch, half.sequence = batch.producer_id, batch.epoch, sequence
+        if sequence >= 0:
+            sequence = (sequence + len(part)) & 0x7FFFFFFF
+        halves.append(half)
+        incomplete.add(half)
+    first, second = halves
+    with batch.lane.lock:
+        for future, action in batch.callbacks or ():
+            half = first if future.index < first.count else second
+            half.callbacks = [*(half.callbacks or []), (future, action)]
+        batch.callbacks = None
+        batch.parts = (first, second)
+        batch.encoded = None
+    if batch.event is not None:
+        batch.event.set()
+    return first, second
