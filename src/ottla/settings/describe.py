@@ -53,9 +53,12 @@ _REQUIRED_BY_KAFKA = frozenset(("node.id", "process.roles", "controller.listener
 
 # Broker options that stand in for each other, the strongest first.
 _FAMILIES = {
-    family[0][0]: tuple(name for name, _ in family)
+    member: tuple(name for name, _ in family)
     for family in SYNONYMS.values()
     if len(family) > 1
+    for member, _ in family
+    # The scheduler's interval stands in for the flush interval, but is an option of its own.
+    if member != "log.flush.scheduler.interval.ms"
 }
 
 
