@@ -76,6 +76,17 @@ def topic_entries(settings: Settings, overrides: Mapping[str, str]) -> Iterator[
         yield _entry(option, option.text(values[name]), synonyms, read_only=False)
 
 
+def source_at_creation(settings: Settings, entry: ConfigEntry) -> Source:
+    """Where CreateTopics says that a value comes from: there, any stand-in counts."""
+    if entry.source is Source.TOPIC:
+        return entry.source
+    family = [name for name, _ in SYNONYMS.get(entry.name, ())]
+    for source, texts in _layers(settings):
+        if any(texts(name) is not None for name in family):
+            return source
+    return Source.DEFAULT
+
+
 _TOPIC_NAMES = sorted(name for name, option in TOPIC_CONFIGS.items() if not option.internal)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ottla.broker.context import Context
 from ottla.cluster.requests import NewTopic, TopicOutcome
-from ottla.settings.describe import topic_entries
+from ottla.settings.describe import source_at_creation, topic_entries
 from ottla.wire.api.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -84,7 +84,7 @@ def _configs(overrides: Mapping[str, str], context: Context) -> list[CreatableTo
             # A config that was asked for is shown as it was written, blanks and all.
             value=overrides.get(entry.name, entry.value),
             read_only=entry.read_only,
-            config_source=entry.source,
+            config_source=source_at_creation(context.broker.settings, entry),
             is_sensitive=entry.sensitive,
         )
         for entry in topic_entries(context.broker.settings, overrides)
