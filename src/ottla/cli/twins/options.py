@@ -106,7 +106,8 @@ class Parser:
         self.by_name = {option.name: option for option in self.options}
         self.by_short = {option.short: option for option in self.options if option.short}
 
-    def parse(self, arguments: Sequence[str]) -> Given:
+    def parse(self, arguments: Sequence[str], *, bare: bool = False) -> Given:
+        """`bare`: without arguments it is not help that is wanted."""
         values: dict[str, list[Any]] = {}
         words: list[str] = []
         rest = list(arguments)
@@ -128,7 +129,7 @@ class Parser:
                 found.append(self._converted(option, rest.pop(0)))
             elif rest and not rest[0].startswith("--"):
                 found.append(self._converted(option, rest.pop(0)))
-        self._common(values, arguments)
+        self._common(values, arguments, bare)
         for option in self.options:
             if option.skipped and option.name in values:
                 raise Failure(f"--{option.name}: {option.skipped}", f"{self.tool} without it")
@@ -170,8 +171,10 @@ class Parser:
     def refuse(self, fact: str) -> Any:
         raise Usage(fact, f"{self.tool} --help")
 
-    def _common(self, values: Mapping[str, list[Any]], arguments: Sequence[str]) -> None:
-        if "help" in values or not arguments:
+    def _common(
+        self, values: Mapping[str, list[Any]], arguments: Sequence[str], bare: bool
+    ) -> None:
+        if "help" in values or not (arguments or bare):
             print(self.help(), file=sys.stdout if "help" in values else sys.stderr)
             raise Done(0 if "help" in values else 1)
         if "version" in values:
