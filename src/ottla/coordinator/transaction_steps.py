@@ -210,7 +210,11 @@ def end_with_bump(current: Transaction, producer: Producer, commit: bool) -> Err
         and producer.producer_epoch == EPOCH_MAX - 1
         and current.producer_epoch == 0
     )
-    retry = rotated or current.producer_epoch == producer.producer_epoch + 1
+    # Only where the last end bumped the epoch. Kafka does not look: there a zombie of this
+    # generation can take the epoch of a classic successor for its own.
+    retry = current.client_version >= EPOCH_BUMP_VERSION and (
+        rotated or current.producer_epoch == producer.producer_epoch + 1
+    )
     if current.producer_id != producer.producer_id and not rotated:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     present = current.producer_epoch == producer.producer_epoch
