@@ -189,6 +189,12 @@ ALLOWED = (
         sorted_by("group_instance_id", "member_id"),
     ),
     Allowed(
+        "order of deleted groups",
+        r"DeleteGroups\.results",
+        "Kafka's is that of a hash map; ours is the request's",
+        sorted_by("group_id"),
+    ),
+    Allowed(
         "order of committed offsets",
         r"(OffsetCommit|OffsetFetch(\.groups)?|OffsetDelete)\.topics(\.partitions)?",
         "Kafka's is that of a hash map or has errors first; ours is the request's",

@@ -68,13 +68,11 @@ APIS = (
     "DescribeGroups",
     "DeleteGroups",
 )
-# Some delay there must be: with none, Kafka 4.3.1 never answers the join that makes a group.
-DELAY_MS = "20"
 # What the Apache Kafka of the suite is also told.
 OPTIONS = {
     "node.id": 1,
     "offsets.topic.num.partitions": 1,
-    "group.initial.rebalance.delay.ms": DELAY_MS,
+    "group.initial.rebalance.delay.ms": 0,
 }
 
 
@@ -95,11 +93,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """A fresh Apache Kafka and a fresh Ottla with the same settings."""
     needs.apache()
     folder = tmp_path_factory.mktemp("differential")
-    with ApacheKafka(folder / "kafka", group_initial_rebalance_delay_ms=DELAY_MS) as kafka:
+    with ApacheKafka(folder / "kafka") as kafka:
         warm(kafka)
         if os.environ.get("OTTLA_DIFFERENTIAL") == "self":
-            twin = ApacheKafka(folder / "twin", group_initial_rebalance_delay_ms=DELAY_MS)
-            with twin:
+            with ApacheKafka(folder / "twin") as twin:
                 warm(twin)
                 yield Pair(kafka, twin)
         else:

@@ -66,7 +66,7 @@ def describe(group: Group) -> DescribedGroup:
 
 
 def described(member: Member, group: Group) -> DescribedGroupMember:
-    """What a member brought and got is only told while it holds."""
+    """What a member brought is only told while it holds."""
     stable = group.state is STABLE
     return DescribedGroupMember(
         member_id=member.member_id,
@@ -74,7 +74,7 @@ def described(member: Member, group: Group) -> DescribedGroupMember:
         client_id=member.client_id,
         client_host=member.client_host,
         member_metadata=member.protocols.get(group.protocol_name or "", b"") if stable else b"",
-        member_assignment=member.assignment if stable else b"",
+        member_assignment=member.assignment,
     )
 
 

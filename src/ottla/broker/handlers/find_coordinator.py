@@ -74,7 +74,9 @@ def find(key: str, office: Office[Any], context: Context) -> Coordinator:
 
 
 def nobody(key: str, error: ErrorCode) -> Coordinator:
-    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error)
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=error.message
+    )
 
 
 def respond(coordinators: list[Coordinator], context: Context) -> FindCoordinatorResponse:

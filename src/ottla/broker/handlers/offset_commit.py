@@ -94,6 +94,8 @@ def sort_out(
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 accepted.append(Accepted((known.name, index), known.id, asked, answer))
+        if known is not None and not answers:
+            continue  # Kafka does not speak of it either
         topics.append(
             OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
         )
