@@ -1,7 +1,7 @@
-"""What all tests share: a live Ottla and a live Apache Kafka.
+"""What all tests share: a live Apache Kafka.
 
-Both servers start when a test first asks and live as long as the worker. A test that stops, fills
-or configures a server starts its own (`tests.live.Server`, `tests.apache.kafka.ApacheKafka`).
+It starts when a test first asks and lives as long as the worker. A test that stops, fills or
+configures a server starts its own (`tests.live.Server`, `tests.apache.kafka.ApacheKafka`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import pytest
 
 from tests import needs
 from tests.apache.kafka import ApacheKafka
-from tests.live import Server
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,13 +19,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "apache_kafka" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("apache_kafka"))
-
-
-@pytest.fixture(scope="session")
-def ottla_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A live Ottla on defaults, shared: use topics of your own."""
-    with Server(tmp_path_factory.mktemp("ottla")) as server:
-        yield server
 
 
 @pytest.fixture(scope="session")

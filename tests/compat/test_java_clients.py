@@ -14,7 +14,7 @@ from tests import needs
 from tests.apache import java
 from tests.live import Server
 
-pytestmark = pytest.mark.apache
+pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("java_clients")]
 
 PROGRAM = Path(__file__).with_name("JavaClients.java")
 Said = dict[str, dict[str, Any]]

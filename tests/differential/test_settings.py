@@ -17,7 +17,7 @@ from tests.differential.normal import differences
 from tests.differential.peer import Peer
 from tests.live import Server
 
-pytestmark = pytest.mark.apache
+pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("settings_pair")]
 
 SETTINGS = {
     "auto.create.topics.enable": "false",

@@ -23,7 +23,7 @@ from tests.log.logs import new_log, put
 from tests.log.test_append import marker
 from tests.log_files.dump import complaints, dump, files
 
-pytestmark = pytest.mark.apache
+pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("dump_log_segments")]
 
 BATCHES = 90
 SETTINGS = {"log.segment.bytes": 1_048_576, "log.index.interval.bytes": 1000}

@@ -17,7 +17,7 @@ from tests import needs
 from tests.apache.kafka import ApacheKafka
 from tests.live import Server
 
-pytestmark = pytest.mark.apache
+pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("exchange")]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SEGMENT_BYTES = "1048576"

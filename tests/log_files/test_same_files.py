@@ -20,7 +20,7 @@ from tests.apache.kafka import ApacheKafka
 from tests.differential.peer import Peer
 from tests.live import Server
 
-pytestmark = pytest.mark.apache
+pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("same_files")]
 
 # Its metadata log, how it was formatted, and a checkpoint that ours writes with the first cleaning.
 ONLY_KAFKA = {"__cluster_metadata-0", "bootstrap.checkpoint", "cleaner-offset-checkpoint"}
