@@ -134,6 +134,8 @@ def test_same_answers(pair: Pair, case: Case) -> None:
 
 def test_every_version_is_covered() -> None:
     """No stable version of any API of ours is without a case."""
+    if os.environ.get("OTTLA_DIFFERENTIAL_CASES"):
+        pytest.skip("only some of the cases are here")
     counted = Counter((each.api, each.version) for each in all_cases())
     missing = [
         f"{api} v{version}"
