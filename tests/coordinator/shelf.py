@@ -1,0 +1,66 @@
+"""A partition in memory for the coordinator's runtime: batches in a list, commits when told to."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.log.log import AppendResult
+from ottla.wire.errors import ErrorCode
+from ottla.wire.records import read_header, read_records
+
+
+class Shelf:
+    """Stands in for a `Partition`; `commits` is False while its high watermark stands still."""
+
+    def __init__(self, *, message_bytes_max: int = 1_000_000) -> None:
+        self.topic = "__consumer_offsets"
+        self.index = 0
+        self.offline: str | None = None
+        self.batches: list[bytes] = []
+        self.high_watermark = 0
+        self.commits = True
+        self.failure = ErrorCode.NONE
+        self.config = SimpleNamespace(max_message_bytes=message_bytes_max)
+        self.log_start_offset = 0
+        self.end_offset = 0
+        self.appended_to = 0
+
+    @property
+    def log(self) -> Any:
+        return self
+
+    def append_as_coordinator(self, records: memoryview, *, now_ms: int) -> AppendResult:
+        if self.failure:
+            return AppendResult(self.failure)
+        batch = bytearray(records)
+        batch[:8] = self.end_offset.to_bytes(8, "big")
+        header = read_header(bytes(batch))
+        self.batches.append(bytes(batch))
+        result = AppendResult(ErrorCode.NONE)
+        result.base_offset, result.last_offset = self.end_offset, header.last_offset
+        self.end_offset = header.last_offset + 1
+        if self.commits:
+            self.high_watermark = self.end_offset
+        return result
+
+    def commit(self) -> None:
+        self.high_watermark = self.end_offset
+
+    def woken(self, partition: object) -> None:
+        assert partition is self
+        self.appended_to = self.end_offset
+
+    # As a log that is read
+
+    def read(self, offset: int, **_: object) -> Any:
+        data = b"".join(batch for batch in self.batches if read_header(batch).last_offset >= offset)
+        return SimpleNamespace(file=SimpleNamespace(pread=lambda s, p: data[p : p + s]),
+                               size=len(data), position=0)  # fmt: skip
+
+    def records(self) -> list[tuple[bytes, bytes | None]]:
+        return [
+            (bytes(record.key or b""), None if record.value is None else bytes(record.value))
+            for batch in self.batches
+            for record in read_records(batch)
+        ]

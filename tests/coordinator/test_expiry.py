@@ -1,0 +1,136 @@
+"""When a committed offset is forgotten (KIP-211), as a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.coordinator.effects import Effects, Record
+from ottla.coordinator.expiry import expired_offsets
+from ottla.coordinator.group import COMPLETING, EMPTY, PREPARING, STABLE, Group, GroupState, Member
+from ottla.coordinator.groups import EXPIRY_SLICE_GROUPS, EXPIRY_TIMER, GroupShard, OffsetRules
+from ottla.coordinator.offsets import NO_EXPIRY, Committed, offset_record
+from ottla.coordinator.rebalance import GroupRules
+from ottla.wire.consumer_protocol import ConsumerProtocolSubscription, write_versioned
+
+RETENTION_MS = 1000
+NOW_MS = 100_000
+KEPT, GONE = False, True
+OLD, NEW = NOW_MS - RETENTION_MS, NOW_MS - RETENTION_MS + 1
+
+
+def group_of(
+    state: GroupState, kind: str | None = "consumer", since_ms: int = -1, topics: str = "t"
+) -> Group:
+    group = Group("g")
+    group.protocol_type = kind
+    group.state = state
+    group.state_since_ms = since_ms
+    if state is not EMPTY:
+        metadata = write_versioned(ConsumerProtocolSubscription(topics=[topics]), 0)
+        group.protocol_name = "range"
+        group.add(
+            Member(
+                "m",
+                instance_id=None,
+                client_id="",
+                client_host="",
+                rebalance_timeout_ms=1,
+                session_timeout_ms=1,
+                protocols={"range": metadata},
+            )
+        )
+    return group
+
+
+@pytest.mark.parametrize(
+    ("group", "committed_ms", "expires_ms", "outcome"),
+    [
+        (group_of(EMPTY, None), OLD, NO_EXPIRY, GONE),
+        (group_of(EMPTY, None), NEW, NO_EXPIRY, KEPT),
+        (group_of(EMPTY, None, since_ms=NEW), OLD, NO_EXPIRY, GONE),
+        (group_of(EMPTY, since_ms=OLD), NEW, NO_EXPIRY, GONE),
+        (group_of(EMPTY, since_ms=NEW), 0, NO_EXPIRY, KEPT),
+        (group_of(EMPTY), OLD, NO_EXPIRY, GONE),
+        (group_of(EMPTY), NEW, NO_EXPIRY, KEPT),
+        (group_of(STABLE), 0, NO_EXPIRY, KEPT),
+        (group_of(STABLE, topics="other"), OLD, NO_EXPIRY, GONE),
+        (group_of(STABLE, topics="other"), NEW, NO_EXPIRY, KEPT),
+        (group_of(PREPARING, topics="other"), 0, NO_EXPIRY, KEPT),
+        (group_of(COMPLETING, topics="other"), 0, NO_EXPIRY, KEPT),
+        (group_of(STABLE, "connect", topics="other"), 0, NO_EXPIRY, KEPT),
+        (group_of(EMPTY, "connect", since_ms=OLD), 0, NO_EXPIRY, GONE),
+        (group_of(EMPTY, None), 0, NOW_MS + 1, KEPT),
+        (group_of(EMPTY, None), NEW, NOW_MS, GONE),
+        (group_of(EMPTY, since_ms=NEW), NEW, NOW_MS - 1, GONE),
+        (group_of(STABLE), 0, NOW_MS - 1, KEPT),
+        (group_of(STABLE, topics="other"), NEW, NOW_MS - 1, GONE),
+        (group_of(STABLE, "connect"), 0, NOW_MS - 1, KEPT),
+    ],
+)
+def test_what_is_forgotten(group: Group, committed_ms: int, expires_ms: int, outcome: bool) -> None:
+    """After the group is empty; per topic where it no longer subscribes; never while in use."""
+    offsets = {("t", 0): Committed(5, -1, "", committed_ms, expires_ms)}
+    gone = expired_offsets(group, offsets, now_ms=NOW_MS, retention_ms=RETENTION_MS)
+    assert gone == ([("t", 0)] if outcome else [])
+
+
+def test_unreadable_subscriptions_keep_everything() -> None:
+    """Where nobody can tell what a group reads, nothing of it is forgotten."""
+    group = group_of(STABLE, topics="other")
+    group.members["m"].protocols["range"] = b"x"
+    offsets = {("t", 0): Committed(5, -1, "", 0)}
+    assert not expired_offsets(group, offsets, now_ms=NOW_MS, retention_ms=RETENTION_MS)
+
+
+def shard_with(groups: int) -> GroupShard:
+    shard = GroupShard(GroupRules(), OffsetRules(retention_ms=RETENTION_MS))
+    for number in range(groups):
+        record = offset_record(f"g{number}", "t", 0, Committed(5, -1, "", OLD))
+        shard.replay(record, None, number)
+    shard.loaded(Effects(), NOW_MS)
+    return shard
+
+
+def replay_all(shard: GroupShard, records: list[Record]) -> None:
+    for offset, record in enumerate(records, 10_000):
+        shard.replay(record, None, offset)
+
+
+def test_expiry_forgets_offsets_and_groups_in_slices() -> None:
+    """Many groups do not hold up the loop, and in the end all that expired are gone."""
+    count = EXPIRY_SLICE_GROUPS * 2 + 10
+    shard = shard_with(count)
+    sizes = []
+    delays = []
+    for _ in range(3):
+        effects = Effects()
+        shard.due(EXPIRY_TIMER, effects, NOW_MS)
+        replay_all(shard, effects.records)
+        sizes.append(len(effects.records))
+        delays.append(effects.timers[EXPIRY_TIMER])
+    assert sizes == [2 * EXPIRY_SLICE_GROUPS, 2 * EXPIRY_SLICE_GROUPS, 20]
+    assert delays == [0, 0, shard.offset_rules.retention_check_interval_ms]
+    assert not shard.groups
+    assert not shard.offsets.by_group
+
+
+def test_a_promised_id_keeps_an_empty_group() -> None:
+    """Somebody is about to join: the group stays, its offsets do not."""
+    shard = shard_with(1)
+    shard.groups["g0"].pending_join.add("m")
+    effects = Effects()
+    shard.due(EXPIRY_TIMER, effects, NOW_MS)
+    replay_all(shard, effects.records)
+    assert list(shard.groups) == ["g0"]
+    assert not shard.offsets.by_group
+
+
+def test_deleted_topics_take_their_offsets_with_them() -> None:
+    """One tombstone for each offset of the topic, and no other."""
+    shard = shard_with(3)
+    shard.replay(offset_record("g1", "other", 0, Committed(5, -1, "", OLD)), None, 9)
+    effects = Effects()
+    shard.forget_topics({"t"}, effects, NOW_MS)
+    replay_all(shard, effects.records)
+    assert len(effects.records) == 3
+    assert shard.offsets.by_group == {"g1": {("other", 0): shard.offsets.of("g1")["other", 0]}}

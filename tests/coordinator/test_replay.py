@@ -1,0 +1,281 @@
+"""Groups through a whole broker in memory: what was answered is still there after any restart."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any
+
+import pytest
+
+from ottla.coordinator.runtime import SeatState
+from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.wire.api.delete_groups import DeleteGroupsRequest
+from ottla.wire.api.delete_topics import DeleteTopicsRequest
+from ottla.wire.api.describe_groups import DescribeGroupsRequest
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+from ottla.wire.api.heartbeat import HeartbeatRequest
+from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.wire.api.list_groups import ListGroupsRequest
+from ottla.wire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ottla.wire.api.offset_fetch import OffsetFetchRequest
+from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.wire.errors import ErrorCode
+from tests.broker.desk import Answer, Desk
+
+SEEDS = 200 if os.environ.get("OTTLA_LONG") else 12
+EVENTS = 60
+GROUPS = ("g", "h", "simple")
+
+
+def open_desk(disk: SimulatedDisk, **options: object) -> Desk:
+    settings = {"offsets.topic.num.partitions": 2, "group.initial.rebalance.delay.ms": 0}
+    return Desk(disk=disk, **{**settings, **options})
+
+
+class Life:
+    """Random members of a few groups; remembers which member ids it was told."""
+
+    def __init__(self, desk: Desk, chance: random.Random) -> None:
+        self.desk = desk
+        self.chance = chance
+        self.members: dict[str, list[str]] = {group: [] for group in GROUPS}
+        self.joins: list[tuple[str, Answer]] = []
+
+    def step(self) -> None:
+        group = self.chance.choice(GROUPS[:2])
+        what = self.chance.choice(
+            ("join", "join", "join", "sync", "sync", "leave", "commit", "commit", "forget",
+             "delete", "time", "simple")
+        )  # fmt: skip
+        getattr(self, what)(group)
+        self.desk.settle()
+        self.learn()
+
+    def learn(self) -> None:
+        for group, answer in self.joins:
+            if answer.ready and answer.response.member_id:
+                known = self.members[group]
+                if answer.response.member_id not in known:
+                    known.append(answer.response.member_id)
+
+    def member(self, group: str) -> str:
+        return self.chance.choice([*self.members[group][-3:], ""])
+
+    def join(self, group: str) -> None:
+        static = self.chance.random() < 0.3
+        request = JoinGroupRequest(
+            group_id=group,
+            member_id="" if static else self.member(group),
+            group_instance_id=self.chance.choice("ab") if static else None,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=20_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0")],
+        )
+        self.joins.append(
+            (group, self.desk.post(request, self.chance.choice((3, 9)) if not static else 9))
+        )
+
+    def sync(self, group: str) -> None:
+        shown = self.describe(group)
+        for each in shown.members:
+            request = SyncGroupRequest(
+                group_id=group,
+                generation_id=self.generation(group),
+                member_id=each.member_id,
+                group_instance_id=each.group_instance_id,
+                assignments=[
+                    SyncGroupRequestAssignment(
+                        member_id=other.member_id, assignment=self.chance.randbytes(5)
+                    )
+                    for other in shown.members
+                ],
+            )
+            self.desk.post(request, 4)
+
+    def generation(self, group: str) -> int:
+        seat = self.desk.broker.coordinators.groups.seat_for(group)
+        assert not isinstance(seat, ErrorCode)
+        found = seat.shard.groups.get(group)
+        return found.generation_id if found is not None else -1
+
+    def leave(self, group: str) -> None:
+        identity = MemberIdentity(member_id=self.member(group))
+        self.desk.post(LeaveGroupRequest(group_id=group, members=[identity]), 4)
+
+    def commit(self, group: str) -> None:
+        request = commit_request(group, self.chance.randrange(4), self.chance.randrange(1000))
+        request.member_id = self.member(group)
+        request.generation_id_or_member_epoch = self.generation(group) if request.member_id else -1
+        self.desk.post(request, 8)
+
+    def simple(self, _: str) -> None:
+        index, offset = self.chance.randrange(4), self.chance.randrange(1000)
+        self.desk.post(commit_request("simple", index, offset), 9)
+
+    def forget(self, group: str) -> None:
+        partition = OffsetDeleteRequestPartition(partition_index=self.chance.randrange(4))
+        topic = OffsetDeleteRequestTopic(name="t", partitions=[partition])
+        self.desk.post(OffsetDeleteRequest(group_id=group, topics=[topic]), 0)
+
+    def delete(self, group: str) -> None:
+        self.desk.post(DeleteGroupsRequest(groups_names=[group]), 2)
+
+    def time(self, group: str) -> None:
+        for member in self.members[group][-2:]:
+            request = HeartbeatRequest(
+                group_id=group, generation_id=self.generation(group), member_id=member
+            )
+            self.desk.post(request, 4)
+        self.desk.advance(self.chance.choice((10, 6000, 12_000)))
+
+    def describe(self, group: str) -> Any:
+        return self.desk.ask(DescribeGroupsRequest(groups=[group]), 5).groups[0]
+
+
+def commit_request(group: str, index: int, offset: int) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(
+        partition_index=index, committed_offset=offset, committed_metadata=f"at {offset}"
+    )
+    return OffsetCommitRequest(
+        group_id=group, topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])]
+    )
+
+
+def lasting(desk: Desk) -> dict[str, Any]:
+    """What must survive: offsets of every group; of settled groups members and assignments."""
+    found: dict[str, Any] = {}
+    for group in GROUPS:
+        offsets = desk.ask(OffsetFetchRequest(group_id=group, topics=None), 7)
+        found[f"{group} offsets"] = [
+            (each.partition_index, each.committed_offset, each.metadata)
+            for topic in offsets.topics
+            for each in topic.partitions
+        ]
+        shown = desk.ask(DescribeGroupsRequest(groups=[group]), 5).groups[0]
+        if shown.group_state in ("Stable", "Empty", "Dead"):
+            found[group] = (shown.group_state, shown.protocol_type, shown.protocol_data, sorted(
+                (each.member_id, each.group_instance_id, each.client_id, each.client_host,
+                 bytes(each.member_metadata), bytes(each.member_assignment))
+                for each in shown.members
+            ))  # fmt: skip
+    return found
+
+
+def wait_until_loaded(desk: Desk) -> None:
+    for _ in range(1000):
+        if not desk.ask(ListGroupsRequest(), 4).error_code:
+            return
+        desk.turn()
+    raise AssertionError("loading takes for ever")
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_replay_gives_the_same_state(seed: int) -> None:
+    """After any order of events, a stop or a kill and a start: nothing answered is missing."""
+    chance = random.Random(seed)
+    disk = SimulatedDisk()
+    desk = open_desk(disk)
+    desk.create("t", 4)
+    desk.ask(FindCoordinatorRequest(key="g"), 3)
+    for _ in range(3):
+        life = Life(desk, chance)
+        for _ in range(EVENTS):
+            life.step()
+        before = lasting(desk)
+        if chance.random() < 0.5:
+            disk.kill()
+            desk.kill()
+        else:
+            desk.close()
+        desk = open_desk(disk)
+        wait_until_loaded(desk)
+        after = lasting(desk)
+        for key, value in before.items():
+            assert after.get(key) == value, f"seed {seed}: {key}"
+    desk.close()
+
+
+def test_answers_wait_for_the_flush() -> None:
+    """With log.flush.before.ack a commit is answered when it is on the disk, and reads wait too."""
+    disk = SimulatedDisk()
+    desk = open_desk(disk, **{"log.flush.before.ack": "true"})
+    desk.create("t", 4)
+    desk.ask(FindCoordinatorRequest(key="g"), 3)
+    seat = desk.broker.coordinators.groups.seat_for("g")
+    assert not isinstance(seat, ErrorCode)
+    commit = desk.post(commit_request("g", 0, 7), 8)
+    read = desk.post(OffsetFetchRequest(group_id="g", topics=None), 7)
+    assert not commit.ready
+    assert not read.ready
+    desk.settle()
+    assert commit.ready
+    assert seat.partition.log.recovery_point == seat.partition.log.end_offset
+    assert read.response.topics[0].partitions[0].committed_offset == 7
+    disk.crash(1)
+    desk.kill()
+    desk = open_desk(disk, **{"log.flush.before.ack": "true"})
+    wait_until_loaded(desk)
+    assert lasting(desk)["g offsets"] == [(0, 7, "at 7")]
+    desk.close()
+
+
+def test_while_loading_clients_are_told_to_wait() -> None:
+    """COORDINATOR_LOAD_IN_PROGRESS, except for a heartbeat, which is as good as heard."""
+    desk = open_desk(SimulatedDisk())
+    desk.create("t", 4)
+    desk.ask(FindCoordinatorRequest(key="g"), 3)
+    seats = list(desk.broker.coordinators.groups.coordinator.active_seats())
+    for seat in seats:
+        seat.state = SeatState.LOADING
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    answer = desk.post(commit_request("g", 0, 8), 8).response
+    assert answer.topics[0].partitions[0].error_code == loading
+    assert (
+        desk.post(OffsetFetchRequest(group_id="g", topics=None), 7).response.error_code == loading
+    )
+    assert desk.post(ListGroupsRequest(), 4).response.error_code == loading
+    assert desk.post(HeartbeatRequest(group_id="g"), 4).response.error_code == 0
+    for seat in seats:
+        seat.state = SeatState.ACTIVE
+    assert desk.ask(commit_request("g", 0, 8), 8).topics[0].partitions[0].error_code == 0
+    desk.close()
+
+
+def test_the_offsets_topic_is_as_kafka_makes_it() -> None:
+    """Its name, its number of partitions, one replica here, and its configs."""
+    desk = Desk()
+    desk.ask(FindCoordinatorRequest(key="g"), 3)
+    topic = desk.broker.image.topics["__consumer_offsets"]
+    assert len(topic.partitions) == 50
+    assert {len(each.replicas) for each in topic.partitions} == {1}
+    assert desk.broker.image.topic_configs["__consumer_offsets"] == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(100 * 1024 * 1024),
+    }
+    desk.close()
+
+
+def test_deleted_topics_take_their_offsets_with_them() -> None:
+    """A topic made again under the same name does not inherit the old one's offsets."""
+    desk = open_desk(SimulatedDisk())
+    desk.create("t", 4)
+    desk.ask(FindCoordinatorRequest(key="g"), 3)
+    desk.ask(commit_request("g", 0, 7), 8)
+    desk.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+    desk.settle()
+    desk.create("t", 4)
+    assert lasting(desk)["g offsets"] == []
+    desk.close()
