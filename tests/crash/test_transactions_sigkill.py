@@ -1,0 +1,230 @@
+"""Exactly once under SIGKILL: consume-transform-produce in transactions, on real processes.
+
+Workers read a topic and write what they read to another, in transactions with their offsets, while
+they and the server are killed at random and started again. In the end the output holds each input
+once for readers of committed records, and the checker finds nothing in what everybody saw.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as ck
+
+from ottla.testing.history import History, Outcome, check
+from tests.compat.test_confluent import make_topic
+from tests.crash.transform_worker import GROUP, PARTITIONS, QUICK
+from tests.live import Server, environment_with
+
+ROUNDS = 300 if os.environ.get("OTTLA_LONG") else 24
+PAUSE_S = (0.05, 0.35)
+SLOTS = ("a", "b")
+SOURCE, OUTPUT = "source", "output"
+COMMAND = (sys.executable, "-m", "tests.crash.transform_worker")
+END_S = 60.0
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 3,
+    "transaction.state.log.num.partitions": 3,
+}
+
+
+class Workers:
+    """One process per slot, started again whenever it ends."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self.bootstrap = bootstrap
+        self.folder = folder
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.starts = 0
+
+    def keep_up(self) -> None:
+        for slot in SLOTS:
+            process = self.processes.get(slot)
+            if process is None or process.poll() is not None:
+                self.start(slot)
+
+    def start(self, slot: str) -> None:
+        self.starts += 1
+        journal = self.folder / f"{slot}.jsonl"
+        with (self.folder / f"{slot}.txt").open("ab") as errors:
+            self.processes[slot] = subprocess.Popen(
+                [*COMMAND, self.bootstrap, slot, SOURCE, OUTPUT, str(journal)],
+                stdin=subprocess.PIPE,
+                stderr=errors,
+                env=environment_with({}),
+            )
+
+    def kill(self, slot: str) -> None:
+        if slot in self.processes:
+            process = self.processes.pop(slot)
+            process.kill()
+            process.wait()
+            assert process.stdin is not None
+            process.stdin.close()
+
+    def journal(self) -> list[dict[str, Any]]:
+        """All that every process wrote, in order; the last line of a killed one may be torn."""
+        lines = []
+        for path in self.folder.glob("*.jsonl"):
+            for line in path.read_text().splitlines():
+                try:
+                    lines.append(json.loads(line))
+                except ValueError:
+                    continue
+        return sorted(lines, key=lambda line: line["at"])
+
+
+class Reader(threading.Thread):
+    """Reads the output all the while, as a reader of committed records."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(daemon=True)
+        self.polls: list[tuple[int, int, int, str]] = []
+        self.stop = threading.Event()
+        self.consumer = ck.Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "reader",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 50,
+                **QUICK,
+            }
+        )
+        self.consumer.assign([ck.TopicPartition(OUTPUT, p, 0) for p in range(PARTITIONS)])
+
+    def run(self) -> None:
+        while not self.stop.is_set():
+            for message in self.consumer.consume(100, 0.1):
+                if message.error() is None:
+                    place = (message.partition(), message.offset(), message.value().decode())
+                    self.polls.append((time.monotonic_ns(), *place))
+
+
+class Feeder(threading.Thread):
+    """Writes the input, a little all the time; knows what was acknowledged."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(daemon=True)
+        self.stop = threading.Event()
+        self.acknowledged: list[int] = []
+        self.producer = ck.Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1, **QUICK}
+        )
+
+    def run(self) -> None:
+        number = 0
+        while not self.stop.is_set():
+            self.producer.produce(
+                SOURCE,
+                b"%d" % number,
+                partition=number % PARTITIONS,
+                on_delivery=lambda error, _, number=number: self.delivered(error, number),
+            )
+            number += 1
+            self.producer.poll(0.002)
+        assert self.producer.flush(END_S) == 0
+
+    def delivered(self, error: ck.KafkaError | None, number: int) -> None:
+        assert error is None, error
+        self.acknowledged.append(number)
+
+
+def history_of(journal: list[dict[str, Any]], reader: Reader) -> History:
+    """What the checker wants to know, in the order in which it happened."""
+    acknowledged = {
+        (e["partition"], e["value"]): e["offset"] for e in journal if e["kind"] == "sent"
+    }
+    events: list[tuple[int, dict[str, Any]]] = [(event["at"], event) for event in journal]
+    events += [
+        (at, {"kind": "poll", "partition": p, "offset": o, "value": v})
+        for at, p, o, v in reader.polls
+    ]
+    history = History()
+    for _, event in sorted(events, key=lambda pair: pair[0]):
+        if event["kind"] == "send":
+            offset = acknowledged.get((event["partition"], event["value"]))
+            history.sent(
+                event["process"],
+                event["partition"],
+                event["value"],
+                offset=offset,
+                outcome=Outcome.UNKNOWN if offset is None else Outcome.OK,
+                transaction=event["transaction"],
+            )
+        elif event["kind"] == "ending":
+            history.ending(event["transaction"], commit=True)
+        elif event["kind"] == "ended":
+            commit = event["outcome"] == "ok"
+            history.ended(event["transaction"], commit=commit, outcome=Outcome.OK)
+        elif event["kind"] == "poll":
+            history.polled("reader", event["partition"], [(event["offset"], event["value"])])
+    return history
+
+
+def wait_until_done(bootstrap: str, workers: Workers) -> None:
+    """Until the group has committed all of the input."""
+    consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, **QUICK})
+    places = [ck.TopicPartition(SOURCE, p) for p in range(PARTITIONS)]
+    ends = {p.partition: consumer.get_watermark_offsets(p, END_S)[1] for p in places}
+    deadline = time.monotonic() + END_S
+    while time.monotonic() < deadline:
+        workers.keep_up()
+        committed = {p.partition: p.offset for p in consumer.committed(places, END_S)}
+        if committed == ends:
+            consumer.close()
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"only {committed} of {ends} is done")
+
+
+def test_exactly_once_under_sigkill(tmp_path: Path) -> None:
+    """Each input is in the output once, whoever was killed when."""
+    chance = random.Random(int(os.environ.get("OTTLA_SEED", "4")))
+    server = Server(tmp_path / "data", settings=SETTINGS).start()
+    make_topic(server.bootstrap, SOURCE, PARTITIONS)
+    make_topic(server.bootstrap, OUTPUT, PARTITIONS)
+    workers = Workers(server.bootstrap, tmp_path)
+    reader, feeder = Reader(server.bootstrap), Feeder(server.bootstrap)
+    try:
+        feeder.start()
+        reader.start()
+        workers.keep_up()
+        time.sleep(1.0)
+        for round_ in range(ROUNDS):
+            time.sleep(chance.uniform(*PAUSE_S))
+            if round_ % 3 == 2:
+                server.kill()
+                server.start()
+            else:
+                workers.kill(chance.choice(SLOTS))
+            workers.keep_up()
+        feeder.stop.set()
+        feeder.join(END_S)
+        wait_until_done(server.bootstrap, workers)
+        expected = sorted(feeder.acknowledged)
+        deadline = time.monotonic() + END_S
+        while len(reader.polls) < len(expected) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.2)
+    finally:
+        reader.stop.set()
+        feeder.stop.set()
+        for slot in SLOTS:
+            workers.kill(slot)
+        reader.join(END_S)
+        server.kill()
+    found = sorted(int(value.split()[0]) for _, _, _, value in reader.polls)
+    assert found == expected, f"{len(found)} of {len(expected)}\n{server.errors()[-2000:]}"
+    assert len(expected) > 300
+    report = check(history_of(workers.journal(), reader))
+    assert report, str(report)
