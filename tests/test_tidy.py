@@ -44,6 +44,7 @@ MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/server.py": {"broker", "coordination", "log", "server", "wire"} | SHARED,
     "cli/control.py": {"broker.faults", "wire"},
     "cli/log.py": {"log", "wire"} | SHARED,
+    "cli/storage.py": {"log"} | SHARED,
 }
 # The package's own version may be read anywhere.
 FREE_NAMES = {"__version__"}
