@@ -18,6 +18,7 @@ from confluent_kafka import admin as cka
 
 from benchmarks import clients, raw
 from benchmarks.servers import BOTH, Broker, Ottla
+from benchmarks.transactions import transactions
 
 Figures = dict[str, dict[str, list[float]]]
 
@@ -255,4 +256,5 @@ MEASURES: dict[str, Callable[[Run], None]] = {
     "reads": random_reads,
     "waiting": waiting_fetches,
     "stalls": stalls,
+    "transactions": transactions,
 }

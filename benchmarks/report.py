@@ -25,6 +25,14 @@ TARGETS: dict[str, list[tuple[str, str, float]]] = {
     "random read, big over small": [("value", AT_MOST, 1.1)],
     "1,000 waiting fetches, % of a core": [("value", AT_MOST, 2.0)],
     "loop stall p99.9, ms": [("value", AT_MOST, 20)],
+    "transactions/s, 10 records each": [("ratio", AT_LEAST, 1.0)],
+    "in transactions over without": [("value", AT_LEAST, 0.9)],
+    "OffsetCommit requests/s, 50 in flight": [("ratio", AT_LEAST, 1.5)],
+    "join to first record, 1 member, ms": [("ratio", AT_MOST, 1.0)],
+    "join to first record, 50 members, ms": [("ratio", AT_MOST, 1.0)],
+    "restart with 100,000 committed offsets, s": [("ratio", AT_MOST, 1.0)],
+    "loading 100,000 committed offsets after the first produce, s": [("ratio", AT_MOST, 1.0)],
+    "1,000 members that heartbeat, % of a core": [("value", AT_MOST, 10)],
 }
 
 Row = dict[str, Any]
