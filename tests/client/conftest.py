@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.apache.kafka import ApacheKafka
 from tests.live import Server
@@ -49,3 +50,16 @@ def topic(request: pytest.FixtureRequest) -> str:
     """A name that no other test uses; the topic comes with its first use."""
     test = "".join(c if c.isalnum() else "-" for c in request.node.name)[:80]
     return f"{test}-{os.getpid()}-{next(numbers)}"
+
+
+@pytest.fixture
+def make_topic(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Create a topic with so many partitions, on the broker that the test uses."""
+    name = "any_bootstrap" if "any_bootstrap" in request.fixturenames else "bootstrap"
+    admin = AdminClient({"bootstrap.servers": request.getfixturevalue(name)})
+
+    def make(topic: str, partitions: int, **config: str) -> None:
+        made = admin.create_topics([NewTopic(topic, partitions, 1, config=config)])
+        made[topic].result(10)
+
+    return make

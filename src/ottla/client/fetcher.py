@@ -1,8 +1,9 @@
 """Fetches records in the background, ahead of the caller, within bounds.
 
-One Fetch is under way to each broker. A partition is asked for again while less than
-`max_partition_fetch_bytes` of it wait, and all together less than `fetch_max_bytes`. Batches stay
-as they came until the caller's thread takes them (`batches.py`).
+One Fetch is under way to each broker, and a second one for partitions that are wanted while the
+first still waits for news of others, or that were sought elsewhere. A partition is asked for again
+while less than `max_partition_fetch_bytes` of it wait, and all together less than
+`fetch_max_bytes`. Batches stay as they came until the caller's thread takes them (`batches.py`).
 
 `pump`, and all that answers call, runs in the background thread; `take` in the caller's.
 """
@@ -29,7 +30,7 @@ from .subscription import PartitionState, Subscription
 
 log = logging.getLogger("ottla.client")
 
-CHANNEL = "fetch"
+CHANNELS = ("fetch", "fetch-2")
 NAMES_VERSION_MAX = 12  # from 13 on, topics go by id
 # While some partitions of a broker have enough waiting, the others' Fetch must not hold up the
 # moment when these are wanted again.
@@ -73,7 +74,7 @@ class Fetcher:
         self.bytes_max: int = config["fetch_max_bytes"]
         self.isolation_level = int(config["isolation_level"] == "read_committed")
         self.policy: str = config["auto_offset_reset"]
-        self.busy: set[int] = set()
+        self.busy: dict[int, set[str]] = {}  # channels in use, by broker
         self.planned = False
         self.turn = 0
         self.warned: set[str] = set()
@@ -122,7 +123,7 @@ class Fetcher:
         room = self.bytes_max - sum(state.queued_bytes for state in states)
         for state in states:
             offset = state.fetch_offset
-            if offset is None or state.fetching or state.paused or state.held:
+            if offset is None or state.asked_for or state.paused or state.held:
                 continue
             if state.retry_at > now:
                 later = min(later or state.retry_at, state.retry_at)
@@ -132,7 +133,7 @@ class Fetcher:
                 later = min(later or now + UNKNOWN_TOPIC_WAIT_S, self._missing(state, now))
             elif state.queued_bytes >= self.partition_bytes or room <= 0:
                 full.add(known.leader)
-            elif known.leader not in self.busy:
+            elif len(self.busy.get(known.leader, ())) < len(CHANNELS):
                 wanted.setdefault(known.leader, {})[state.partition] = (
                     state, state.version, offset,
                 )  # fmt: skip
@@ -169,7 +170,7 @@ class Fetcher:
         for partition, (state, _, offset) in asked.items():
             known = cluster.partition(*partition)
             assert known is not None
-            state.fetching = True
+            state.fetching = state.version
             topics.setdefault(partition.topic, []).append(
                 FetchPartition(
                     partition=partition.partition,
@@ -192,24 +193,29 @@ class Fetcher:
                 for name, partitions in topics.items()
             ],
         )
-        self.busy.add(leader)
+        busy = self.busy.setdefault(leader, set())
+        channel = next(each for each in CHANNELS if each not in busy)
+        busy.add(channel)
         self.fetch_count += 1
         future = self.client.submit(
             leader,
             request,
             timeout_ms=config["fetch_max_wait_ms"] + config["request_timeout_ms"],
-            channel=CHANNEL,
+            channel=channel,
             version_max=NAMES_VERSION_MAX if NO_UUID in ids.values() else 32767,
         )
         names = {topic_id: name for name, topic_id in ids.items()}
-        future.add_done_callback(lambda answer: self._heard(answer, leader, asked, names))
 
-    def _heard(
-        self, future: Future[Any], leader: int, asked: Asked, names: dict[bytes, str]
-    ) -> None:
-        self.busy.discard(leader)
-        for state, _, _ in asked.values():
-            state.fetching = False
+        def heard(answer: Future[Any]) -> None:
+            busy.discard(channel)
+            self._heard(answer, asked, names)
+
+        future.add_done_callback(heard)
+
+    def _heard(self, future: Future[Any], asked: Asked, names: dict[bytes, str]) -> None:
+        for state, version, _ in asked.values():
+            if state.fetching == version:
+                state.fetching = -1
         if self.client.closed:
             return
         problem = future.exception()

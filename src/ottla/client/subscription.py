@@ -67,7 +67,7 @@ class PartitionState:
         self.resolving = False  # the question for the position is under way
         self.held = held  # nothing happens before the listener has been told
         self.paused = False
-        self.fetching = False
+        self.fetching = -1  # the version for which a fetch is under way
         self.retry_at = 0.0
         self.version = 0
         self.queue: deque[FetchedBatch] = deque()
@@ -87,6 +87,11 @@ class PartitionState:
         return self.received_bytes - self.taken_bytes
 
     @property
+    def asked_for(self) -> bool:
+        """Whether a fetch is under way that still counts."""
+        return self.fetching == self.version
+
+    @property
     def has_data(self) -> bool:
         return bool(self.queue) or self.chunk_at < len(self.chunk)
 
@@ -97,6 +102,7 @@ class PartitionState:
         self.position_epoch = epoch
         self.reset = reset
         self.resolving = False
+        self.held = False
         self.retry_at = 0.0
         self.queue.clear()
         self.taken_bytes = self.received_bytes

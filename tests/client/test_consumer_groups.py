@@ -1,0 +1,434 @@
+"""Consumers that share topics: rebalances of all kinds, with each other and with other clients."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import confluent_kafka as ck
+import kafka
+import pytest
+
+from ottla import Consumer, ConsumerRebalanceListener, Producer, TopicPartition
+from ottla.client import errors
+from ottla.client.assignors import Assignment, Assignor, Member
+
+FAST = {
+    "auto_offset_reset": "earliest",
+    "session_timeout_ms": 6000,
+    "heartbeat_interval_ms": 100,
+    "auto_commit_interval_ms": 100,
+}
+
+
+class Seen(ConsumerRebalanceListener):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, list[int]]] = []
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        self.calls.append(("revoked", sorted(each.partition for each in revoked)))
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        self.calls.append(("assigned", sorted(each.partition for each in assigned)))
+
+    def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
+        self.calls.append(("lost", sorted(each.partition for each in lost)))
+
+
+class Polling:
+    """A consumer that polls in a thread of its own until it is told to stop."""
+
+    def __init__(self, consumer: Any, poll: Callable[[Any], Sequence[tuple[int, int]]]) -> None:
+        self.consumer = consumer
+        self.poll = poll
+        self.records: list[tuple[int, int]] = []
+        self.told: set[int] | None = None  # what its callbacks said, for confluent-kafka
+        self.stopping = False
+        self.problem: BaseException | None = None
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self) -> None:
+        try:
+            while not self.stopping:
+                self.records += self.poll(self.consumer)
+            self.consumer.close()
+        except BaseException as problem:
+            self.problem = problem
+
+    def assigned(self) -> set[int]:
+        if self.told is not None:
+            return set(self.told)
+        return {each.partition for each in self.consumer.assignment()}
+
+    def stop(self) -> None:
+        self.stopping = True
+        self.thread.join(20)
+        assert not self.thread.is_alive(), "close hangs"
+        assert self.problem is None, self.problem
+
+
+def poll_ours(consumer: Any) -> list[tuple[int, int]]:
+    return [(each.partition, each.offset) for found in consumer.poll(50).values() for each in found]
+
+
+def poll_confluent(consumer: Any) -> list[tuple[int, int]]:
+    return [
+        (each.partition(), each.offset())
+        for each in consumer.consume(100, 0.05)
+        if each.error() is None
+    ]
+
+
+def eventually(check: Callable[[], bool], what: str = "", timeout_s: float = 20) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not check():
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def crew() -> Iterator[list[Polling]]:
+    """The polling consumers of a test; those that still run are stopped after it."""
+    members: list[Polling] = []
+    yield members
+    for each in members:
+        each.stopping = True
+    for each in members:
+        each.thread.join(20)
+
+
+def ours(bootstrap: str, topic: str, listener: Any = None, **options: Any) -> Polling:
+    consumer = Consumer(bootstrap_servers=bootstrap, group_id=f"g-{topic}", **{**FAST, **options})
+    consumer.subscribe([topic], listener=listener)
+    return Polling(consumer, poll_ours)
+
+
+def confluent(bootstrap: str, topic: str, strategy: str) -> Polling:
+    consumer = ck.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"g-{topic}",
+            "auto.offset.reset": "earliest",
+            "partition.assignment.strategy": strategy,
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 100,
+            "auto.commit.interval.ms": 100,
+        }
+    )
+    # Its assignment() must not be called while another thread polls: the two wait for each other.
+    have: set[int] = set()
+    consumer.subscribe(
+        [topic],
+        on_assign=lambda _, got: have.update(each.partition for each in got),
+        on_revoke=lambda _, gone: have.difference_update(each.partition for each in gone),
+    )
+    member = Polling(consumer, poll_confluent)
+    member.told = have
+    return member
+
+
+def kafka_python(bootstrap: str, topic: str, strategy: type) -> Polling:
+    consumer = kafka.KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=f"g-{topic}",
+        partition_assignment_strategy=[strategy],
+        **FAST,
+    )
+    return Polling(consumer, poll_ours)
+
+
+def split(members: Sequence[Polling], count: int) -> bool:
+    """Whether the members have all partitions, each exactly one."""
+    have = [number for each in members for number in each.assigned()]
+    return sorted(have) == list(range(count))
+
+
+def fill(bootstrap: str, topic: str, partitions: int, each: int = 20, start: int = 0) -> None:
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for n in range(start, start + each):
+            for partition in range(partitions):
+                producer.send(topic, b"%d" % n, partition=partition)
+
+
+def test_two_members_share_and_one_takes_over(
+    any_bootstrap: str, topic: str, make_topic: Callable[..., None], crew: list[Polling]
+) -> None:
+    """The second member gets its share; when it closes the first has all again; every record is
+    seen exactly once, because partitions are committed before they go."""
+    make_topic(topic, 4)
+    fill(any_bootstrap, topic, 4)
+    seen = Seen()
+    crew.append(ours(any_bootstrap, topic, seen))
+    eventually(lambda: len(crew[0].records) == 80, "the first reads all")
+    crew.append(ours(any_bootstrap, topic))
+    eventually(lambda: split(crew, 4) and len(crew[1].assigned()) == 2, "an even share")
+    fill(any_bootstrap, topic, 4, start=20)
+    eventually(lambda: sum(len(each.records) for each in crew) == 160, "both read")
+    crew[1].stop()
+    eventually(lambda: crew[0].assigned() == {0, 1, 2, 3}, "the first takes over")
+    fill(any_bootstrap, topic, 4, start=40)
+    everything = [(p, n) for p in range(4) for n in range(60)]
+    eventually(lambda: sorted(crew[0].records + crew[1].records) == everything, "once each")
+    crew[0].stop()
+    assert seen.calls[0] == ("assigned", [0, 1, 2, 3])
+    assert seen.calls[1] == ("revoked", [0, 1, 2, 3])
+    assert seen.calls[-1] == ("revoked", [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+def test_one_group_with_other_clients(
+    any_bootstrap: str,
+    topic: str,
+    strategy: str,
+    make_topic: Callable[..., None],
+    crew: list[Polling],
+) -> None:
+    """With confluent-kafka and kafka-python in one group everybody has a share, whoever leads;
+    all records are seen."""
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+    theirs = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
+    make_topic(topic, 6)
+    makers: list[Callable[[], Polling]] = [
+        lambda: ours(any_bootstrap, topic, partition_assignment_strategy=strategy),
+        lambda: confluent(any_bootstrap, topic, strategy),
+        lambda: kafka_python(any_bootstrap, topic, theirs[strategy]),
+    ]
+    if strategy == "roundrobin":
+        makers.reverse()  # then others lead first
+    for make in makers:
+        crew.append(make())
+        eventually(lambda: bool(crew[-1].assigned()), "a share")
+    eventually(
+        lambda: split(crew, 6) and all(len(each.assigned()) == 2 for each in crew), "even shares"
+    )
+    fill(any_bootstrap, topic, 6)
+    wanted = {(p, n) for p in range(6) for n in range(20)}
+    eventually(lambda: {each for m in crew for each in m.records} == wanted, "all records")
+    crew[0].stop()  # the leader goes
+    rest = crew[1:]
+    eventually(lambda: split(rest, 6), "the others take over")
+    for each in rest:
+        each.stop()
+
+
+def test_cooperative_members_go_on_meanwhile(
+    any_bootstrap: str, topic: str, make_topic: Callable[..., None], crew: list[Polling]
+) -> None:
+    """With cooperative-sticky only what moves is revoked, in one group with confluent-kafka too."""
+    make_topic(topic, 6)
+    seen = Seen()
+    options = {"partition_assignment_strategy": "cooperative-sticky"}
+    crew.append(ours(any_bootstrap, topic, seen, **options))
+    eventually(lambda: crew[0].assigned() == set(range(6)), "all at first")
+    crew.append(confluent(any_bootstrap, topic, "cooperative-sticky"))
+    eventually(lambda: split(crew, 6) and len(crew[1].assigned()) == 3, "an even share")
+    kept = crew[0].assigned()
+    crew.append(ours(any_bootstrap, topic, **options))
+    eventually(
+        lambda: split(crew, 6) and all(len(each.assigned()) == 2 for each in crew), "three shares"
+    )
+    assert crew[0].assigned() <= kept
+    fill(any_bootstrap, topic, 6)
+    wanted = {(p, n) for p in range(6) for n in range(20)}
+    eventually(lambda: {each for m in crew for each in m.records} == wanted, "all records")
+    for each in crew:
+        each.stop()
+    assert seen.calls[0] == ("assigned", [0, 1, 2, 3, 4, 5])
+    revoked = [numbers for what, numbers in seen.calls if what == "revoked"]
+    assert len(revoked[0]) == 3
+    assert len(revoked[1]) == 1
+
+
+def test_sticky_members_keep_what_they_had(
+    bootstrap: str, topic: str, make_topic: Callable[..., None], crew: list[Polling]
+) -> None:
+    """With sticky the first keeps half of its partitions when the second comes."""
+    make_topic(topic, 4)
+    crew.append(ours(bootstrap, topic, partition_assignment_strategy="sticky"))
+    eventually(lambda: crew[0].assigned() == {0, 1, 2, 3})
+    crew.append(ours(bootstrap, topic, partition_assignment_strategy="sticky"))
+    eventually(lambda: split(crew, 4) and len(crew[1].assigned()) == 2)
+    before = [each.assigned() for each in crew]
+    crew.append(ours(bootstrap, topic, partition_assignment_strategy="sticky"))
+    eventually(lambda: split(crew, 4) and len(crew[2].assigned()) == 1)
+    assert sum(len(each.assigned() & had) for each, had in zip(crew, before, strict=False)) == 3
+    for each in crew:
+        each.stop()
+
+
+def test_a_static_member_comes_back_to_its_partitions(
+    any_bootstrap: str, topic: str, make_topic: Callable[..., None], crew: list[Polling]
+) -> None:
+    """A member with a group_instance_id that restarts within its session moves nobody; another
+    with the same id takes its place, and the first is told."""
+    make_topic(topic, 4)
+    others = Seen()
+    crew.append(ours(any_bootstrap, topic, others, group_instance_id="one"))
+    crew.append(ours(any_bootstrap, topic, group_instance_id="two"))
+    eventually(lambda: split(crew, 4) and len(crew[1].assigned()) == 2)
+    had, calls = crew[1].assigned(), len(others.calls)
+    crew[1].stop()
+    crew[1] = ours(any_bootstrap, topic, group_instance_id="two")
+    eventually(lambda: crew[1].assigned() == had, "back again")
+    time.sleep(0.3)
+    assert len(others.calls) == calls
+    crew.append(ours(any_bootstrap, topic, group_instance_id="two"))
+    eventually(lambda: crew[2].assigned() == had, "the new one has it")
+    eventually(lambda: crew[1].problem is not None, "the old one is told")
+    assert isinstance(crew[1].problem, errors.FencedInstanceIdError)
+    assert "of its own" in str(crew[1].problem)
+
+
+def test_a_member_that_does_not_poll_is_out(
+    any_bootstrap: str, topic: str, make_topic: Callable[..., None], crew: list[Polling]
+) -> None:
+    """After max_poll_interval_ms the partitions go to others; the late one cannot commit, is told
+    that they are lost, and comes back with its next polls."""
+    make_topic(topic, 2)
+    fill(any_bootstrap, topic, 2)
+    seen = Seen()
+    slow = Consumer(
+        bootstrap_servers=any_bootstrap,
+        group_id=f"g-{topic}",
+        **{**FAST, "max_poll_interval_ms": 500, "enable_auto_commit": False},
+    )
+    slow.subscribe([topic], listener=seen)
+    eventually(lambda: bool(slow.poll(50)), "the first records")
+    crew.append(ours(any_bootstrap, topic))
+    eventually(lambda: crew[0].assigned() == {0, 1}, "the other has all")
+    with pytest.raises(errors.CommitFailedError, match="max_poll_records"):
+        slow.commit()
+    eventually(lambda: slow.poll(50) is not None and len(slow.assignment()) == 1, "back again")
+    assert ("lost", [0, 1]) in seen.calls
+    slow.close()
+    crew[0].stop()
+
+
+def test_a_pattern_finds_topics_that_come_later(
+    any_bootstrap: str, topic: str, make_topic: Callable[..., None], crew: list[Polling]
+) -> None:
+    """A pattern subscribes to what matches now and later, never to internal topics."""
+    make_topic(f"{topic}-one", 1)
+    consumer = Consumer(
+        bootstrap_servers=any_bootstrap,
+        group_id=f"g-{topic}",
+        **{**FAST, "metadata_max_age_ms": 200},
+    )
+    consumer.subscribe(pattern=f"{topic}-.*|__consumer_offsets")
+    eventually(lambda: consumer.poll(50) is not None and len(consumer.assignment()) == 1)
+    make_topic(f"{topic}-two", 2)
+    eventually(lambda: consumer.poll(50) is not None and len(consumer.assignment()) == 3)
+    assert consumer.subscription() == {f"{topic}-one", f"{topic}-two"}
+    consumer.close()
+
+
+def test_new_partitions_are_shared_out(
+    any_bootstrap: str, topic: str, make_topic: Callable[..., None], crew: list[Polling]
+) -> None:
+    """When a topic grows, the group divides anew and reads the new partitions from their start."""
+    from confluent_kafka.admin import AdminClient, NewPartitions
+
+    make_topic(topic, 1)
+    crew.append(ours(any_bootstrap, topic, metadata_max_age_ms=200))
+    eventually(lambda: crew[0].assigned() == {0})
+    admin = AdminClient({"bootstrap.servers": any_bootstrap})
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(10)
+    fill(any_bootstrap, topic, 3)
+    eventually(lambda: len(crew[0].records) == 60, "all records")
+    crew[0].stop()
+
+
+def test_a_rule_of_ones_own(
+    bootstrap: str, topic: str, make_topic: Callable[..., None], crew: list[Polling]
+) -> None:
+    """A user's assignor divides; one that gives a partition twice is refused with its name."""
+
+    class AllToTheLast(Assignor):
+        name = "all-to-the-last"
+
+        def assign(
+            self, partitions: Mapping[str, Sequence[int]], members: Mapping[str, Member]
+        ) -> Assignment:
+            every = [TopicPartition(t, n) for t, numbers in partitions.items() for n in numbers]
+            return {max(members): every}
+
+    class Wrong(AllToTheLast):
+        name = "wrong"
+
+        def assign(
+            self, partitions: Mapping[str, Sequence[int]], members: Mapping[str, Member]
+        ) -> Assignment:
+            result = super().assign(partitions, members)
+            return {member: got * 2 for member, got in result.items()}
+
+    make_topic(topic, 3)
+    rule = {"partition_assignment_strategy": [AllToTheLast]}
+    crew += [ours(bootstrap, topic, **rule), ours(bootstrap, topic, **rule)]
+    eventually(lambda: split(crew, 3))
+    assert sorted(len(each.assigned()) for each in crew) == [0, 3]
+    wrong = Consumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=f"wrong-{topic}",
+        partition_assignment_strategy=[Wrong()],
+    )
+    with pytest.raises(errors.KafkaError, match="assignor 'wrong'"):
+        wrong.poll(5000)
+    wrong.close()
+    for each in crew:
+        each.stop()
+
+
+def test_the_listener_may_seek_and_ask(
+    bootstrap: str, topic: str, make_topic: Callable[..., None]
+) -> None:
+    """In on_partitions_assigned positions can be asked and sought; what is read obeys."""
+    make_topic(topic, 1)
+    fill(bootstrap, topic, 1)
+    consumer = Consumer(bootstrap_servers=bootstrap, group_id=f"g-{topic}", **FAST)
+    asked: list[int | None] = []
+
+    class Seeking(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+            for each in assigned:
+                asked.append(consumer.position(each))
+                consumer.seek(each, 15)
+
+    consumer.subscribe([topic], listener=Seeking())
+    found: list[int] = []
+
+    def five() -> bool:
+        found.extend(each.offset for got in consumer.poll(50).values() for each in got)
+        return len(found) >= 5
+
+    eventually(five)
+    assert (asked, found) == ([0], [15, 16, 17, 18, 19])
+    consumer.close()
+    other = Consumer(topic, bootstrap_servers=bootstrap, group_id=f"g-{topic}", **FAST)
+    assert other.committed(TopicPartition(topic, 0)) == 20
+    other.unsubscribe()
+    assert other.assignment() == set()
+    other.close()
+
+
+def test_close_while_joining_does_not_hang(
+    bootstrap: str, topic: str, make_topic: Callable[..., None]
+) -> None:
+    """A member that waits for another in a rebalance can be closed at once."""
+    make_topic(topic, 2)
+    first = Consumer(topic, bootstrap_servers=bootstrap, group_id=f"g-{topic}", **FAST)
+    eventually(lambda: first.poll(50) is not None and len(first.assignment()) == 2)
+    second = Consumer(topic, bootstrap_servers=bootstrap, group_id=f"g-{topic}", **FAST)
+    second.poll(200)  # waits for the first, which does not poll
+    started = time.monotonic()
+    second.close()
+    first.close()
+    assert time.monotonic() - started < 4
