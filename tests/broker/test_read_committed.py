@@ -1,0 +1,208 @@
+"""Readers of committed records see each committed record once and no aborted one: from whatever
+offset, in whatever pieces, and after a restart, a crash, a deletion or a compaction.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from ottla.log.helper import JOBS
+from ottla.seams.background import InlineBackground
+from tests.broker.desk import Desk, fetch_request
+from tests.broker.transactional import TOPIC, Client, visible
+
+SETTINGS = {"transaction_state_log_num_partitions": 1, "offsets_topic_num_partitions": 1}
+# Many small segments and a dense index, so that transactions span them.
+SMALL = {"internal_segment_bytes": "500", "index_interval_bytes": "1"}
+
+
+@dataclass
+class Load:
+    """What was written, by offset; None while its transaction is open."""
+
+    values: dict[int, bytes] = field(default_factory=dict)
+    committed: dict[int, bool | None] = field(default_factory=dict)
+    keys: dict[int, bytes | None] = field(default_factory=dict)
+
+    def expected(self, start: int = 0) -> list[bytes]:
+        """What a reader from `start` may see: up to the first open transaction."""
+        found = []
+        for offset in sorted(self.values):
+            if self.committed[offset] is None:
+                break
+            if offset >= start and self.committed[offset]:
+                found.append(self.values[offset])
+        return found
+
+
+def write_load(desk: Desk, seed: int, steps: int = 120, keys: int = 0) -> Load:
+    """Three producers of both generations and a plain one, interleaved; all ends are made."""
+    chance = random.Random(seed)
+    load = Load()
+    clients = [Client(desk, "a", False), Client(desk, "b", False), Client(desk, "c", True)]
+    for client in clients:
+        client.begin()
+    open_offsets: dict[str, list[int]] = {client.name: [] for client in clients}
+
+    def note(offset: int, value: bytes, key: bytes | None, committed: bool | None) -> None:
+        load.values[offset], load.keys[offset], load.committed[offset] = value, key, committed
+
+    def end(client: Client, commit: bool) -> None:
+        client.end(commit)
+        for offset in open_offsets[client.name]:
+            load.committed[offset] = commit
+        open_offsets[client.name] = []
+
+    for step in range(steps):
+        desk.turn(1)
+        value = b"%d" % step
+        key = b"k%d" % chance.randrange(keys) if keys else None
+        client = chance.choice(clients)
+        if chance.random() < 0.15 and not keys:
+            note(desk.produce(TOPIC, 0, value).base_offset, value, key, True)
+        elif chance.random() < 0.75 or not open_offsets[client.name]:
+            offset = client.write(0, value, key)
+            open_offsets[client.name].append(offset)
+            note(offset, value, key, None)
+        else:
+            end(client, chance.random() < 0.5)
+    for client in clients:
+        if open_offsets[client.name]:
+            end(client, chance.random() < 0.5)
+    return load
+
+
+def check(desk: Desk, load: Load) -> None:
+    """From every offset, whole and in pieces."""
+    desk.partition(TOPIC)
+    desk.settle()
+    assert visible(desk, 0) == load.expected()
+    start = desk.partition(TOPIC).log.log_start_offset
+    for offset in range(start, max(load.values) + 1, 7):
+        for bytes_max in (1, 200, 5000):
+            assert visible(desk, 0, offset, bytes_max=bytes_max) == load.expected(offset)
+
+
+def restarted(desk: Desk) -> Desk:
+    desk.close()
+    return Desk(disk=desk.disk, clock=desk.clock, **SETTINGS)
+
+
+def killed(desk: Desk) -> Desk:
+    desk.kill()
+    desk.disk.kill()
+    return Desk(disk=desk.disk, clock=desk.clock, **SETTINGS)
+
+
+def killed_without_snapshots(desk: Desk) -> Desk:
+    """Producer state must then come from the log itself."""
+    desk.kill()
+    desk.disk.kill()
+    folder = f"/data/{TOPIC}-0"
+    for name in desk.disk.listdir(folder):
+        if name.endswith((".snapshot", ".index")):
+            desk.disk.unlink(f"{folder}/{name}")
+    return Desk(disk=desk.disk, clock=desk.clock, **SETTINGS)
+
+
+def as_it_is(desk: Desk) -> Desk:
+    return desk
+
+
+@pytest.mark.parametrize("how", [as_it_is, restarted, killed, killed_without_snapshots])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_from_every_offset(how: Callable[[Desk], Desk], seed: int) -> None:
+    """Whatever happened in between, what is read is what was committed."""
+    desk = Desk(**SETTINGS)
+    desk.create(TOPIC, **SMALL)
+    load = write_load(desk, seed)
+    assert len(desk.partition(TOPIC).log.segments) > 5
+    desk = how(desk)
+    check(desk, load)
+    desk.close()
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+def test_an_open_transaction_outlives_a_crash(flushed: bool) -> None:
+    """It still holds readers back, and its producer may still commit it."""
+    desk = Desk(**SETTINGS)
+    desk.create(TOPIC)
+    client = Client(desk, "a", bumps=False)
+    client.begin()
+    client.write(0, b"first")
+    later = restarted(desk) if flushed else killed(desk)
+    [answer] = (
+        later.ask(fetch_request((TOPIC, 0, 0), isolation_level=1), 11).responses[0].partitions
+    )
+    assert (answer.last_stable_offset, answer.high_watermark) == (0, 1)
+    client.desk = later
+    client.write(0, b"second")
+    client.end(commit=True)
+    assert visible(later, 0) == [b"first", b"second"]
+    later.close()
+
+
+def test_after_a_deletion_of_records() -> None:
+    """Aborted transactions that began before the log's new start are still left out."""
+    with Desk(**SETTINGS) as desk:
+        desk.create(TOPIC, **SMALL)
+        load = write_load(desk, 4)
+        log = desk.partition(TOPIC).log
+        for start in (10, 25, 60):
+            log.delete_records_before(start)
+            assert visible(desk, 0, start) == load.expected(start)
+            assert visible(desk, 0, start, bytes_max=100) == load.expected(start)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_after_a_compaction(seed: int) -> None:
+    """The last committed value of each key is left, and no aborted one, also after a restart."""
+    desk = Desk(**SETTINGS)
+    desk.create(
+        TOPIC,
+        **SMALL,
+        cleanup_policy="compact",
+        min_cleanable_dirty_ratio="0",
+        delete_retention_ms="0",
+    )
+    load = write_load(desk, seed, 150, keys=8)
+    log = desk.partition(TOPIC).log
+    log.roll(now_ms=desk.clock.now_ms())
+    last: dict[bytes | None, bytes] = {}
+    for offset in sorted(load.values):
+        if load.committed[offset]:
+            last[load.keys[offset]] = load.values[offset]
+    for _ in range(3):  # control batches go in a later round than what they ended
+        desk.advance(1000)
+        compact(desk)
+        found = visible(desk, 0)
+        assert sorted(found) == sorted(last.values())
+        assert found == [value for value in load.expected() if value in found]
+        desk = restarted(desk)
+    client = Client(desk, "z", bumps=True)
+    client.begin()
+    client.write(0, b"dropped", b"k1")
+    client.end(commit=False)
+    client.write(0, b"kept", b"k2")
+    client.end(commit=True)
+    assert visible(desk, 0)[-1] == b"kept"
+    desk.close()
+
+
+def compact(desk: Desk) -> None:
+    background = desk.broker.background
+    assert isinstance(background, InlineBackground)
+    background._jobs = JOBS
+    log = desk.partition(TOPIC).log
+    cleaner = desk.broker.logs.cleaner
+    cleaner.offsets.pop((TOPIC, 0), None)
+    log.roll(now_ms=desk.clock.now_ms())
+
+    async def run() -> int:
+        return await cleaner.run()
+
+    assert desk.run(run()) >= 1
