@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .errors import KafkaTimeoutError
+from .errors import IllegalStateError, KafkaTimeoutError
 from .records import BatchBuilder
 from .structs import TopicPartition
 
@@ -63,28 +63,9 @@ class Batch:
     """Records of one partition that are sent, retried, and acknowledged together."""
 
     __slots__ = (
-        "append_time",
-        "attempts",
-        "base_offset",
-        "builder",
-        "callbacks",
-        "count",
-        "created_at",
-        "deadline",
-        "done",
-        "encoded",
-        "epoch",
-        "error",
-        "event",
-        "lane",
-        "parts",
-        "producer_id",
-        "record_errors",
-        "reserved",
-        "retry_at",
-        "sent",
-        "sequence",
-        "urgent",
+        "append_time", "attempts", "base_offset", "builder", "callbacks", "count", "created_at",
+        "deadline", "done", "encoded", "epoch", "error", "event", "lane", "over", "parts",
+        "producer_id", "record_errors", "reserved", "retry_at", "sent", "sequence", "urgent",
     )  # fmt: skip
 
     def __init__(self, lane: Lane, reserved: int, created_at: float, deadline: float) -> None:
@@ -102,7 +83,8 @@ class Batch:
         self.producer_id = -1
         self.epoch = -1
         self.encoded: Any = None
-        self.done = False
+        self.done = False  # the outcome is known
+        self.over = False  # and all callbacks have been called
         self.error: Exception | None = None
         self.record_errors: dict[int, str] | None = None
         self.base_offset = -1
@@ -114,8 +96,13 @@ class Batch:
     def wait(self, timeout_s: float | None) -> bool:
         """Wait until it is done or split; it is sent without lingering, for somebody waits."""
         with self.lane.lock:
-            if self.done or self.parts is not None:
+            if self.over or self.parts is not None:
                 return True
+            if self.lane.inside():
+                raise IllegalStateError(
+                    "this call waits, and a callback of the client may not wait\n"
+                    "Try: do it in your own thread, after the callback"
+                )
             if self.event is None:
                 self.event = threading.Event()
             event = self.event
@@ -139,8 +126,8 @@ class Batch:
 
     def finish(
         self, base_offset: int = -1, append_time: int = -1, error: Exception | None = None
-    ) -> list[tuple[FutureRecordMetadata, Callback]]:
-        """The outcome is known: wake who waits; the callbacks to call."""
+    ) -> None:
+        """The outcome is known: call the callbacks, then wake who waits."""
         with self.lane.lock:
             self.base_offset = base_offset
             self.append_time = append_time
@@ -148,24 +135,35 @@ class Batch:
             self.done = True
             callbacks, self.callbacks = self.callbacks, None
             self.builder = self.encoded = None
+        for future, action in callbacks or ():
+            future.call(action)
+        with self.lane.lock:
+            self.over = True
         if self.event is not None:
             self.event.set()
-        return callbacks or []
 
 
 class Lane:
     """The way of one partition: one open batch, closed ones behind it, those in flight."""
 
     __slots__ = (
-        "acknowledged", "closed", "epoch", "in_flight", "lock", "needs_bump", "next_sequence",
-        "open", "partition", "poke", "producer_id", "topic", "topic_partition",
+        "acknowledged", "closed", "epoch", "in_flight", "inside", "lock", "needs_bump",
+        "next_sequence", "open", "partition", "poke", "producer_id", "topic", "topic_partition",
     )  # fmt: skip
 
-    def __init__(self, topic: str, partition: int, poke: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        poke: Callable[[], object] = lambda: None,
+        inside: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`poke` makes the sender look; `inside` tells whether this is the sender's thread."""
         self.topic = topic
         self.partition = partition
         self.topic_partition = TopicPartition(topic, partition)
         self.poke = poke
+        self.inside = inside
         self.lock = threading.Lock()
         self.open: Batch | None = None
         self.closed: deque[Batch] = deque()

@@ -90,6 +90,9 @@ class Loop:
         """Whether the caller is in the loop's own thread."""
         return threading.get_ident() == self.thread.ident
 
+    def is_inside(self) -> bool:
+        return self.inside
+
     def settle(self) -> None:
         """Let the loop do all it can do now (a few milliseconds at most), then go on.
 

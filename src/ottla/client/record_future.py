@@ -44,9 +44,9 @@ class FutureRecordMetadata:
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """The record's place, waiting for it (`timeout` in seconds); raises why it failed."""
         batch = self._settled_batch()
-        if not batch.done and not batch.wait(timeout):
+        if not batch.over and not batch.wait(timeout):
             raise KafkaTimeoutError(f"the record was not acknowledged within {timeout} s")
-        if not self._settled_batch().done:  # it was split meanwhile
+        if not self._settled_batch().over:  # it was split meanwhile
             return self.get(timeout)
         error = self.exception
         if error is not None:

@@ -304,7 +304,8 @@ class Sender:
             self.counts["splits"] += 1
             for part in reversed(split(batch, self.config, self.incomplete)):
                 batch.lane.put_back(part)
-            self._complete(batch)
+            self.memory.release(batch.reserved)
+            self.incomplete.discard(batch)
         elif verdict.action == "retry" and batch.deadline > now and not self._hopeless:
             self.counts["retries"] += 1
             batch.record_errors = None
@@ -324,10 +325,9 @@ class Sender:
         if base_offset >= 0:
             lane.acknowledged = max(lane.acknowledged, base_offset + batch.count - 1)
         self.counts["records-sent"] += batch.count
-        callbacks = batch.finish(base_offset, append_time)
-        self._complete(batch)
-        for future, action in callbacks:
-            future.call(action)
+        self.memory.release(batch.reserved)
+        batch.finish(base_offset, append_time)
+        self.incomplete.discard(batch)
 
     def fail(self, batch: Batch, error: KafkaError) -> None:
         """It will not be written, or nobody will know."""
@@ -336,20 +336,15 @@ class Sender:
         self.counts["records-failed"] += batch.count
         if self.identity is not None:
             self.identity.failed(batch, error)
-        callbacks = batch.finish(error=error)
-        self._complete(batch)
-        for future, action in callbacks:
-            future.call(action)
+        self.memory.release(batch.reserved)
+        batch.finish(error=error)
+        self.incomplete.discard(batch)
 
     def fail_waiting(self, error: KafkaError) -> None:
         """Fail all that is not in flight; from the background thread."""
         for lane in list(self.lanes.values()):
             for batch in lane.take_all():
                 self.fail(batch, error)
-
-    def _complete(self, batch: Batch) -> None:
-        self.incomplete.discard(batch)
-        self.memory.release(batch.reserved)
 
     def _connection_ended(self, node_id: int, reason: KafkaError) -> None:
         self.client.coordinators.forget_broker(node_id)

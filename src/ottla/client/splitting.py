@@ -16,10 +16,12 @@ def split(batch: Batch, config: dict[str, Any], incomplete: set[Batch]) -> tuple
     halves = []
     sequence = batch.sequence
     for part in records[:middle], records[middle:]:
-        half = Batch(batch.lane, batch.reserved, batch.created_at, batch.deadline)
-        half.reserved = 0  # the memory was counted with the whole, and is released with it
+        # No memory is counted: the whole's is free from now on, and the halves need no more.
+        half = Batch(batch.lane, 0, batch.created_at, batch.deadline)
         for record in part:
-            half.builder.append(record.timestamp, record.key, record.value, record.headers)
+            fields = (record.timestamp, record.key, record.value, record.headers)
+            while (needed := half.builder.append(*fields)) < 0:
+                half.builder.grow(2 * half.builder.room - needed)
         half.count = len(part)
         half.attempts = batch.attempts - 1
         half.urgent = True

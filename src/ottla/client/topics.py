@@ -172,5 +172,6 @@ class Topics:
         key = (topic, partition)
         lane = self.sender.lanes.get(key)
         if lane is None:
-            lane = self.sender.lanes.setdefault(key, Lane(topic, partition, self.sender.poke))
+            lane = Lane(topic, partition, self.sender.poke, self.client.loop.is_inside)
+            lane = self.sender.lanes.setdefault(key, lane)
         return lane

@@ -1,0 +1,75 @@
+"""Read back what a producer wrote, with a client that is not ours."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import confluent_kafka as ck
+
+POLL_S = 10.0
+
+
+class Seen(NamedTuple):
+    """A record as librdkafka read it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp: int
+
+
+def read_all(bootstrap: str, topic: str, *, committed: bool = True) -> list[Seen]:
+    """All records of a topic, by partition and offset."""
+    consumer = ck.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reading",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "check.crcs": True,
+            "log_level": 0,
+        }
+    )
+    try:
+        metadata = consumer.list_topics(topic, timeout=POLL_S).topics[topic]
+        places = [ck.TopicPartition(topic, index, 0) for index in metadata.partitions]
+        consumer.assign(places)
+        seen: list[Seen] = []
+        open_ends = {place.partition for place in places}
+        deadline = time.monotonic() + POLL_S
+        while open_ends:
+            assert time.monotonic() < deadline, f"no end within {POLL_S} s; open: {open_ends}"
+            for message in consumer.consume(1000, timeout=0.02):
+                error = message.error()
+                if error is not None:
+                    assert error.code() == ck.KafkaError._PARTITION_EOF, error
+                    open_ends.discard(message.partition())
+                    continue
+                seen.append(
+                    Seen(
+                        message.partition(),
+                        message.offset(),
+                        message.key(),
+                        message.value(),
+                        message.headers() or [],
+                        message.timestamp()[1],
+                    )
+                )
+    finally:
+        consumer.close()
+    return sorted(seen, key=lambda each: each[:2])
+
+
+def make_topic(bootstrap: str, topic: str, partitions: int = 1, **config: object) -> None:
+    """Create a topic, with Kafka's configs (`_` for `.`)."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    settings = {name.replace("_", "."): str(value) for name, value in config.items()}
+    made = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=settings)
+    admin.create_topics([made])[topic].result(POLL_S)
