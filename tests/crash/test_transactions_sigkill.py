@@ -20,7 +20,10 @@ from typing import Any
 import confluent_kafka as ck
 
 from ottla.testing.history import History, Outcome, check
+from tests.apache.batches import TRANSACTIONAL, batch
+from tests.apache.client import RawClient
 from tests.compat.test_confluent import make_topic
+from tests.compat.test_transactions import read_all
 from tests.crash.transform_worker import GROUP, PARTITIONS, QUICK
 from tests.live import Server, environment_with
 
@@ -30,6 +33,9 @@ SLOTS = ("a", "b")
 SOURCE, OUTPUT = "source", "output"
 COMMAND = (sys.executable, "-m", "tests.crash.transform_worker")
 END_S = 60.0
+OPEN_IDS = 1000
+BACK_S = 5.0
+BUSY = (14, 15, 16, 51)
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 3,
@@ -228,3 +234,77 @@ def test_exactly_once_under_sigkill(tmp_path: Path) -> None:
     assert len(expected) > 300
     report = check(history_of(workers.journal(), reader))
     assert report, str(report)
+
+
+def test_a_thousand_open_transactions_survive(tmp_path: Path) -> None:
+    """After SIGKILL the server is back within seconds, and every one of them can be committed."""
+    with Server(tmp_path / "data", settings=SETTINGS) as server:
+        make_topic(server.bootstrap, OUTPUT, 1)
+        names = [f"id-{number}" for number in range(OPEN_IDS)]
+        with RawClient(server.port) as client:
+            ids = open_all(client, names)
+        server.kill()
+        began = time.monotonic()
+        server.start()
+        with RawClient(server.port) as client:
+            end_all(client, ids)
+        assert time.monotonic() - began < BACK_S
+        found = read_all(server.bootstrap, OUTPUT)
+        assert sorted(found[0]) == sorted(b"value-0" for _ in names)
+
+
+def ask_all(client: RawClient, api: str, version: int, asked: list[dict[str, Any]]) -> list[Any]:
+    """Many requests on one connection, a hundred at a time under way."""
+    answers = []
+    for start in range(0, len(asked), 100):
+        some = asked[start : start + 100]
+        for fields in some:
+            client.send(api, version, fields)
+        answers += [client.receive(api, version) for _ in some]
+    return answers
+
+
+def open_all(client: RawClient, names: list[str]) -> dict[str, tuple[int, int]]:
+    """A transaction with one record under each name."""
+    client.ask("FindCoordinator", 4, {"coordinator_keys": names[:1], "key_type": 1})
+    asked = [{"transactional_id": name, "transaction_timeout_ms": 60_000} for name in names]
+    answers = ask_all(client, "InitProducerId", 4, asked)
+    ids = {
+        name: (answer["producer_id"], answer["producer_epoch"])
+        for name, answer in zip(names, answers, strict=True)
+    }
+    assert not any(answer["error_code"] for answer in answers)
+    writes = []
+    for name, (producer_id, epoch) in ids.items():
+        records = batch(
+            1,
+            attributes=TRANSACTIONAL,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=0,
+        )
+        data = [{"name": OUTPUT, "partition_data": [{"index": 0, "records": records}]}]
+        writes.append(
+            {"transactional_id": name, "acks": -1, "timeout_ms": 5000, "topic_data": data}
+        )
+    for answer in ask_all(client, "Produce", 12, writes):
+        assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+    return ids
+
+
+def end_all(client: RawClient, ids: dict[str, tuple[int, int]]) -> None:
+    left = dict(ids)
+    while left:
+        asked = [
+            {
+                "transactional_id": name,
+                "producer_id": producer_id,
+                "producer_epoch": epoch,
+                "committed": True,
+            }
+            for name, (producer_id, epoch) in left.items()
+        ]
+        for name, answer in zip(list(left), ask_all(client, "EndTxn", 5, asked), strict=True):
+            assert answer["error_code"] in (0, *BUSY)
+            if answer["error_code"] == 0:
+                del left[name]

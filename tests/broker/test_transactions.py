@@ -1,0 +1,299 @@
+"""Transactions through the dispatcher of a whole broker: what the single decisions cannot show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.broker.dispatch import Pending
+from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.wire.api.describe_transactions import DescribeTransactionsRequest
+from ottla.wire.api.end_txn import EndTxnRequest
+from ottla.wire.api.init_producer_id import InitProducerIdRequest
+from ottla.wire.api.list_transactions import ListTransactionsRequest
+from ottla.wire.api.produce import ProduceRequest
+from ottla.wire.api.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from ottla.wire.errors import ErrorCode
+from tests.broker.desk import Desk, produce_request
+from tests.broker.transactional import TOPIC, Client, visible
+
+SETTINGS = {
+    "transaction_state_log_num_partitions": 1,
+    "offsets_topic_num_partitions": 1,
+    "transaction_abort_timed_out_transaction_cleanup_interval_ms": 1000,
+}
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    with Desk(**SETTINGS) as desk:
+        desk.create(TOPIC, 2)
+        yield desk
+
+
+def client_of(desk: Desk, name: str = "id", *, bumps: bool = False) -> Client:
+    client = Client(desk, name, bumps)
+    client.begin()
+    return client
+
+
+def batch_of(client: Client, sequence: int = 0, value: bytes = b"x") -> bytes:
+    return client.desk.batch(
+        value,
+        transactional=True,
+        producer_id=client.producer_id,
+        producer_epoch=client.epoch,
+        base_sequence=sequence,
+    )
+
+
+def request_of(client: Client, sequence: int = 0, partition: int = 0) -> ProduceRequest:
+    request = produce_request(TOPIC, partition, batch_of(client, sequence))
+    request.transactional_id = client.name
+    return request
+
+
+def produced(client: Client, version: int, sequence: int = 0) -> ErrorCode:
+    response = client.ask(request_of(client, sequence), version)
+    return ErrorCode(response.responses[0].partition_responses[0].error_code)
+
+
+def state_of(desk: Desk, name: str = "id") -> Any:
+    answer = desk.ask(DescribeTransactionsRequest(transactional_ids=[name]), 0)
+    return answer.transaction_states[0]
+
+
+# ---- KIP-890 ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        (9, ErrorCode.INVALID_TXN_STATE),
+        (10, ErrorCode.INVALID_TXN_STATE),
+        (11, ErrorCode.TRANSACTION_ABORTABLE),
+    ],
+)
+def test_a_write_that_was_not_announced_is_refused(
+    desk: Desk, version: int, error: ErrorCode
+) -> None:
+    """It would hang: the coordinator would never send this partition a marker."""
+    client = client_of(desk)
+    assert produced(client, version) == error
+    assert desk.partition(TOPIC).log.end_offset == 0
+
+
+def test_verification_can_be_switched_off(desk: Desk) -> None:
+    """transaction.partition.verification.enable=false lets a classic client write at once."""
+    with Desk(transaction_partition_verification_enable="false", **SETTINGS) as lax:
+        lax.create(TOPIC, 2)
+        assert produced(client_of(lax), 11) == ErrorCode.NONE
+
+
+def test_a_client_of_the_second_generation_adds_by_writing(desk: Desk) -> None:
+    """Produce version 12 makes the partition part of the transaction."""
+    client = client_of(desk, bumps=True)
+    assert produced(client, 12) == ErrorCode.NONE
+    state = state_of(desk)
+    assert state.transaction_state == "Ongoing"
+    assert [(topic.topic, topic.partitions) for topic in state.topics] == [(TOPIC, [0])]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_delayed_write_never_falls_into_the_next_transaction(desk: Desk, commit: bool) -> None:
+    """After the end the epoch is another one: what was under way is fenced, also in its retries."""
+    client = client_of(desk, bumps=True)
+    client.write(0, b"in time")
+    late = request_of(client, 1)
+    client.end(commit)
+    for _ in range(2):
+        response = client.ask(late, 12)
+        error = response.responses[0].partition_responses[0].error_code
+        assert error == ErrorCode.INVALID_PRODUCER_EPOCH
+        client.write(0, b"in the next")
+    client.end(commit=True)
+    assert visible(desk, 0) == ([b"in time"] if commit else []) + [b"in the next"] * 2
+
+
+def test_a_gap_at_the_beginning_is_noticed(desk: Desk) -> None:
+    """The first batch was lost on the way: the second must not take its place."""
+    client = client_of(desk, bumps=True)
+    assert produced(client, 12, sequence=1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert produced(client, 12, sequence=0) == ErrorCode.NONE
+
+
+def test_what_was_verified_before_an_end_is_worth_nothing_after_it() -> None:
+    """The answer to a verification is on its way while the transaction ends (the ABA of KIP-890).
+
+    With log.flush.before.ack an answer waits for the disk, so that there is a "while".
+    """
+    with Desk(log_flush_before_ack="true", **SETTINGS) as desk:
+        desk.create(TOPIC, 2)
+        client = client_of(desk)
+        added = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=client.name,
+            v3_and_below_producer_id=client.producer_id,
+            v3_and_below_producer_epoch=client.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])],
+        )
+        end = EndTxnRequest(
+            transactional_id=client.name,
+            producer_id=client.producer_id,
+            producer_epoch=client.epoch,
+            committed=False,
+        )
+        client.ask(added, 3)
+        verification = desk.broker.coordinators.verification
+        asked: list[Any] = []
+        ask = verification.ask
+        verification.ask = lambda *arguments: asked.append(arguments)  # type: ignore[method-assign]
+        write = desk.post(request_of(client), 9)
+        verification.ask = ask  # type: ignore[method-assign]
+        assert not write.ready
+        client.ask(end, 3)
+        desk.settle()
+        # The stale answer: the partition was part of the transaction when it was asked.
+        [(_, _, places, _, then)] = asked
+        then(dict.fromkeys(places, ErrorCode.NONE))
+        desk.settle()
+        [answer] = write.response.responses[0].partition_responses
+        assert answer.error_code == ErrorCode.INVALID_TXN_STATE
+        assert visible(desk, 0) == []
+
+
+def test_what_is_behind_a_first_write_waits_for_it(desk: Desk) -> None:
+    """A connection's second batch must not overtake the first, which the coordinator is asked
+    about.
+    """
+    client = client_of(desk, bumps=True)
+    first = desk.post(request_of(client, 0), 12)
+    assert isinstance(first.pending, Pending)
+    assert first.pending.exclusive
+
+
+def test_two_producers_in_one_request_are_refused(desk: Desk) -> None:
+    """A request belongs to one transaction."""
+    one, two = client_of(desk, "one"), client_of(desk, "two")
+    request = request_of(one)
+    request.topic_data += request_of(two, partition=1).topic_data
+    response = one.ask(request, 9)
+    errors = {p.error_code for topic in response.responses for p in topic.partition_responses}
+    assert errors == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+
+
+# ---- markers ---------------------------------------------------------------------------------
+
+
+def test_a_marker_that_cannot_be_written_is_tried_again(desk: Desk) -> None:
+    """The partition has no leader for a while: the transaction stays prepared, then completes."""
+    client = client_of(desk)
+    client.write(0, b"0")
+    client.write(1, b"1")
+    partition = desk.partition(TOPIC, 1)
+    partition.is_leader = False
+    client.end(commit=True)
+    assert state_of(desk).transaction_state == "PrepareCommit"
+    begin = InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=1000)
+    assert client.ask(begin, 4).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    desk.advance(3000)
+    assert state_of(desk).transaction_state == "PrepareCommit"
+    partition.is_leader = True
+    desk.advance(6000)
+    assert state_of(desk).transaction_state == "CompleteCommit"
+    assert (visible(desk, 0), visible(desk, 1)) == ([b"0"], [b"1"])
+    ends = [part.log.end_offset for part in (desk.partition(TOPIC, 0), partition)]
+    assert ends == [2, 2], "a marker that was written is not written again"
+
+
+def test_a_producer_that_is_only_slow_waits_for_the_end_before(desk: Desk) -> None:
+    """While the last end is being carried out, the broker itself tries again for a client."""
+    client = client_of(desk, bumps=True)
+    client.write(0, b"0")
+    partition = desk.partition(TOPIC, 0)
+    partition.is_leader = False
+    client.end(commit=True)
+    partition.is_leader = True
+    waiting = desk.post(request_of(client, partition=1), 12)
+    desk.settle()
+    assert not waiting.ready
+    for _ in range(20):
+        desk.advance(20)
+    [answer] = waiting.response.responses[0].partition_responses
+    assert answer.error_code in (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS)
+    desk.advance(1000)
+    assert produced(client, 12) == ErrorCode.NONE
+
+
+def test_a_transaction_nobody_ends_is_aborted(desk: Desk) -> None:
+    """After its timeout, and its producer is fenced."""
+    client = client_of(desk)
+    client.write(0, b"0")
+    desk.advance(59_000)
+    assert state_of(desk).transaction_state == "Ongoing"
+    desk.advance(3000)
+    assert state_of(desk).transaction_state == "CompleteAbort"
+    assert visible(desk, 0) == []
+    assert produced(client, 9, 1) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_ids_are_fetched_when_they_run_out(desk: Desk) -> None:
+    """Each name gets an id of its own, also across blocks of ids."""
+    block = list(desk.broker.producer_ids._block)
+    assert len(block) < 5000
+    seen = {client_of(desk, f"id-{number}").producer_id for number in range(5)}
+    desk.broker.producer_ids._block = iter(range(0))
+    seen |= {client_of(desk, f"more-{number}").producer_id for number in range(5)}
+    assert len(seen) == 10
+
+
+def test_an_administrator_can_end_what_hangs(desk: Desk) -> None:
+    """WriteTxnMarkers aborts in one partition what no coordinator knows of."""
+    with Desk(transaction_partition_verification_enable="false", **SETTINGS) as lax:
+        lax.create(TOPIC, 1)
+        client = client_of(lax)
+        assert produced(client, 9) == ErrorCode.NONE
+        described = lax.ask(
+            DescribeProducersRequest(topics=[TopicRequest(name=TOPIC, partition_indexes=[0])]), 0
+        )
+        [hanging] = described.topics[0].partitions[0].active_producers
+        assert (hanging.current_txn_start_offset, hanging.coordinator_epoch) == (0, -1)
+        marker = WritableTxnMarker(
+            producer_id=hanging.producer_id,
+            producer_epoch=hanging.producer_epoch,
+            transaction_result=False,
+            coordinator_epoch=-1,
+            topics=[WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0])],
+        )
+        answer = lax.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+        assert answer.markers[0].topics[0].partitions[0].error_code == 0
+        assert visible(lax, 0) == []
+
+
+def test_lists_show_what_is_there(desk: Desk) -> None:
+    """Every name with its state; filters narrow it."""
+    client_of(desk, "empty")
+    client_of(desk, "open").write(0, b"x")
+    done = client_of(desk, "done")
+    done.write(1, b"x")
+    done.end(commit=True)
+
+    def names(version: int = 2, **filters: Any) -> set[str]:
+        answer = desk.ask(ListTransactionsRequest(**filters), version)
+        assert answer.error_code == 0
+        return {each.transactional_id for each in answer.transaction_states}
+
+    assert names() == {"empty", "open", "done"}
+    assert names(state_filters=["Ongoing", "Empty"]) == {"empty", "open"}
+    assert names(producer_id_filters=[done.producer_id]) == {"done"}
+    assert names(transactional_id_pattern=".*e.*") == {"empty", "open", "done"}
+    assert names(transactional_id_pattern="o.*") == {"open"}
+    desk.advance(5000)
+    assert "open" in names(duration_filter=4000)
+    assert "open" not in names(duration_filter=60_000)
