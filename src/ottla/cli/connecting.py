@@ -11,7 +11,7 @@ from ottla.cli.failure import Failure
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
 
-BOOTSTRAP_TIMEOUT_MS = 10_000  # a person waits; a program would rather have its 30 seconds
+BOOTSTRAP_TIMEOUT_MS = 5_000  # a person waits; a program would rather have its 30 seconds
 
 
 @contextmanager
@@ -46,8 +46,12 @@ def client_options(
 @contextmanager
 def failures() -> Iterator[None]:
     """Turns a client's error into two lines."""
+    import logging
+
     from ottla.client.errors import KafkaError
 
+    # What the client logs it also raises in the end, and a command says it once.
+    logging.getLogger("ottla").addHandler(logging.NullHandler())
     try:
         yield
     except KafkaError as error:

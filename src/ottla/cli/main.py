@@ -18,6 +18,17 @@ from ottla.cli.failure import Failure
 # name -> (module, attribute)
 COMMANDS = {
     "server": ("ottla.cli.server", "server"),
+    "topics": ("ottla.cli.topics", "topics"),
+    "produce": ("ottla.cli.produce", "produce"),
+    "consume": ("ottla.cli.consume", "consume"),
+    "groups": ("ottla.cli.groups", "groups"),
+    "configs": ("ottla.cli.configs", "configs"),
+    "records": ("ottla.cli.records", "records"),
+    "offsets": ("ottla.cli.offsets", "offsets"),
+    "log": ("ottla.cli.log", "log"),
+    "perf": ("ottla.cli.perf", "perf"),
+    "cluster": ("ottla.cli.cluster", "cluster"),
+    "transactions": ("ottla.cli.transactions", "transactions"),
 }
 
 

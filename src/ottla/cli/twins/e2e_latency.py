@@ -61,7 +61,7 @@ def named(arguments: Sequence[str]) -> list[str]:
     ]
 
 
-def measure(given: Given) -> list[float]:
+def measure(given: Given, *, report: bool = True) -> list[float]:
     from ottla.client.consumer import Consumer
     from ottla.client.producer import Producer
 
@@ -84,7 +84,7 @@ def measure(given: Given) -> list[float]:
         latencies: list[float] = []
         for number in range(given.value("num-records")):
             latencies.append(one_way(given, producer, consumer, topic))
-            if number % REPORT_EVERY == 0:
+            if report and number % REPORT_EVERY == 0:
                 print(f"{number}\t{latencies[-1]:.6f}")
         return latencies
     finally:

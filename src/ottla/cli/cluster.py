@@ -1,0 +1,109 @@
+"""`ottla cluster`: brokers, features, directories, versions."""
+
+from __future__ import annotations
+
+import click
+
+from ottla.cli.common import Noun, cluster_options, connected, json_option
+from ottla.cli.output import show_facts, show_json, show_rows
+
+
+@click.group(cls=Noun)
+def cluster() -> None:
+    """The cluster as a whole."""
+
+
+@cluster.command()
+@cluster_options
+@json_option
+def describe(bootstrap: str, command_config: str | None, as_json: bool) -> None:
+    """Show the cluster's id, its controller and brokers."""
+    with connected(bootstrap, command_config) as admin:
+        found = admin.describe_cluster()
+        topics = admin.describe_topics()
+    facts = {
+        "cluster_id": found["cluster_id"],
+        "controller": found["controller_id"],
+        "topics": len(topics),
+        "partitions": sum(len(topic["partitions"]) for topic in topics),
+    }
+    rows = [
+        {
+            "broker": each["broker_id"],
+            "host": each["host"],
+            "port": each["port"],
+            "rack": each["rack"],
+        }
+        for each in found["brokers"]
+    ]
+    if as_json:
+        show_json(facts | {"brokers": rows})
+        return
+    show_facts(facts)
+    click.echo()
+    show_rows(rows, ("broker", "host", "port", "rack"))
+
+
+@cluster.command()
+@cluster_options
+@json_option
+def features(bootstrap: str, command_config: str | None, as_json: bool) -> None:
+    """Show the features and their levels."""
+    with connected(bootstrap, command_config) as admin:
+        found = admin.describe_features()["features"]
+    rows = [
+        {
+            "feature": name,
+            "level": each["finalized"],
+            "lowest": (each["supported"] or (None, None))[0],
+            "highest": (each["supported"] or (None, None))[1],
+        }
+        for name, each in sorted(found.items())
+    ]
+    show_rows(rows, ("feature", "level", "lowest", "highest"), as_json=as_json)
+
+
+@cluster.command("log-dirs")
+@cluster_options
+@json_option
+def log_dirs(bootstrap: str, command_config: str | None, as_json: bool) -> None:
+    """Show the brokers' data directories and what they hold."""
+    with connected(bootstrap, command_config) as admin:
+        found = admin.describe_log_dirs()
+    rows = [
+        {
+            "broker": broker["broker"],
+            "directory": each["log_dir"],
+            "partitions": sum(len(topic["partitions"]) for topic in each["topics"]),
+            "bytes": sum(
+                part["partition_size"] for topic in each["topics"] for part in topic["partitions"]
+            ),
+            "free_bytes": each["usable_bytes"] if each["usable_bytes"] >= 0 else None,
+        }
+        for broker in found
+        for each in broker["log_dirs"]
+    ]
+    columns = ("broker", "directory", "partitions", "bytes", "free_bytes")
+    show_rows(rows, columns, as_json=as_json)
+
+
+@cluster.command()
+@cluster_options
+@json_option
+def versions(bootstrap: str, command_config: str | None, as_json: bool) -> None:
+    """Show the APIs that the cluster has, and their versions."""
+    from ottla.client.api_names import API_NAMES, USABLE
+
+    with connected(bootstrap, command_config) as admin:
+        found = admin.api_versions()
+    rows = [
+        {
+            "api": API_NAMES.get(key, "unknown"),
+            "key": key,
+            "lowest": low,
+            "highest": high,
+            "used": min(USABLE[key][1], high) if key in USABLE else None,
+        }
+        for key, (low, high) in sorted(found.items())
+    ]
+    show_rows(rows, ("api", "key", "lowest", "highest", "used"), as_json=as_json)
