@@ -6,11 +6,13 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks.measures import MEASURES, Run
+from benchmarks import groups, measures
+from benchmarks.measures import Run
 from benchmarks.report import plot, summary, table
 from tests.apache import jars
 
 HERE = Path(__file__).parent
+MEASURES = {**measures.MEASURES, **groups.MEASURES}
 
 
 def main() -> None:

@@ -17,7 +17,8 @@ from ottla.coordinator.effects import TimerKey
 if TYPE_CHECKING:
     from ottla.seams.clock import Clock, Timer
 
-# Deadlines are kept this coarsely, so that sessions ending together cost one wake-up.
+# Deadlines may be late by a hundredth, but not more than this: so sessions that end together cost
+# one wake-up, and a short delay stays short.
 TICK_S = 0.01
 
 
@@ -68,7 +69,7 @@ class Deadlines:
         if self._heap:
             self._timer_at = self._heap[0][0]
             delay_s = max(self._timer_at - self._clock.monotonic(), 0.0)
-            self._timer = self._clock.call_later(delay_s + TICK_S, self._fire)
+            self._timer = self._clock.call_later(delay_s + min(delay_s / 100, TICK_S), self._fire)
 
     def _fire(self) -> None:
         self._timer = None
