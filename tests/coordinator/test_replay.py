@@ -38,8 +38,11 @@ EVENTS = 60
 GROUPS = ("g", "h", "simple")
 
 
-def open_desk(disk: SimulatedDisk, **options: object) -> Desk:
-    settings = {"offsets.topic.num.partitions": 2, "group.initial.rebalance.delay.ms": 0}
+def open_desk(disk: SimulatedDisk, **options: Any) -> Desk:
+    settings: dict[str, Any] = {
+        "offsets.topic.num.partitions": 2,
+        "group.initial.rebalance.delay.ms": 0,
+    }
     return Desk(disk=disk, **{**settings, **options})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.coordinator.coordinator import RELOAD_DELAY_S, Coordinator, load, partition_of
-from ottla.coordinator.effects import Effects, Producer, Record, TimerKey
+from ottla.coordinator.effects import Asker, Effects, Producer, Record, TimerKey
 from ottla.coordinator.runtime import Seat, SeatState
 from ottla.seams.clock import ManualClock
 from ottla.wire.control import COMMIT, write_marker
@@ -41,8 +41,8 @@ class Counter:
         self.fired.append(key)
         effects.records.append(Record(b"timer", str(key[0]).encode()))
 
-    def askers(self) -> list[Book]:
-        return self.parked
+    def askers(self) -> list[Asker]:
+        return list(self.parked)
 
 
 class Desk:
@@ -53,9 +53,10 @@ class Desk:
         self.shelf = Shelf(**options)
         self.shard = Counter()
         self.lost: list[Seat[Counter]] = []
+        shelf: Any = self.shelf
         self.seat: Seat[Counter] = Seat(
-            self.shelf, self.shard, self.clock, self.shelf.woken, self.lost.append
-        )  # type: ignore[arg-type]
+            shelf, self.shard, self.clock, self.shelf.woken, self.lost.append
+        )
         self.seat.activate()
 
     def ask(self, *values: bytes | None, producer: Producer | None = None, **fields: Any) -> Book:

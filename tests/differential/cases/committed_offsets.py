@@ -140,15 +140,16 @@ def by_members(peer: Peer, version: int) -> None:
     peer.ask(COMMIT, version, commit_request(group, good, **own), "while completing")
     member.sync()
     peer.ask(COMMIT, version, commit_request(group, good, **own), "while stable")
-    for label, fields in {
+    changes: dict[str, Fields] = {
         "older generation": {"generation_id_or_member_epoch": 0},
         "newer generation": {"generation_id_or_member_epoch": 2},
         "no generation": {"generation_id_or_member_epoch": -1},
         "unknown member": {"member_id": NOBODY},
         "no member": {"member_id": ""},
         "nobody": {"generation_id_or_member_epoch": -1, "member_id": ""},
-    }.items():
-        peer.ask(COMMIT, version, commit_request(group, good, **(own | fields)), label)
+    }
+    for label, changed in changes.items():
+        peer.ask(COMMIT, version, commit_request(group, good, **(own | changed)), label)
     if version >= 7:
         named = commit_request(group, good, **own, group_instance_id="one")
         peer.ask(COMMIT, version, named, "unknown name")
@@ -303,11 +304,12 @@ def deletions_in_use(peer: Peer, version: int) -> None:
     """What the group subscribes to is not deleted; who can tell with another kind of group?"""
     ready(peer)
     used, unused = peer.create_topic("used"), peer.create_topic("unused")
-    for stem, fields in {
+    kinds: dict[str, Fields] = {
         "consumers": {"protocols": protocols("range", topics=(used,))},
         "unreadable": {"protocols": [{"name": "range", "metadata": b"x"}]},
         "connect": {"protocol_type": "connect"},
-    }.items():
+    }
+    for stem, fields in kinds.items():
         group = peer.name(stem)
         both = (topic(peer, used, at(5)), topic(peer, unused, at(5)))
         peer.quietly(COMMIT, 8, commit_request(group, *both))

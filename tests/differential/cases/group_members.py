@@ -224,7 +224,7 @@ def bad_syncs(peer: Peer, version: int) -> None:
     peer.ask(SYNC, version, member.sync_request(group_id=""), "no group")
     member.member_id = ""
     member.join()
-    for label, fields in {
+    changes: dict[str, Fields] = {
         "unknown member": {"member_id": NOBODY},
         "no member": {"member_id": ""},
         "older generation": {"generation_id": 0},
@@ -234,7 +234,8 @@ def bad_syncs(peer: Peer, version: int) -> None:
         "no protocol and no group": {"protocol_name": None, "group_id": ""},
         "other protocol type": {"protocol_type": "connect"},
         "other protocol name": {"protocol_name": "sticky"},
-    }.items():
+    }
+    for label, fields in changes.items():
         if version >= 5 or not label.endswith(("type", "name")):
             peer.ask(SYNC, version, member.sync_request(**fields), label)
     if version >= 3:
@@ -263,14 +264,15 @@ def heartbeats(peer: Peer, version: int) -> None:
     peer.ask(HEARTBEAT, version, member.heartbeat_request(), "while completing")
     member.sync()
     peer.ask(HEARTBEAT, version, member.heartbeat_request(), "while stable")
-    for label, fields in {
+    changes: dict[str, Fields] = {
         "unknown member": {"member_id": NOBODY},
         "no member": {"member_id": ""},
         "older generation": {"generation_id": 0},
         "no generation": {"generation_id": -1},
         "newer generation": {"generation_id": 2},
         "unknown name": {"group_instance_id": "one"},
-    }.items():
+    }
+    for label, fields in changes.items():
         if version >= 3 or label != "unknown name":
             peer.ask(HEARTBEAT, version, member.heartbeat_request(**fields), label)
     second = Member(peer, group)
