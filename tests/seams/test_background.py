@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.seams import background_jobs
 
 from ottla.seams import background
 from ottla.seams.background import HelperFailed, InlineBackground, RealBackground
+from tests.seams import background_jobs
 
 MODULE = "tests.seams.background_jobs"
 
