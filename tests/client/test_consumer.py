@@ -304,7 +304,7 @@ def test_many_partitions_share_a_poll(
 
 
 def test_fetching_ahead_is_bounded(bootstrap: str, topic: str) -> None:
-    """A consumer that does not poll holds about two fetches of a partition, not the log."""
+    """A consumer that does not poll holds a few fetches of a partition, not the log."""
     with Producer(bootstrap_servers=bootstrap) as producer:
         for _ in range(3000):
             producer.send(topic, b"x" * 1000)
@@ -313,7 +313,7 @@ def test_fetching_ahead_is_bounded(bootstrap: str, topic: str) -> None:
         read(consumer, 1)
         time.sleep(0.3)
         state = consumer._subscription.state(TopicPartition(topic, 0))
-        assert 0 < state.queued_bytes <= 300_000
+        assert 0 < state.queued_bytes <= 1_000_000
         assert len(read(consumer, 2999)) == 2999
 
 

@@ -73,6 +73,7 @@ class FetchedBatch:
                 key,
                 value,
                 ConsumerRecord,
+                self._begin,
             )
         except (CorruptRecords, MalformedMessage) as problem:
             raise self._corrupt(partition, problem) from None
@@ -94,19 +95,29 @@ class FetchedBatch:
                 header.max_timestamp if header.log_append_time else -1,
                 first_offset,
                 columns,
+                self._begin,
             )
         except (CorruptRecords, MalformedMessage) as problem:
             raise self._corrupt(partition, problem) from None
 
+    @property
+    def _begin(self) -> int:
+        """Where in the `_body` the records begin."""
+        return 0 if self.header.compression else HEADER_BYTES - ATTRIBUTES_POSITION
+
     def _body(self, check_crc: bool) -> bytes:
+        """The records, decompressed, or as they are behind the end of the header: what the checksum
+        covers, so that one copy serves both."""
         assert self.data is not None
+        covered = bytes(self.data[ATTRIBUTES_POSITION:])
         if check_crc:
-            found = crc32c(self.data[ATTRIBUTES_POSITION:])
+            found = crc32c(covered)
             if found != self.header.crc:
                 raise CorruptRecords(f"checksum {found:#x}, its header says {self.header.crc:#x}")
-        body = self.data[HEADER_BYTES:]
         codec = self.header.compression
-        return decompress(codec, body) if codec else bytes(body)
+        if not codec:
+            return covered
+        return decompress(codec, memoryview(covered)[HEADER_BYTES - ATTRIBUTES_POSITION :])
 
     def _corrupt(self, partition: TopicPartition, problem: Exception) -> KafkaError:
         header = self.header

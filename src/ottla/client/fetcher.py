@@ -2,7 +2,7 @@
 
 One Fetch is under way to each broker, and a second one for partitions that are wanted while the
 first still waits for news of others, or that were sought elsewhere. A partition is asked for again
-while less than `max_partition_fetch_bytes` of it wait, and all together less than
+while less than a few times `max_partition_fetch_bytes` of it wait, and all together less than
 `fetch_max_bytes`. Batches stay as they came until the caller's thread takes them (`batches.py`).
 
 `pump`, and all that answers call, runs in the background thread; `take` in the caller's.
@@ -35,6 +35,7 @@ NAMES_VERSION_MAX = 12  # from 13 on, topics go by id
 # While some partitions of a broker have enough waiting, the others' Fetch must not hold up the
 # moment when these are wanted again.
 SHORT_WAIT_MS = 20
+FETCHES_AHEAD = 3  # of one partition: the caller should never wait for the way there and back
 UNKNOWN_TOPIC_WAIT_S = 0.5
 
 MOVED = {
@@ -71,11 +72,13 @@ class Fetcher:
         self.failed = failed
         config = client.config
         self.partition_bytes: int = config["max_partition_fetch_bytes"]
+        self.ahead_bytes = FETCHES_AHEAD * self.partition_bytes
         self.bytes_max: int = config["fetch_max_bytes"]
         self.isolation_level = int(config["isolation_level"] == "read_committed")
         self.policy: str = config["auto_offset_reset"]
         self.busy: dict[int, set[str]] = {}  # channels in use, by broker
         self.planned = False
+        self.satisfied = False  # some partition had enough when last looked at
         self.turn = 0
         self.warned: set[str] = set()
         self.timer_at = 0.0
@@ -89,8 +92,8 @@ class Fetcher:
             self.client.call_soon(self.pump)
 
     def wake_if_low(self) -> None:
-        """After records were taken: ask for more, if there is room again."""
-        if not self.planned:
+        """After records were taken: ask for more, if some partition had enough before."""
+        if self.satisfied and not self.planned:
             self.wake()
 
     def pump(self) -> None:
@@ -100,6 +103,7 @@ class Fetcher:
             return
         again = self.positions.pump()
         wanted, full, later = self._wanted()
+        self.satisfied = bool(full)
         for leader, asked in wanted.items():
             self._send(leader, asked, short=leader in full)
         times = [when for when in (again, later) if when is not None]
@@ -131,7 +135,7 @@ class Fetcher:
             known = cluster.partition(*state.partition)
             if known is None or known.leader < 0:
                 later = min(later or now + UNKNOWN_TOPIC_WAIT_S, self._missing(state, now))
-            elif state.queued_bytes >= self.partition_bytes or room <= 0:
+            elif state.queued_bytes >= self.ahead_bytes or room <= 0:
                 full.add(known.leader)
             elif len(self.busy.get(known.leader, ())) < len(CHANNELS):
                 wanted.setdefault(known.leader, {})[state.partition] = (

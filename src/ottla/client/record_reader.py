@@ -10,10 +10,16 @@ bytes are, the outcome is records or `CorruptRecords`.
 
 from __future__ import annotations
 
+import gc
+
 try:
     import cython
 except ImportError:
     from . import no_cython as cython
+
+if cython.compiled:
+    from cython.cimports.cpython.bytearray import PyByteArray_Resize
+    from cython.cimports.libc.string import memcpy
 
 COMPILED = bool(cython.compiled)
 RECORD_BYTES_MIN = 7
@@ -162,9 +168,9 @@ def read_headers(data: bytes, pos: int, count: int, end: int) -> list:
     return headers
 
 
-def check_count(data: bytes, count: int) -> None:
-    if not 0 <= count <= len(data) // RECORD_BYTES_MIN:
-        raise CorruptRecords(f"{count} records cannot fit into {len(data)} bytes")
+def check_count(size: int, count: int) -> None:
+    if not 0 <= count <= size // RECORD_BYTES_MIN:
+        raise CorruptRecords(f"{count} records cannot fit into {size} bytes")
 
 
 def read_consumer_records(
@@ -178,19 +184,29 @@ def read_consumer_records(
     key_deserializer,
     value_deserializer,
     make: type,
+    begin: int = 0,
 ) -> list:
     """The records from `first_offset` on, as `make`: a tuple class with kafka-python's fields.
 
     `append_time` is -1, or the time of every record; `place` is topic, partition and leader epoch.
-    Deserializers are functions of bytes or None, or None to leave them.
+    Deserializers are functions of bytes or None, or None to leave them. The records are in `data`
+    from byte `begin` on.
     """
-    check_count(data, count)
+    check_count(len(data) - begin, count)
     found = []
+    # Thousands of new tuples would make the collector look at them again and again, and none of
+    # them can be garbage yet.
+    paused = COMPILED and key_deserializer is None and value_deserializer is None and gc.isenabled()
+    if paused:
+        gc.disable()
     try:
         walk(data, count, base_offset, base_timestamp, append_time, first_offset, place,
-             key_deserializer, value_deserializer, make, found)  # fmt: skip
+             key_deserializer, value_deserializer, make, found, begin)  # fmt: skip
     except IndexError:
         raise CorruptRecords("the batch ends inside a record") from None
+    finally:
+        if paused:
+            gc.enable()
     return found
 
 
@@ -206,17 +222,18 @@ def walk(
     value_deserializer,
     make,
     found: list,
+    begin: cython.Py_ssize_t,
 ) -> None:
     """Read one record after the other into `found`."""
     topic, partition, leader_epoch = place
     timestamp_type = 0 if append_time < 0 else 1
-    at: cython.Py_ssize_t = 0
+    at: cython.Py_ssize_t = begin
     left: cython.Py_ssize_t
     offset: cython.longlong
     timestamp: cython.longlong
     if cython.compiled:
         start: cython.p_uchar = data
-        p: cython.p_uchar = start
+        p: cython.p_uchar = start + begin
         end: cython.p_uchar = start + len(data)
         f: cython.longlong[9]
     for left in range(count):  # noqa: B007
@@ -263,35 +280,46 @@ def read_columns(
     append_time: int,
     first_offset: int,
     columns: Columns,
+    begin: int = 0,
 ) -> None:
     """Add the records from `first_offset` on to `columns`; nothing is added if they are corrupt."""
-    check_count(data, count)
+    check_count(len(data) - begin, count)
     try:
-        kept, key_bytes, value_bytes = measure(data, count, first_offset - base_offset)
+        kept, key_bytes, value_bytes = measure(data, count, first_offset - base_offset, begin)
     except IndexError:
         raise CorruptRecords("the batch ends inside a record") from None
     row = columns.count
     for column, size in (columns.keys, key_bytes), (columns.values, value_bytes):
-        column.data.extend(bytes(size))
-        column.offsets.extend(bytes(4 * kept))
+        grow(column.data, len(column.data) + size)
+        grow(column.offsets, 4 * (row + kept + 1))
         column.validity.extend(bytes((row + kept + 7) // 8 - len(column.validity)))
-    columns.offsets.extend(bytes(8 * kept))
-    columns.timestamps.extend(bytes(8 * kept))
+    grow(columns.offsets, 8 * (row + kept))
+    grow(columns.timestamps, 8 * (row + kept))
     fill(data, count, base_offset, base_timestamp, append_time, first_offset, columns,
-         key_bytes, value_bytes)  # fmt: skip
+         key_bytes, value_bytes, begin)  # fmt: skip
     columns.count = row + kept
 
 
-def measure(data: bytes, count: cython.Py_ssize_t, first: cython.longlong) -> tuple:
+def grow(room: bytearray, size: cython.Py_ssize_t) -> None:
+    """Make the room so large; what is new in it will be written over."""
+    if cython.compiled:
+        PyByteArray_Resize(room, size)
+    else:
+        room.extend(bytes(size - len(room)))
+
+
+def measure(
+    data: bytes, count: cython.Py_ssize_t, first: cython.longlong, begin: cython.Py_ssize_t
+) -> tuple:
     """How many records from `first` on there are, and how large their keys and values."""
     kept: cython.longlong = 0
     key_bytes: cython.longlong = 0
     value_bytes: cython.longlong = 0
-    at: cython.Py_ssize_t = 0
+    at: cython.Py_ssize_t = begin
     left: cython.Py_ssize_t
     if cython.compiled:
         start: cython.p_uchar = data
-        p: cython.p_uchar = start
+        p: cython.p_uchar = start + begin
         f: cython.longlong[9]
     for left in range(count):  # noqa: B007
         if cython.compiled:
@@ -326,10 +354,11 @@ def fill(
     columns: Columns,
     key_bytes: cython.Py_ssize_t,
     value_bytes: cython.Py_ssize_t,
+    begin: cython.Py_ssize_t,
 ) -> None:
     """Write the numbers and bytes into the room that `read_columns` made."""
     row: cython.Py_ssize_t = columns.count
-    at: cython.Py_ssize_t = 0
+    at: cython.Py_ssize_t = begin
     left: cython.Py_ssize_t
     offset: cython.longlong
     timestamp: cython.longlong
@@ -349,9 +378,8 @@ def fill(
     value_nulls: cython.Py_ssize_t = 0
     if cython.compiled:
         start: cython.p_uchar = data
-        p: cython.p_uchar = start
+        p: cython.p_uchar = start + begin
         f: cython.longlong[9]
-        i: cython.Py_ssize_t
     for left in range(count):  # noqa: B007
         if cython.compiled:
             p = parse(start, p, start + len(data), f)
@@ -369,8 +397,8 @@ def fill(
         else:
             key_validity[row >> 3] |= 1 << (row & 7)
             if cython.compiled:
-                for i in range(f[3]):
-                    key_data[key_end + i] = start[f[2] + i]
+                if f[3] > 0:
+                    memcpy(cython.address(key_data[key_end]), start + f[2], f[3])
             else:
                 key_data[key_end : key_end + f[3]] = data[f[2] : f[2] + f[3]]
             key_end += f[3]
@@ -379,8 +407,8 @@ def fill(
         else:
             value_validity[row >> 3] |= 1 << (row & 7)
             if cython.compiled:
-                for i in range(f[5]):
-                    value_data[value_end + i] = start[f[4] + i]
+                if f[5] > 0:
+                    memcpy(cython.address(value_data[value_end]), start + f[4], f[5])
             else:
                 value_data[value_end : value_end + f[5]] = data[f[4] : f[4] + f[5]]
             value_end += f[5]
