@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
+from collections import deque
 from typing import Any
 
 import pytest
@@ -67,7 +69,10 @@ def test_keys_choose_partitions_as_java_does(bootstrap: str, topic: str) -> None
         assert [future.get(WAIT_S).partition for future in found] == [
             murmur2(key.encode()) % 7 for key in keys
         ]
-        assert producer.send(topic, b"", "foobar").get(WAIT_S).partition == (-790332482 & 2**31 - 1) % 7
+        assert (
+            producer.send(topic, b"", "foobar").get(WAIT_S).partition
+            == (-790332482 & 2**31 - 1) % 7
+        )
         assert producer.partitions_for(topic) == set(range(7))
 
 
@@ -80,7 +85,7 @@ def test_without_a_key_a_batch_is_filled_before_the_next_partition(
         futures = [producer.send(topic, b"x" * 100) for _ in range(2000)]
         producer.flush()
         partitions = [future.get(0).partition for future in futures]
-    changes = sum(a != b for a, b in zip(partitions, partitions[1:], strict=False))
+    changes = sum(a != b for a, b in itertools.pairwise(partitions))
     assert set(partitions) == {0, 1, 2, 3}
     assert changes < 2000 / 10
 
@@ -122,16 +127,18 @@ def test_callbacks_hear_of_success_and_failure(bootstrap: str, topic: str) -> No
     assert (first.offset, error, second.offset, both) == (0, None, 1, "both")
     assert nothing is None
     assert isinstance(refusal, errors.MessageSizeTooLargeError)
-    assert large.failed() and not large.retriable() and large.is_done
+    assert (large.failed(), large.retriable(), large.is_done) == (True, False, True)
     with pytest.raises(errors.MessageSizeTooLargeError, match="max_request_size=1000"):
         large.get()
-    assert future.succeeded() and future.value is not None and future.exception is None
+    assert future.succeeded()
+    assert future.value is not None
+    assert future.exception is None
 
 
 def test_interceptors_run_in_order_and_may_fail(
     bootstrap: str, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """on_send before serializing, on_acknowledgement before the callback, in the sender's thread."""
+    """on_send before serializing; on_acknowledgement before the callback, in its thread."""
     order: list[Any] = []
 
     class Upper(ProducerInterceptor):
@@ -219,9 +226,7 @@ def test_a_partition_or_topic_that_is_not_there(bootstrap: str, topic: str) -> N
 def test_a_batch_too_large_for_the_topic_is_split(any_bootstrap: str, topic: str) -> None:
     """A topic takes less than our batch: it is halved until it fits, in order, futures and all."""
     make_topic(any_bootstrap, topic, max_message_bytes=2000)
-    with Producer(
-        bootstrap_servers=any_bootstrap, batch_size=30_000, linger_ms=200
-    ) as producer:
+    with Producer(bootstrap_servers=any_bootstrap, batch_size=30_000, linger_ms=200) as producer:
         heard: list[int] = []
         futures = [
             producer.send(
@@ -274,8 +279,7 @@ def test_a_full_buffer_makes_send_wait_and_then_give_up(bootstrap: str, topic: s
         producer._client.loop.call_soon(time.sleep, 1.0)
         producer.config["max_block_ms"] = 100
         with pytest.raises(errors.KafkaTimeoutError, match="buffer_memory=40000"):
-            for _ in range(100):
-                producer.send(topic, b"x" * 1000)
+            deque((producer.send(topic, b"x" * 1000) for _ in range(100)), maxlen=0)
 
 
 def test_waiting_for_one_record_does_not_linger(bootstrap: str, topic: str) -> None:

@@ -63,9 +63,10 @@ class Batch:
     """Records of one partition that are sent, retried, and acknowledged together."""
 
     __slots__ = (
-        "append_time", "attempts", "base_offset", "builder", "callbacks", "count", "created_at",
-        "deadline", "done", "encoded", "epoch", "error", "event", "lane", "over", "parts",
-        "producer_id", "record_errors", "reserved", "retry_at", "sent", "sequence", "urgent",
+        "ambiguous", "append_time", "attempts", "base_offset", "builder", "callbacks", "count",
+        "created_at", "deadline", "done", "encoded", "epoch", "error", "event", "lane", "over",
+        "parts", "producer_id", "record_errors", "reserved", "retry_at", "sent", "sequence",
+        "urgent",
     )  # fmt: skip
 
     def __init__(self, lane: Lane, reserved: int, created_at: float, deadline: float) -> None:
@@ -79,6 +80,7 @@ class Batch:
         self.retry_at = 0.0
         self.urgent = False
         self.sent = False
+        self.ambiguous = False  # it may have been written, though nobody said so
         self.sequence = -1
         self.producer_id = -1
         self.epoch = -1
@@ -186,15 +188,27 @@ class Lane:
             self.open = None
 
     def head(self) -> Batch | None:
-        """The next batch to send."""
-        return self.closed[0] if self.closed else self.open
+        """The next batch to send; one that was just made and is still empty does not count."""
+        if self.closed:
+            return self.closed[0]
+        batch = self.open
+        return batch if batch is not None and batch.count else None
 
-    def take(self) -> Batch | None:
-        """Take the head out, to be sent."""
+    def take(self, batch: Batch) -> bool:
+        """Take this batch out, to be sent; False if it is gone."""
         with self.lock:
-            if not self.closed:
-                self.close_open()
-            return self.closed.popleft() if self.closed else None
+            if batch is self.open:
+                self.open = None
+                return True
+            if batch in self.closed:
+                self.closed.remove(batch)
+                return True
+            return False
+
+    def unsettled(self) -> Batch | None:
+        """The first batch waiting to be sent again of which nobody knows whether it is written."""
+        with self.lock:
+            return next((batch for batch in self.closed if batch.ambiguous), None)
 
     def put_back(self, batch: Batch) -> None:
         """To be sent again: before all that come after it in sequence, or first."""

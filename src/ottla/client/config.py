@@ -141,9 +141,10 @@ def servers(value: Any) -> list[tuple[str, int]]:
             continue
         if not isinstance(part, str) or not part.strip():
             raise ValueError(rule)
-        host, colon, port = part.strip().removeprefix("PLAINTEXT://").rpartition(":")
-        if not colon or (part.count(":") > 1 and not host.endswith("]")):
-            host, port = part.strip(), "9092"
+        address = part.strip().removeprefix("PLAINTEXT://")
+        host, colon, port = address.rpartition(":")
+        if not colon or (address.count(":") > 1 and not host.endswith("]")):
+            host, port = address, "9092"
         if not port.isdigit() or not 0 < int(port) < 65536:
             raise ValueError(f"{rule}; the port in {part!r} is no number from 1 to 65535")
         found.append((host.strip("[]"), int(port)))

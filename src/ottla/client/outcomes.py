@@ -1,4 +1,4 @@
-"""What to do with a batch that a broker refused, or that got no answer: pure decisions.
+"""What to do with a batch that a broker refused, or that got no answer.
 
 Retry what Kafka says can be retried. Under idempotence a wrong sequence number is looked at
 closely: behind another batch that failed it is a mere consequence, and the batch goes again; at the
@@ -25,6 +25,17 @@ SEQUENCE_TROUBLE = {
 }
 
 
+# The broker has none of the batch: had it been written before, it would have said duplicate.
+SURELY_NOT_WRITTEN = {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
+MAY_BE_WRITTEN = {
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+}
+
+
 class Verdict(NamedTuple):
     """`action` is succeed, retry, split or fail; `bump` asks for a higher epoch first."""
 
@@ -40,6 +51,10 @@ def judge(
     code = error.errno if isinstance(error, BrokerResponseError) else None
     if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
         return Verdict("succeed", error)
+    if code is None or code in MAY_BE_WRITTEN:
+        batch.ambiguous = True
+    elif code in SURELY_NOT_WRITTEN:
+        batch.ambiguous = False
     if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
         return Verdict("split", error)
     may_retry = batch.attempts <= config["retries"]
@@ -50,8 +65,6 @@ def judge(
         )
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and behind and may_retry:
             return Verdict("retry", error)
-        if batch.epoch != identity.epoch and may_retry and not identity.transactional:
-            return Verdict("retry", error, bump=True)
         if not identity.transactional and may_retry:
             return Verdict("retry", error, bump=True)
         return Verdict("fail", error)

@@ -78,7 +78,7 @@ def partitioner_option(value: Any) -> Any:
         return BY_NAME[value.lower()]()
     if isinstance(value, type):
         value = value()
-    if callable(value) or hasattr(value, "partition"):
+    if callable(value) or (hasattr(value, "partition") and not isinstance(value, str)):
         return value
     raise ValueError(
         "'default', 'round_robin', a function (key, all_partitions, available) or an object "

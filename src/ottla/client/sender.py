@@ -118,8 +118,8 @@ class Sender:
         requests: dict[int, list[Batch]] = {}
         sizes: dict[int, int] = {}
         for lane in list(self.lanes.values()):
-            head = lane.head()
-            if head is None or not self._due(head, now) or not self._in_order(lane, head):
+            head = self._next(lane, now)
+            if head is None:
                 continue
             leader = cluster.leader(lane.topic, lane.partition)
             if leader < 0:
@@ -130,12 +130,11 @@ class Sender:
             size = sizes.get(leader, 0)
             if size and size + head.reserved > self.config["max_request_size"]:
                 continue
-            batch = lane.take()
-            if batch is None:
+            if not lane.take(head):
                 continue
-            sizes[leader] = size + batch.reserved
-            self._prepare(batch)
-            requests.setdefault(leader, []).append(batch)
+            sizes[leader] = size + head.reserved
+            self._prepare(head)
+            requests.setdefault(leader, []).append(head)
         for leader, batches in requests.items():
             self._send(leader, batches)
         return bool(requests)
@@ -155,16 +154,31 @@ class Sender:
             return False
         return True
 
-    def _in_order(self, lane: Lane, head: Batch) -> bool:
-        """Whether sending this batch now keeps the order of the lane."""
-        if self.identity is None:
-            return True
-        if lane.needs_bump and not self.identity.bump(lane):
-            return False
+    def _next(self, lane: Lane, now: float) -> Batch | None:
+        """The batch of this lane that is due and can be sent without breaking the order."""
+        head = lane.head()
+        if head is None:
+            return None
+        identity = self.identity
+        if identity is None:
+            return head if self._due(head, now) else None
+        if lane.needs_bump:
+            if lane.in_flight:
+                return None
+            # Under new numbers a batch that was written before would be written twice. So each of
+            # which nobody knows is first sent under its old ones: the broker answers that it has
+            # it, or that it is out of order, and then it surely has not.
+            doubtful = lane.unsettled()
+            if doubtful is not None:
+                return doubtful if self._due(doubtful, now) else None
+            if not identity.bump(lane):
+                return None
+        if not self._due(head, now):
+            return None
         # What is sent again waits for all before it; what is new may follow what is in flight.
-        return head.sequence < 0 or not any(
-            self.identity.earlier(other, head) for other in lane.in_flight
-        )
+        if head.sequence >= 0 and any(identity.earlier(other, head) for other in lane.in_flight):
+            return None
+        return head
 
     def _leaderless(self, lane: Lane) -> None:
         self.client.refresh([lane.topic])
