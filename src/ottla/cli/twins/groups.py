@@ -54,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
             rows.append([group["group_id"], its.capitalize(), protocol])
     rows.sort()
     width = max([LEAST_WIDTH, *(len(row[0]) for row in rows)])
-    header, *lines = table([("GROUP", width), ("TYPE", 20), ("PROTOCOL", 20)], rows)
+    header, *lines = table([("GROUP", width), ("TYPE", width), ("PROTOCOL", width)], rows)
     print(header)
     for line in lines:
         print(f"{line} ")
