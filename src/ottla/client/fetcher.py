@@ -238,7 +238,9 @@ class Fetcher:
         retry_at = time.monotonic() + self.client.config["retry_backoff_ms"] / 1000
         for state, _, _ in asked.values():
             state.retry_at = retry_at
-        if isinstance(problem, KafkaError) and problem.retriable:
+        code = getattr(problem, "errno", None)
+        if getattr(problem, "retriable", False) or code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            log.debug("a fetch failed and will be tried again: %s", problem)
             self.client.refresh()
         else:
             self.failed(problem if isinstance(problem, KafkaError) else KafkaError(repr(problem)))
