@@ -4,17 +4,25 @@ producer (transaction.version 2).
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import aiokafka
 import confluent_kafka as ck
+import kafka
 import pytest
+from aiokafka.structs import TopicPartition as AioTopicPartition
 
 from tests import needs
 from tests.apache import java
+from tests.apache.batches import TRANSACTIONAL, batch
 from tests.apache.client import RawClient
 from tests.compat.test_confluent import make_topic, produce
+from tests.live import Server
 
 WAIT_S = 20.0
 NewName = Callable[[str], str]
@@ -231,3 +239,87 @@ def test_apaches_producer_speaks_the_second_generation(bootstrap: str, new_name:
     kept = [b"%d-%d" % (i, j) for i in (0, 2, 4) for j in (0, 2)]
     assert found[0] == [*kept, *(b"did %d" % i for i in range(10))]
     assert found[1] == [*(b"%d-%d" % (i, j) for i in (0, 2, 4) for j in (1, 3)), b"fresh"]
+
+
+def test_aiokafka_in_the_lowest_versions(bootstrap: str, new_name: NewName) -> None:
+    """It asks in version 0 of every API: commit, abort, and offsets in a transaction."""
+    topic, group = new_name("aiokafka"), new_name("group")
+    make_topic(bootstrap, topic, 1)
+
+    async def run() -> None:
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=bootstrap, transactional_id=new_name("id")
+        )
+        await producer.start()
+        try:
+            async with producer.transaction():
+                await producer.send_and_wait(topic, b"committed")
+                place = AioTopicPartition(topic, 0)
+                await producer.send_offsets_to_transaction({place: 7}, group)
+            with contextlib.suppress(ZeroDivisionError):
+                async with producer.transaction():
+                    await producer.send_and_wait(topic, b"aborted")
+                    raise ZeroDivisionError
+        finally:
+            await producer.stop()
+
+    asyncio.run(run())
+    assert read_all(bootstrap, topic) == {0: [b"committed"]}
+    assert committed_offset(bootstrap, group, topic) == 7
+
+
+def test_kafka_python_in_transactions(bootstrap: str, new_name: NewName) -> None:
+    """Commit, abort, and offsets in a transaction."""
+    topic, group = new_name("kafka-python"), new_name("group")
+    make_topic(bootstrap, topic, 1)
+    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, transactional_id=new_name("id"))
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"committed")
+    offsets = {kafka.TopicPartition(topic, 0): kafka.OffsetAndMetadata(7, "", -1)}
+    producer.send_offsets_to_transaction(offsets, group)
+    producer.commit_transaction()
+    producer.begin_transaction()
+    producer.send(topic, b"aborted")
+    producer.flush()
+    producer.abort_transaction()
+    producer.close()
+    assert read_all(bootstrap, topic) == {0: [b"committed"]}
+    assert committed_offset(bootstrap, group, topic) == 7
+
+
+def committed_offset(bootstrap: str, group: str, topic: str) -> int:
+    consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    [found] = consumer.committed([ck.TopicPartition(topic, 0)], WAIT_S)
+    consumer.close()
+    return int(found.offset)
+
+
+@pytest.mark.apache
+def test_apaches_tool_finds_and_ends_what_hangs(tmp_path: Path) -> None:
+    """kafka-transactions: a transaction that no coordinator knows is found and aborted."""
+    needs.apache()
+    settings = {"transaction.partition.verification.enable": "false"}
+    with Server(tmp_path / "data", settings=settings) as server:
+        make_topic(server.bootstrap, "hanging", 1)
+        with raw(server.bootstrap) as client:
+            records = batch(
+                1,
+                attributes=TRANSACTIONAL,
+                producer_id=77,
+                producer_epoch=3,
+                base_sequence=0,
+                base_timestamp=int(time.time() * 1000) - 3_600_000,
+            )
+            data = [{"name": "hanging", "partition_data": [{"index": 0, "records": records}]}]
+            fields = {"transactional_id": "x", "acks": -1, "timeout_ms": 5000, "topic_data": data}
+            answer = client.ask("Produce", 9, fields)
+            assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+        produce(server.bootstrap, "hanging", [{"value": b"behind"}])
+        assert read_all(server.bootstrap, "hanging") == {0: []}
+        tool = ("org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server")
+        found = java.run(*tool, server.bootstrap, "find-hanging", "--topic", "hanging")
+        assert re.search(r"hanging\s+0\s+77\s+3\s+-1\s+0\s", found), found
+        place = ("--topic", "hanging", "--partition", "0", "--start-offset", "0")
+        java.run(*tool, server.bootstrap, "abort", *place)
+        assert read_all(server.bootstrap, "hanging") == {0: [b"behind"]}

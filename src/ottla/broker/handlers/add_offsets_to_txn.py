@@ -5,8 +5,10 @@ It is the partition of `__consumer_offsets` which keeps that group that joins th
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from ottla.broker.context import Context, Pending
-from ottla.broker.coordinators import GROUP_TOPIC, Reply
+from ottla.broker.coordinators import GROUP_TOPIC, Reply, settled
 from ottla.coordinator.effects import Effects, Producer
 from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.wire.errors import ErrorCode
@@ -15,7 +17,22 @@ from ottla.wire.errors import ErrorCode
 FENCED_FROM = 2
 
 
-def handle(request: AddOffsetsToTxnRequest, context: Context) -> AddOffsetsToTxnResponse | Pending:
+Answer = AddOffsetsToTxnResponse | Pending
+
+
+def handle(request: AddOffsetsToTxnRequest, context: Context) -> Answer | Awaitable[Answer]:
+    if GROUP_TOPIC in context.broker.image.topics:
+        return add(request, context)
+    return add_after_making(request, context)
+
+
+async def add_after_making(request: AddOffsetsToTxnRequest, context: Context) -> Answer:
+    """A producer may come here before anybody has looked for the group's coordinator."""
+    await context.broker.coordinators.groups.make_topic()
+    return await settled(add(request, context))
+
+
+def add(request: AddOffsetsToTxnRequest, context: Context) -> Answer:
     coordinators = context.broker.coordinators
     if not request.transactional_id:
         return failure(request, ErrorCode.INVALID_REQUEST, context)
