@@ -66,12 +66,20 @@ def wait_for_coordinator(port: int, *groups: str) -> None:
                 time.sleep(0.002)
 
 
+def greet(port: int) -> socket.socket:
+    """A connection that the broker has accepted: more at once than it has room for would wait."""
+    sock = raw.connect(port)
+    sock.sendall(raw.API_VERSIONS_FRAME)
+    raw.receive(sock)
+    return sock
+
+
 class Member:
     """One member with a connection of its own."""
 
     def __init__(self, port: int, group: str) -> None:
         self.group = group
-        self.sock = raw.connect(port)
+        self.sock = greet(port)
         self.member_id = ""
         self.generation = -1
         self.others: list[str] = []
