@@ -237,7 +237,7 @@ def test_a_topics_configs_lie_over_the_brokers() -> None:
     """LogConfig: topic, else broker, else default; equal overrides share one object."""
     settings = Settings.from_properties(
         {"log.segment.bytes": 2_000_000, "log.flush.scheduler.interval.ms": 7,
-         "producer.id.expiration.ms": 5, "log.flush.before.ack": True}
+         "producer.id.expiration.ms": 5}
     )  # fmt: skip
     config = settings.log_config({"cleanup.policy": "compact,delete", "retention.bytes": " 9 "})
     assert config.segment_bytes == 2_000_000
@@ -246,7 +246,6 @@ def test_a_topics_configs_lie_over_the_brokers() -> None:
     assert config.delete
     assert config.retention_bytes == 9
     assert config.producer_id_expiration_ms == 5
-    assert config.flush_before_ack
     again = settings.log_config({"retention.bytes": " 9 ", "cleanup.policy": "compact,delete"})
     assert again is config
     assert settings.log_config({"internal.segment.bytes": "300"}).segment_bytes == 300

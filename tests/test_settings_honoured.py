@@ -5,7 +5,8 @@ from pathlib import Path
 
 import ottla
 from ottla.settings import BROKER_OPTIONS, Standing
-from ottla.settings.topic import SYNONYMS
+from ottla.settings.log_config import LogConfig
+from ottla.settings.topic import SYNONYMS, TOPIC_CONFIGS
 
 ROOT = Path(ottla.__file__).parent
 # Read in `settings` itself, to make sense of the other options.
@@ -19,13 +20,15 @@ READ_BY_SETTINGS = {
     "listeners",
     "log.dir",
     "log.dirs",
-    "log.flush.before.ack",
     "max.connections.per.ip.overrides",
     "node.id",
     "process.roles",
     "producer.id.expiration.ms",
     "security.inter.broker.protocol",
 }
+
+# Fields that the properties of a log's config make sense of.
+READ_BY_LOG_CONFIG = {"cleanup_policy": "compact", "message_timestamp_type": "append_time"}
 
 
 def read_options() -> set[str]:
@@ -48,6 +51,30 @@ def test_what_is_honoured_is_read() -> None:
 def test_what_has_no_effect_is_not_read() -> None:
     """If this fails: declare the option with `Option(` instead of `idle(` in ottla/settings."""
     idle = {name for name, option in BROKER_OPTIONS.items() if option.standing is Standing.IDLE}
-    # A dynamic default of a topic config that is idle itself.
-    tiered = {"log.local.retention.ms", "log.local.retention.bytes"}
-    assert (idle & read_options()) - tiered == set()
+    # The default of a topic config that is idle itself.
+    defaults = {
+        name
+        for config, family in SYNONYMS.items()
+        if TOPIC_CONFIGS[config].standing is Standing.IDLE
+        for name, _ in family
+    }
+    assert (idle & read_options()) - defaults == set()
+
+
+def test_what_a_topic_honours_is_read() -> None:
+    """A topic config that is not idle reaches a log's config, and something reads it there.
+
+    If this fails: read the field, or declare the config with `standing=IDLE`, and its default, too.
+    """
+    outside = [path for path in ROOT.rglob("*.py") if path.parent.name != "settings"]
+    source = "\n".join(path.read_text() for path in outside)
+    read = set(re.findall(r"\.([a-z0-9_]+)\b", source)) | READ_BY_LOG_CONFIG.keys()
+    assert read >= set(READ_BY_LOG_CONFIG.values())
+    honoured = {
+        name.replace(".", "_")
+        for name, option in TOPIC_CONFIGS.items()
+        if option.standing is Standing.HONOURED and not option.internal
+    }
+    fields = set(LogConfig._fields) - {"producer_id_expiration_ms"}
+    assert honoured == fields
+    assert fields - read == set()

@@ -29,19 +29,16 @@ class LogConfig(NamedTuple):
     file_delete_delay_ms: int = 60_000
     min_cleanable_dirty_ratio: float = 0.5
     cleanup_policy: frozenset[str] = DELETE
-    unclean_leader_election_enable: bool = False
     min_insync_replicas: int = 1
     compression_type: str = "producer"
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
     compression_zstd_level: int = 3
-    preallocate: bool = False
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = LONG_MAX
     message_timestamp_after_max_ms: int = HOUR_MS
-    # The broker's alone; a topic cannot override these.
+    # The broker's alone; a topic cannot override it.
     producer_id_expiration_ms: int = DAY_MS
-    flush_before_ack: bool = False
 
     @property
     def compact(self) -> bool:
@@ -60,21 +57,15 @@ class LogConfig(NamedTuple):
 _FIELDS: dict[str, str] = {
     field.replace("_", "."): field
     for field in LogConfig._fields
-    if field not in ("producer_id_expiration_ms", "flush_before_ack")
+    if field != "producer_id_expiration_ms"
 }
 
 
-def log_config_of(
-    values: dict[str, Value], *, producer_id_expiration_ms: int, flush_before_ack: bool
-) -> LogConfig:
+def log_config_of(values: dict[str, Value], *, producer_id_expiration_ms: int) -> LogConfig:
     """From the parsed values of all topic configs (see `Settings.topic_values`)."""
     fields: dict[str, Any] = {field: values[name] for name, field in _FIELDS.items()}
     fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
     segment_bytes = values.get("internal.segment.bytes")
     if segment_bytes is not None:
         fields["segment_bytes"] = segment_bytes
-    return LogConfig(
-        producer_id_expiration_ms=producer_id_expiration_ms,
-        flush_before_ack=flush_before_ack,
-        **fields,
-    )
+    return LogConfig(producer_id_expiration_ms=producer_id_expiration_ms, **fields)

@@ -187,7 +187,6 @@ class Settings:
             config = self._log_configs[key] = log_config_of(
                 self.topic_values(overrides),
                 producer_id_expiration_ms=self.integer("producer.id.expiration.ms"),
-                flush_before_ack=self.flag("log.flush.before.ack"),
             )
         return config
 
