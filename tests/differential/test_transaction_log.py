@@ -13,7 +13,7 @@ import pytest
 
 from tests import needs
 from tests.apache.kafka import ApacheKafka
-from tests.differential.cases import transactions as steps
+from tests.differential import transactional as steps
 from tests.differential.peer import Peer
 from tests.live import Server
 from tests.log_files.dump import complaints, dump, files
