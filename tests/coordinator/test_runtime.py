@@ -131,6 +131,33 @@ def test_failed_append_drops_the_seat_and_refuses_everybody() -> None:
     assert desk.lost == [desk.seat]
 
 
+def test_a_strangers_append_makes_the_seat_load_again() -> None:
+    """An operator's tool may write here: its record is part of the state, in its order."""
+    desk = Desk()
+    desk.ask(b"one")
+    desk.turn()
+    desk.shelf.append_as_coordinator(memoryview(desk.shelf.batches[0]), now_ms=1)
+    book = desk.ask(b"two")
+    desk.turn()
+    assert book.answer is ErrorCode.NOT_COORDINATOR
+    assert desk.lost == [desk.seat]
+    assert len(desk.shelf.batches) == 2
+
+
+def test_too_many_waiting_answers_are_refused_as_if_loading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Answers that wait for their commit are limited in number."""
+    desk = Desk()
+    desk.shelf.commits = False
+    monkeypatch.setattr("ottla.coordinator.runtime.ANSWERS_WAITING_MAX", 3)
+    assert not desk.seat.overloaded
+    for _ in range(3):
+        desk.ask(b"x")
+        desk.turn()
+    assert desk.seat.overloaded
+
+
 def test_records_too_large_for_a_batch_change_nothing() -> None:
     """The decision is undone by its own rule, or its askers are refused; the seat goes on."""
     desk = Desk(message_bytes_max=1000)

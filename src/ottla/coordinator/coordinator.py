@@ -55,7 +55,7 @@ class Coordinator(Generic[ShardT]):
         seat = self._seats.get(index)
         if seat is None or seat.state is SeatState.CLOSED:
             return ErrorCode.NOT_COORDINATOR
-        if seat.state is SeatState.LOADING:
+        if seat.state is SeatState.LOADING or seat.overloaded:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return seat
 

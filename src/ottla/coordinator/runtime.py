@@ -159,6 +159,11 @@ class Seat(Generic[ShardT]):
             self._flush_timer = None
         if not self._records:
             return
+        if self.partition.log.end_offset != self._next_offset - len(self._records):
+            # Nobody but an operator's tool writes here: what it wrote must be replayed, in order.
+            log.warning("%s: somebody else appended; loading again", self)
+            self._lose()
+            return
         now_ms = self._clock.now_ms()
         producer = self._producer
         batch = wire_records.write_batch(
@@ -172,13 +177,17 @@ class Seat(Generic[ShardT]):
         result = self.partition.append_as_coordinator(memoryview(bytearray(batch)), now_ms=now_ms)
         if result.error_code:
             log.error("%s: cannot append (%s)", self, result.error_code)
-            self.close(ErrorCode.NOT_COORDINATOR)
-            if self._on_lost is not None:
-                self._on_lost(self)
+            self._lose()
             return
-        assert result.last_offset + 1 == self._next_offset, f"{self}: somebody else appended"
+        assert result.last_offset + 1 == self._next_offset, f"{self}: {result.last_offset}"
         self._on_append(self.partition)
         self.committed()
+
+    def _lose(self) -> None:
+        """What was decided last cannot be kept: drop everything, and load what the log holds."""
+        self.close(ErrorCode.NOT_COORDINATOR)
+        if self._on_lost is not None:
+            self._on_lost(self)
 
     def marker(self, batch: memoryview, producer: Producer, committed: bool) -> ErrorCode:
         """Append the marker that ends a transaction here, after all that came before it."""
