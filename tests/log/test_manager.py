@@ -406,6 +406,7 @@ def test_a_full_disk_at_the_stop_only_costs_the_marker(caplog: pytest.LogCapture
         disk = SimulatedDisk()
         manager = make_manager("/data", disk=disk)
         await manager.start()
+        manager.begin_upkeep()
         put(manager.create("first", 0, TOPIC_ID), (b"k", b"v"))
         disk.fail("write", "checkpoint", errno.ENOSPC)
         await manager.close()

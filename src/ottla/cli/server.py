@@ -9,9 +9,11 @@ The only module that knows all rooms. What fails before the ready line is one se
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import os
+import shutil
 import signal
 import socket
 from typing import TYPE_CHECKING
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla")
 
 DATA_DIRECTORY = "ottla-data"  # in the directory where the server was started
+
+# With less room than this a start that failed for its database failed for want of room.
+ROOM_TO_START = 128 * 1024
 
 # Collect young objects less often: requests make and drop many, hardly any in cycles.
 GC_THRESHOLDS = (20_000, 20, 50)
@@ -232,9 +237,14 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 def why_not_started(error: Exception, directory: str) -> Failure:
     """One sentence for what the broker found wrong with its data directory."""
+    from ottla.coordination.tree import ConnectionLoss
+
     cause = error if isinstance(error, OSError) else error.__cause__
     if isinstance(cause, OSError):
         return cannot_use_directory(cause, directory)
+    if isinstance(error, ConnectionLoss) and shutil.disk_usage(directory).free < ROOM_TO_START:
+        # SQLite has several words for it, and "disk I/O error" is one of them.
+        return cannot_use_directory(OSError(errno.ENOSPC, "", directory), directory)
     fact, _, hint = str(error).partition("; ")
     return Failure(fact, hint or "ottla server --data-dir ANOTHER-DIRECTORY")
 

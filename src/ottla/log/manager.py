@@ -103,6 +103,7 @@ class LogManager:
         self._flush_by_time: set[Log] = set()
         self.checkpointer = Checkpointer(background, self._offsets_in)
         self._periodic = Periodic(self, settings)
+        self._upkeep_begun = False
         self.reconfigure(settings)
 
     def reconfigure(self, settings: "Settings") -> None:
@@ -437,6 +438,7 @@ class LogManager:
 
     def begin_upkeep(self) -> None:
         """Sets the periodic work going; the broker is ready."""
+        self._upkeep_begun = True
         self._periodic.begin()
 
     async def close(self, broker_epoch: int = checkpoints.NO_BROKER_EPOCH) -> None:
@@ -462,7 +464,9 @@ class LogManager:
                 if self._all_sound(home):
                     home.mark_clean(broker_epoch)
         except OSError as error:
-            logger.error("the stop is not marked as clean, the next start recovers: %s", error)
+            # A start that fails says why by itself; this would only hide it.
+            level = logging.ERROR if self._upkeep_begun else logging.DEBUG
+            logger.log(level, "the stop is not marked as clean, the next start recovers: %s", error)
         finally:
             self._release()
 
