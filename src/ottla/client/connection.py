@@ -26,6 +26,7 @@ from ottla.wire.apis import API
 from ottla.wire.errors import ErrorCode
 from ottla.wire.header import finish, skip_tagged_fields, start_request
 from ottla.wire.malformed import WireError
+from ottla.wire.out import Out
 from ottla.wire.schema import reader, writer
 
 from .errors import (
@@ -241,7 +242,7 @@ class Connection:
         except WireError as problem:
             request.future.set_exception(KafkaError(f"{request.name} cannot be sent: {problem}"))
             return
-        self.outgoing.append(memoryview(finish(out)))
+        self._queue(finish(out))
         self.used_at = time.monotonic()
         if request.answered:
             self.in_flight.append(request)
@@ -250,6 +251,16 @@ class Connection:
             self.loop.at_end_of_turn(self._flush)
         if not request.answered:
             request.future.set_result(None)
+
+    def _queue(self, out: Out) -> None:
+        """The frame's bytes in order; ranges are views of batches, which are not copied."""
+        frame, start = memoryview(out), 0
+        for position, blob in out.blobs:
+            self.outgoing.append(frame[start:position])
+            self.outgoing.append(blob.file[blob.position : blob.position + blob.size])
+            start = position
+        if start < len(frame):
+            self.outgoing.append(frame[start:])
 
     # The socket
 

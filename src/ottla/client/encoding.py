@@ -20,17 +20,21 @@ from .accumulator import Batch
 pack_crc = struct.Struct(">I").pack_into
 
 
-def encode(batch: Batch, codec: int, level: int | None, *, transactional: bool) -> bytearray:
-    """The bytes to send, with the batch's producer id, epoch and sequence in them."""
+def encode(batch: Batch, codec: int, level: int | None, *, transactional: bool) -> memoryview:
+    """The bytes to send, with the batch's producer id, epoch and sequence in them.
+
+    Without compression they stay where they are: the builder left room for the header.
+    """
     builder = batch.builder
-    body = builder.body()
-    data = compress(codec, body, level) if codec else body
-    out = bytearray(HEADER_BYTES)
+    if codec:
+        out = memoryview(bytearray(HEADER_BYTES) + compress(codec, builder.body(), level))
+    else:
+        out = builder.whole()
     header_layout.pack_into(
         out,
         0,
         0,
-        HEADER_BYTES - LENGTH_END + len(data),
+        len(out) - LENGTH_END,
         -1,
         2,
         0,
@@ -43,13 +47,11 @@ def encode(batch: Batch, codec: int, level: int | None, *, transactional: bool) 
         batch.sequence,
         builder.record_count,
     )
-    out += data
-    pack_crc(out, CRC_POSITION, crc32c(memoryview(out)[ATTRIBUTES_POSITION:]))
+    pack_crc(out, CRC_POSITION, crc32c(out[ATTRIBUTES_POSITION:]))
     return out
 
 
 def restamp(batch: Batch) -> None:
     """Put another producer id, epoch and sequence into bytes that are there already."""
     struct.pack_into(">qhi", batch.encoded, 43, batch.producer_id, batch.epoch, batch.sequence)
-    view = memoryview(batch.encoded)[ATTRIBUTES_POSITION:]
-    pack_crc(batch.encoded, CRC_POSITION, crc32c(view))
+    pack_crc(batch.encoded, CRC_POSITION, crc32c(batch.encoded[ATTRIBUTES_POSITION:]))

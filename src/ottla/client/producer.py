@@ -209,7 +209,7 @@ class Producer(Generic[K, V]):
                 if grown <= 0 and batch is not None:
                     lane.close_open()
             if grown <= 0 and batch is not None:
-                self._batch_full()
+                self._batch_full(lane)
                 if movable:
                     lane = self._topics.next_lane(lane)
                     movable = False
@@ -236,9 +236,10 @@ class Producer(Generic[K, V]):
         else:
             self._memory.release(reserved)
 
-    def _batch_full(self) -> None:
+    def _batch_full(self, lane: Lane) -> None:
         self._sender.poke()
-        self._client.loop.settle()
+        if len(lane.closed) > 4:
+            self._client.loop.settle()
 
     def _too_large(self, lane: Lane, size: int) -> Batch:
         """A batch of one that has failed already: errors of a record are in its future."""

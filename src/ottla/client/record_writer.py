@@ -18,6 +18,7 @@ except ImportError:
     from . import no_cython as cython
 
 COMPILED = bool(cython.compiled)
+FORM = 2  # raised with every change of what records.py sees, so that an old extension is not taken
 
 
 def _varint(value: int) -> bytes:
@@ -30,6 +31,7 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
+HEAD_BYTES = 61  # a batch's header, filled in when the batch is done
 SMALL = 8192
 VARINTS = [_varint(n) for n in range(SMALL)]
 NULL = b"\x01"
@@ -46,6 +48,8 @@ def varint_size(value: cython.ulonglong) -> cython.Py_ssize_t:
 
 
 if cython.compiled:
+    from cython.cimports.cpython.bytearray import PyByteArray_Resize
+    from cython.cimports.libc.string import memcpy
 
     @cython.cfunc
     @cython.inline
@@ -67,17 +71,15 @@ if cython.compiled:
     def put_bytes(p: cython.p_uchar, data: bytes) -> cython.p_uchar:
         size: cython.Py_ssize_t = len(data)
         source: cython.p_uchar = data
-        index: cython.Py_ssize_t
         p = put(p, cython.cast(cython.ulonglong, size) << 1)
-        for index in range(size):
-            p[index] = source[index]
+        memcpy(p, source, size)
         return p + size
 
 
 @cython.final
 @cython.cclass
 class BatchBuilder:
-    """The records of one batch, growing in one buffer of `capacity` bytes."""
+    """The records of one batch in one buffer: room for the header, then `capacity` bytes."""
 
     if not cython.compiled:
         __slots__ = (
@@ -92,7 +94,7 @@ class BatchBuilder:
     max_timestamp: cython.longlong
 
     def __init__(self, capacity: int) -> None:
-        self.buffer = bytearray(capacity) if cython.compiled else bytearray()
+        self.buffer = bytearray(HEAD_BYTES + capacity if cython.compiled else HEAD_BYTES)
         self.capacity = capacity
         self.size = 0
         self.count = 0
@@ -134,7 +136,8 @@ class BatchBuilder:
             start: cython.p_uchar = cython.cast(
                 cython.p_uchar, cython.cast(cython.p_char, self.buffer)
             )
-            p: cython.p_uchar = start + self.size
+            head: cython.Py_ssize_t = HEAD_BYTES
+            p: cython.p_uchar = start + head + self.size
             p = put(p, cython.cast(cython.ulonglong, body) << 1)
             p[0] = 0
             p = put(p + 1, delta)
@@ -153,9 +156,7 @@ class BatchBuilder:
                 p[0] = 0
             else:
                 source: cython.p_uchar = parts
-                index: cython.Py_ssize_t
-                for index in range(len(parts)):
-                    p[index] = source[index]
+                memcpy(p, source, len(parts))
             self.size += total
         else:
             count = self.count
@@ -195,7 +196,7 @@ class BatchBuilder:
     def grow(self, capacity: cython.Py_ssize_t) -> None:
         """Make room for more; what is there stays."""
         if cython.compiled:
-            self.buffer.extend(bytes(capacity - self.capacity))
+            PyByteArray_Resize(self.buffer, HEAD_BYTES + capacity)
         self.capacity = capacity
 
     @property
@@ -223,7 +224,11 @@ class BatchBuilder:
 
     def body(self) -> memoryview:
         """The records as they are in the buffer; a view, so do not append while it lives."""
-        return memoryview(self.buffer)[: self.size]
+        return memoryview(self.buffer)[HEAD_BYTES : HEAD_BYTES + self.size]
+
+    def whole(self) -> memoryview:
+        """The same with the room for the header before it."""
+        return memoryview(self.buffer)[: HEAD_BYTES + self.size]
 
 
 def encoded_headers(headers) -> bytes:

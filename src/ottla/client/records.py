@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+FORM = 2  # what the loops must be (see there)
+
 if TYPE_CHECKING or os.environ.get("OTTLA_PURE") == "1":
     from . import record_reader as reader
     from . import record_writer as writer
@@ -16,6 +18,9 @@ else:
     try:
         from . import _record_reader_c as reader
         from . import _record_writer_c as writer
+
+        if (getattr(reader, "FORM", 0), getattr(writer, "FORM", 0)) != (FORM, FORM):
+            raise ImportError("compiled from other source; try: make compile")
     except ImportError:
         from . import record_reader as reader
         from . import record_writer as writer

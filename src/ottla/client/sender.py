@@ -15,6 +15,7 @@ from typing import Any
 
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.errors import ErrorCode
+from ottla.wire.out import FileRange
 
 from .accumulator import Batch, Lane, Memory
 from .client import Client
@@ -133,7 +134,11 @@ class Sender:
             if not lane.take(head):
                 continue
             sizes[leader] = size + head.reserved
-            self._prepare(head)
+            try:
+                self._prepare(head)
+            except Exception as problem:
+                self.fail(head, KafkaError(f"the batch cannot be made into bytes: {problem}"))
+                continue
             requests.setdefault(leader, []).append(head)
         for leader, batches in requests.items():
             self._send(leader, batches)
@@ -221,9 +226,9 @@ class Sender:
                 if topic_id == NO_UUID:
                     version_max = NAMED_VERSION_MAX
                 data = topics[lane.topic] = TopicProduceData(name=lane.topic, topic_id=topic_id)
-            data.partition_data.append(
-                PartitionProduceData(index=lane.partition, records=batch.encoded)
-            )
+            # As a range it is not copied into the request: the socket sends it from where it is.
+            records: Any = FileRange(batch.encoded, 0, len(batch.encoded))
+            data.partition_data.append(PartitionProduceData(index=lane.partition, records=records))
             self.counts["bytes-sent"] += len(batch.encoded)
         if identity is not None and identity.transactional and not identity.single_phase:
             version_max = TWO_PHASE_VERSION_MAX
