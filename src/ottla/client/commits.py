@@ -135,6 +135,16 @@ class Commits:
 
     # Fetching
 
+    def fetch_all(self) -> Future[Committed]:
+        """All that the group has committed; asked once, and by names, for ids may not be known."""
+        request = OffsetFetchRequest(
+            group_id=self.group_id,
+            topics=None,
+            groups=[OffsetFetchRequestGroup(group_id=self.group_id, topics=None)],
+            require_stable=self.stable,
+        )
+        return then(self._ask(request, NAMES_VERSION_MAX), lambda answer: self._read(answer, {}))
+
     def fetch(self, partitions: Iterable[TopicPartition]) -> Future[Committed]:
         """Ask once; what was never committed is left out."""
         topics: dict[str, list[int]] = defaultdict(list)
@@ -164,12 +174,15 @@ class Commits:
         return then(self._ask(request, version_max), lambda answer: self._read(answer, names))
 
     def committed(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+        self, partitions: Iterable[TopicPartition] | None, timeout_ms: float | None = None
     ) -> Committed:
-        """What the group has committed; waits."""
-        wanted = list(partitions)
+        """What the group has committed, for these partitions or all; waits."""
+        wanted = None if partitions is None else list(partitions)
         return self.client.retrying(
-            lambda left_ms: self.client.wait(self.fetch(wanted), left_ms), timeout_ms
+            lambda left_ms: self.client.wait(
+                self.fetch_all() if wanted is None else self.fetch(wanted), left_ms
+            ),
+            timeout_ms,
         )
 
     def _read(self, answer: Any, names: Mapping[bytes, str]) -> Committed:

@@ -1,5 +1,21 @@
-"""For tests of what runs on Ottla: a real broker, and a checker of what clients saw."""
+"""For tests of what runs on Ottla: a real broker, helpers, and a checker of what clients saw.
+
+The helpers bring the client with them, so they are imported when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ottla.testing.broker import Broker, BrokerFailed, broker
 
-__all__ = ["Broker", "BrokerFailed", "broker"]
+if TYPE_CHECKING:
+    from ottla.testing.consuming import consume_all as consume_all
+    from ottla.testing.consuming import wait_for_lag_zero as wait_for_lag_zero
+
+__all__ = ["Broker", "BrokerFailed", "broker", "consume_all", "wait_for_lag_zero"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("consume_all", "wait_for_lag_zero"):
+        raise AttributeError(f"module 'ottla.testing' has no attribute {name!r}")
+    return getattr(import_module("ottla.testing.consuming"), name)

@@ -14,15 +14,19 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from ottla.client.consumer import Consumer
+    from ottla.client.producer import Producer
     from ottla.testing.broker import Broker
 
 LOG_LINES_SHOWN = 40
+JOIN_TIMEOUT_S = 10.0
 _numbers = itertools.count()
 _brokers = pytest.StashKey[list[tuple["Broker", int]]]()
 
@@ -67,6 +71,41 @@ def ottla_topic(request: pytest.FixtureRequest) -> str:
     """A topic name that no other test has; the topic makes itself when first used."""
     stem = re.sub(r"[^a-zA-Z0-9._-]", "-", request.node.name)[:100]
     return f"{stem}-{next(_numbers)}"
+
+
+@pytest.fixture
+def ottla_producer(ottla_broker: Broker) -> Iterator[Producer[Any, Any]]:
+    """A producer of the test's broker; closed (and so flushed) after the test."""
+    from ottla.client.producer import Producer
+
+    producer: Producer[Any, Any]
+    with Producer(bootstrap_servers=ottla_broker.bootstrap_servers, linger_ms=0) as producer:
+        yield producer
+
+
+@pytest.fixture
+def ottla_consumer(
+    request: pytest.FixtureRequest, ottla_broker: Broker, ottla_topic: str
+) -> Iterator[Consumer]:
+    """A consumer of `ottla_topic` from its beginning, in a group of its own, joined already; an
+    iteration ends after a second without records."""
+    from ottla.client.consumer import Consumer
+
+    with Consumer(
+        ottla_topic,
+        bootstrap_servers=ottla_broker.bootstrap_servers,
+        group_id=f"group-of-{ottla_topic}",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=1000,
+        session_timeout_ms=6000,
+        heartbeat_interval_ms=500,
+    ) as consumer:
+        deadline = time.monotonic() + JOIN_TIMEOUT_S
+        while not consumer.assignment() and time.monotonic() < deadline:
+            consumer.poll(50)
+        if consumer.assignment():
+            consumer.seek_to_beginning()
+        yield consumer
 
 
 @pytest.hookimpl(hookwrapper=True)
