@@ -97,6 +97,40 @@ def committed(port: int, groups: list[str]) -> dict[str, int]:
     return found
 
 
+def test_the_log_of_offsets_is_compacted(tmp_path: Path) -> None:
+    """Commits of a busy group do not pile up, and what is left after a kill is the last of each."""
+    settings = {
+        "offsets.topic.num.partitions": 1,
+        "offsets.topic.segment.bytes": 1_048_576,
+        "log.cleaner.backoff.ms": 100,
+        "log.cleaner.min.cleanable.ratio": 0.01,
+        "log.segment.delete.delay.ms": 0,
+    }
+    rounds, groups = 120, [f"busy-{i}" for i in range(500)]
+    data = tmp_path / "data"
+    with Server(data, settings=settings) as server:
+        make_topic(server.bootstrap, "load", 1)
+        wait_for_coordinator(server.port, groups[0])
+        with raw.connect(server.port) as sock:
+            for number in range(1, rounds + 1):
+                sock.sendall(b"".join(commit_frame(each, "load", {0: number}) for each in groups))
+                for _ in groups:
+                    assert raw.receive(sock)[-2:] == b"\0\0"
+        written = rounds * len(groups) * 100
+        deadline = time.monotonic() + 20
+        while log_bytes(data) > written // 2:
+            assert time.monotonic() < deadline, f"{log_bytes(data)} bytes after {written}"
+            time.sleep(0.1)
+        server.kill()
+        server.start()
+        wait_for_coordinator(server.port, *groups)
+        assert set(committed(server.port, groups).values()) == {rounds}
+
+
+def log_bytes(data: Path) -> int:
+    return sum(each.stat().st_size for each in data.glob("__consumer_offsets-0/*.log"))
+
+
 def test_restart_under_load(tmp_path: Path) -> None:
     """Killed while all commit: back in a few seconds, and no acknowledged commit is lost."""
     groups = [f"load-{i}" for i in range(GROUPS)]

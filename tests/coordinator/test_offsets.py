@@ -11,6 +11,7 @@ from ottla.coordinator.effects import Producer
 from ottla.coordinator.offsets import (
     Committed,
     Offsets,
+    declared_value,
     metadata_too_long,
     offset_record,
     offset_tombstone,
@@ -21,6 +22,8 @@ from ottla.wire.coordinator_records import (
     OffsetCommitValue,
     read_key,
     read_value,
+    write_key,
+    write_value,
 )
 
 GROUPS = st.sampled_from(["g", "h"])
@@ -125,6 +128,8 @@ def test_records_say_what_was_committed(
     assert (value.offset, value.metadata, value.expire_timestamp) == (offset, note, expiry)
     if not expires:
         assert (value.leader_epoch, value.topic_id) == (3, topic_id)
+        assert record.value == write_value(declared_value(committed), 4)
+    assert record.key == write_key(OffsetCommitKey(group=group, topic=topic, partition=index))
     assert offset_tombstone(group, topic, index) == (record.key, None)
 
 

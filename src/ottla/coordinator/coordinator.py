@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Generic
 
 from ottla.coordinator.effects import Producer, Record
@@ -29,6 +30,8 @@ log = logging.getLogger("ottla.coordinator")
 LOAD_READ_BYTES = 256 * 1024
 # Loading gives way to other work after so many records.
 LOAD_SLICE_RECORDS = 500
+# Groups ask again and again, and hashing a long name as Java does takes a loop.
+KEYS_REMEMBERED_MAX = 16_384
 # How long after a failed append a seat is loaded again from what its log holds.
 RELOAD_DELAY_S = 1.0
 
@@ -166,6 +169,7 @@ def replay_batch(batch: bytes, shard: ShardT) -> int:
     return len(records)
 
 
+@lru_cache(maxsize=KEYS_REMEMBERED_MAX)
 def partition_of(key: str, partition_count: int) -> int:
     """Which partition looks after a key: Java's hash of the string, as every broker has it."""
     code = 0

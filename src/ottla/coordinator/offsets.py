@@ -6,6 +6,7 @@ is pending until the producer's marker comes: then it counts, or it never was.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
@@ -13,15 +14,24 @@ from ottla.coordinator.effects import Producer, Record
 from ottla.wire.coordinator_records import (
     OffsetCommitKey,
     OffsetCommitValue,
-    write_key,
     write_value,
 )
 from ottla.wire.schema import NO_UUID
+from ottla.wire.varint import put_uvarint
 
 # What Kafka 4.3 writes: 4 with the topic's id, or 1 when the offset carries its time of expiry.
 VALUE_VERSION = 4
 VALUE_VERSION_WITH_EXPIRY = 1
 NO_EXPIRY = -1
+KEY_TYPE = 1
+NO_TAGS = b"\0"
+# One tagged field: number 0, of 16 bytes.
+ONE_TAG_TOPIC_ID = b"\1\0\x10"
+pack_start = struct.Struct(">hqi").pack
+pack_timestamp = struct.Struct(">q").pack
+pack_key_start = struct.Struct(">hh").pack
+pack_length = struct.Struct(">h").pack
+pack_partition = struct.Struct(">i").pack
 
 TopicPartition = tuple[str, int]
 
@@ -43,8 +53,31 @@ class Committed(NamedTuple):
 
 
 def offset_record(group_id: str, topic: str, partition: int, committed: Committed) -> Record:
-    expires = committed.expire_timestamp_ms != NO_EXPIRY
-    value = OffsetCommitValue(
+    key = offset_key(group_id, topic, partition)
+    if committed.expire_timestamp_ms != NO_EXPIRY:
+        value = write_value(declared_value(committed), VALUE_VERSION_WITH_EXPIRY)
+        return Record(key, value)
+    # By hand, for every commit of every group comes through here: a quarter of the time.
+    note = committed.metadata.encode()
+    has_id = committed.topic_id != NO_UUID
+    return Record(
+        key,
+        b"".join(
+            (
+                pack_start(VALUE_VERSION, committed.offset, committed.leader_epoch),
+                put_uvarint(len(note) + 1),
+                note,
+                pack_timestamp(committed.commit_timestamp_ms),
+                ONE_TAG_TOPIC_ID if has_id else NO_TAGS,
+                committed.topic_id if has_id else b"",
+            )
+        ),
+    )
+
+
+def declared_value(committed: Committed) -> OffsetCommitValue:
+    """The same by the declaration of the format."""
+    return OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
@@ -52,8 +85,6 @@ def offset_record(group_id: str, topic: str, partition: int, committed: Committe
         expire_timestamp=committed.expire_timestamp_ms,
         topic_id=committed.topic_id,
     )
-    version = VALUE_VERSION_WITH_EXPIRY if expires else VALUE_VERSION
-    return Record(offset_key(group_id, topic, partition), write_value(value, version))
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
@@ -61,7 +92,16 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    return write_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+    group, name = group_id.encode(), topic.encode()
+    return b"".join(
+        (
+            pack_key_start(KEY_TYPE, len(group)),
+            group,
+            pack_length(len(name)),
+            name,
+            pack_partition(partition),
+        )
+    )
 
 
 def metadata_too_long(metadata: str | None, length_max: int) -> bool:
