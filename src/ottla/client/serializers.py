@@ -122,7 +122,8 @@ def serializer_option(value: Any) -> Any:
     if isinstance(value, str):
         name = value.lower()
         if name not in BY_NAME:
-            name = value.rsplit(".", 1)[-1].removesuffix("Serializer").removesuffix("De").lower()
+            name = value.rsplit(".", 1)[-1].removesuffix("Deserializer").removesuffix("Serializer")
+            name = name.lower()
             name = {"bytearray": "bytes", "long": "int", "integer": "int", "double": "float"}.get(
                 name, name
             )
