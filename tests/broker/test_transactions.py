@@ -24,7 +24,7 @@ from ottla.wire.errors import ErrorCode
 from tests.broker.desk import Desk, produce_request
 from tests.broker.transactional import TOPIC, Client, visible
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "transaction_state_log_num_partitions": 1,
     "offsets_topic_num_partitions": 1,
     "transaction_abort_timed_out_transaction_cleanup_interval_ms": 1000,
@@ -210,6 +210,33 @@ def test_a_marker_that_cannot_be_written_is_tried_again(desk: Desk) -> None:
     assert (visible(desk, 0), visible(desk, 1)) == ([b"0"], [b"1"])
     ends = [part.log.end_offset for part in (desk.partition(TOPIC, 0), partition)]
     assert ends == [2, 2], "a marker that was written is not written again"
+
+
+@pytest.mark.parametrize("flush", ["false", "true"])
+def test_a_transaction_over_many_partitions(flush: str) -> None:
+    """Each gets one marker, though only a few are written in one turn of the loop."""
+    count = 230
+    with Desk(log_flush_before_ack=flush, **SETTINGS) as desk:
+        desk.create("wide", count)
+        client = client_of(desk)
+        added = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=client.name,
+            v3_and_below_producer_id=client.producer_id,
+            v3_and_below_producer_epoch=client.epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name="wide", partitions=list(range(count)))
+            ],
+        )
+        client.ask(added, 3)
+        client.end(commit=True)
+        turns = 0
+        while state_of(desk).transaction_state != "CompleteCommit":
+            desk.turn()
+            turns += 1
+            assert turns < 100
+        desk.settle()
+        ends = {desk.partition("wide", index).log.end_offset for index in range(count)}
+        assert ends == {1}
 
 
 def test_a_producer_that_is_only_slow_waits_for_the_end_before(desk: Desk) -> None:

@@ -26,6 +26,8 @@ log = logging.getLogger("ottla.broker")
 
 RETRY_S = 0.1
 RETRY_MAX_S = 5.0
+# Written in one turn of the loop: a transaction over thousands of partitions holds nobody up.
+MARKERS_PER_TURN = 50
 GROUP_TOPIC = "__consumer_offsets"
 # The partition has moved on to a later epoch: there is nothing left for this marker to end.
 MOVED_ON = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
@@ -111,9 +113,14 @@ class Delivery:
         # Whose decision it is. A seat that takes its place sends the markers itself, and the two
         # must not be mixed up: a classic client has the same epoch in its next transaction.
         self.seat: Seat[Any] | None = seat
-        self.left = set(markers.partitions)
+        self.left: dict[TopicPartition, None] = dict.fromkeys(sorted(markers.partitions))
         self.written: dict[TopicPartition, Written] = {}
         self.pause_s = RETRY_S
+
+    def is_lost(self, place: TopicPartition) -> bool:
+        """Whether a marker that was written will not be committed here any more."""
+        partition = self.written[place].partition
+        return partition.offline is not None or not partition.is_leader
 
 
 class Outbox:
@@ -121,7 +128,7 @@ class Outbox:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._waiting: dict[Partition, list[Delivery]] = {}
+        self._waiting: dict[Partition, list[tuple[Delivery, TopicPartition]]] = {}
         self._closed = False
 
     def resolve(self, markers: Any) -> None:
@@ -135,64 +142,90 @@ class Outbox:
 
     def committed(self, partition: Partition) -> None:
         """A partition's high watermark has moved."""
-        for delivery in self._waiting.pop(partition, ()):
-            self._carry(delivery)
+        waiting = self._waiting.pop(partition, None)
+        if waiting is None:
+            return
+        for delivery, place in waiting:
+            written = delivery.written.get(place)
+            if written is None or place not in delivery.left:
+                continue
+            if written.committed:
+                del delivery.left[place]
+                self._complete_if_all(delivery)
+            else:
+                self._waiting.setdefault(partition, []).append((delivery, place))
 
     def close(self) -> None:
         self._closed = True
         self._waiting.clear()
 
     def _carry(self, delivery: Delivery) -> None:
-        """Write what is not written, see what is committed, and come back for the rest."""
-        markers, seat = delivery.markers, delivery.seat
+        """Write what is not written, a few at a time, and come back for the rest."""
+        seat = delivery.seat
         if self._closed or seat is None or seat.state is not SeatState.ACTIVE:
             return
+        budget = MARKERS_PER_TURN
         failed = False
-        for place in sorted(delivery.left):
-            written = delivery.written.get(place)
-            if written is None or written.partition.offline is not None:
-                outcome = write(
-                    self._broker,
-                    place,
-                    markers.producer,
-                    markers.committed,
-                    seat.partition.leader_epoch,
-                    markers.client_version,
-                )
-                if not isinstance(outcome, Written):
-                    delivery.written.pop(place, None)
-                    if self._is_over(outcome, place, markers):
-                        delivery.left.discard(place)
-                    else:
-                        failed = True
-                    continue
-                delivery.written[place] = written = outcome
-            if written.committed:
-                delivery.left.discard(place)
-            else:
-                self._waiting.setdefault(written.partition, []).append(delivery)
-        if not delivery.left:
-            delivery.seat = None
-            self._complete(seat, markers)
-        elif failed:
-            self._broker.clock.call_later(delivery.pause_s, self._carry, delivery)
+        for place in tuple(delivery.left):
+            if place in delivery.written and not delivery.is_lost(place):
+                continue
+            if not budget:
+                self._broker.clock.call_later(0, self._carry, delivery)
+                return
+            budget -= 1
+            failed = not self._write(delivery, seat, place) or failed
+        self._complete_if_all(delivery)
+        if delivery.left:
+            pause_s = delivery.pause_s if failed else RETRY_MAX_S
+            self._broker.clock.call_later(pause_s, self._carry, delivery)
             delivery.pause_s = min(delivery.pause_s * 2, RETRY_MAX_S)
 
-    def _is_over(self, error: ErrorCode, place: TopicPartition, markers: Markers) -> bool:
-        """Whether this partition needs no marker any more."""
-        if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return True  # the topic was deleted meanwhile
-        log.log(
-            logging.WARNING if error in MOVED_ON else logging.INFO,
-            "the marker of %s for %s-%d: %s",
-            markers.transactional_id,
-            *place,
-            error.name,
+    def _write(self, delivery: Delivery, seat: Seat[Any], place: TopicPartition) -> bool:
+        """Write one marker; False when it must be tried again."""
+        markers = delivery.markers
+        delivery.written.pop(place, None)
+        outcome = write(
+            self._broker,
+            place,
+            markers.producer,
+            markers.committed,
+            seat.partition.leader_epoch,
+            markers.client_version,
         )
-        return error in MOVED_ON
+        if isinstance(outcome, ErrorCode):
+            if not is_over(outcome, place, markers):
+                return False
+            del delivery.left[place]
+        elif outcome.committed:
+            del delivery.left[place]
+        else:
+            delivery.written[place] = outcome
+            self._waiting.setdefault(outcome.partition, []).append((delivery, place))
+        return True
 
-    def _complete(self, seat: Seat[Any], markers: Markers) -> None:
+    def _complete_if_all(self, delivery: Delivery) -> None:
+        seat = delivery.seat
+        if delivery.left or seat is None:
+            return
+        delivery.seat = None
+        if seat.state is not SeatState.ACTIVE:
+            return
+
         def decide(effects: Effects, now_ms: int) -> None:
-            seat.shard.markers_written(markers, effects, now_ms)
+            seat.shard.markers_written(delivery.markers, effects, now_ms)
 
         seat.run(decide)
+
+
+def is_over(error: ErrorCode, place: TopicPartition, markers: Markers) -> bool:
+    """Whether a partition that answered so needs no marker any more."""
+    if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return True  # the topic was deleted meanwhile
+    log.log(
+        logging.WARNING if error in MOVED_ON else logging.INFO,
+        "the marker of %s for %s-%d: %s",
+        markers.transactional_id,
+        *place,
+        error.name,
+    )
+    return error in MOVED_ON

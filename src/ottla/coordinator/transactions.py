@@ -90,6 +90,7 @@ class TransactionShard:
         self._outbox = outbox
         self._take_producer_id = take_producer_id
         self._last_epochs: dict[str, int] = {}
+        self._timers_run = False
 
     # ---- replay ----------------------------------------------------------------------------------
 
@@ -118,6 +119,12 @@ class TransactionShard:
         for transaction in self.transactions.values():
             if transaction.state in PREPARED:
                 self._send_markers(transaction, effects)
+        if self.transactions:
+            self._set_timers(effects)
+
+    def _set_timers(self, effects: Effects) -> None:
+        """From the first name on; a partition without any costs nothing."""
+        self._timers_run = True
         effects.set_timer(TIMEOUT_TIMER, self.rules.timeout_check_interval_ms)
         effects.set_timer(EXPIRY_TIMER, self.rules.expiry_check_interval_ms)
 
@@ -248,6 +255,8 @@ class TransactionShard:
         self._send_markers(transaction, effects)
 
     def _record(self, transaction: Transaction, effects: Effects) -> None:
+        if not self._timers_run:
+            self._set_timers(effects)
         self._last_epochs[transaction.transactional_id] = transaction.last_producer_epoch
         effects.records.append(transaction.record(1 if self.version else 0))
 
