@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,12 @@ from ottla.seams.background import InlineBackground
 from tests.broker.desk import Desk, fetch_request
 from tests.broker.transactional import TOPIC, Client, visible
 
-SETTINGS = {"transaction_state_log_num_partitions": 1, "offsets_topic_num_partitions": 1}
+SETTINGS: dict[str, Any] = {
+    "transaction_state_log_num_partitions": 1,
+    "offsets_topic_num_partitions": 1,
+}
 # Many small segments and a dense index, so that transactions span them.
-SMALL = {"internal_segment_bytes": "500", "index_interval_bytes": "1"}
+SMALL: dict[str, Any] = {"internal_segment_bytes": "500", "index_interval_bytes": "1"}
 
 
 @dataclass

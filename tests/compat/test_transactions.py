@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import aiokafka
 import confluent_kafka as ck
@@ -61,7 +62,7 @@ def read_all(
     found: dict[int, list[bytes]] = {index: [] for index in range(partitions)}
     at_end: set[int] = set()
     while len(at_end) < partitions:
-        message = consumer.poll(WAIT_S)
+        message: Any = consumer.poll(WAIT_S)
         assert message is not None, "no end in sight"
         if message.error():
             assert message.error().code() == ck.KafkaError._PARTITION_EOF, message.error()

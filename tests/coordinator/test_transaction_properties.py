@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -221,8 +222,8 @@ class TransactionMachine(RuleBasedStateMachine):
                 if write.committed is None:
                     continue
                 by_transaction.setdefault(write.transaction, set()).add(write.committed)
-                name, number = write.transaction  # type: ignore[misc]
-                told = self.clients[name].outcomes.get(number)
+                stamp: Any = write.transaction
+                told = self.clients[stamp[0]].outcomes.get(stamp[1])
                 assert told in (None, write.committed), write
             assert all(len(seen) == 1 for seen in by_transaction.values())
 

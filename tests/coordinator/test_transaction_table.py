@@ -297,9 +297,9 @@ def test_open_for_too_long_is_aborted() -> None:
     producer = world.begin()
     assert world.produce(producer, A, 1, 2) is NONE
     world.tick(60_000)
-    assert world.state.state is TransactionState.ONGOING
+    assert world.state.state.text == "Ongoing"
     world.tick(2)
-    assert world.state.state is TransactionState.PREPARE_ABORT
+    assert world.state.state.text == "PrepareAbort"
     assert world.now(world.end(producer, True, 0)).error_code is FENCED
     world.settle()
     assert [write.committed for write in world.partitions[A].writes] == [False]

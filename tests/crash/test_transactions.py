@@ -19,7 +19,7 @@ from tests.broker.desk import Desk
 from tests.broker.transactional import TOPIC, Client, Stopped, offset_of, visible
 
 OUTCOMES = (True, False, True)
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "transaction_state_log_num_partitions": 1,
     "offsets_topic_num_partitions": 1,
     "transaction_abort_timed_out_transaction_cleanup_interval_ms": 1000,

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,8 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         while not self.stop.is_set():
-            for message in self.consumer.consume(100, 0.1):
+            messages: list[Any] = self.consumer.consume(100, 0.1)
+            for message in messages:
                 if message.error() is None:
                     place = (message.partition(), message.offset(), message.value().decode())
                     self.polls.append((time.monotonic_ns(), *place))
@@ -134,13 +136,13 @@ class Feeder(threading.Thread):
                 SOURCE,
                 b"%d" % number,
                 partition=number % PARTITIONS,
-                on_delivery=lambda error, _, number=number: self.delivered(error, number),
+                on_delivery=partial(self.delivered, number),
             )
             number += 1
             self.producer.poll(0.002)
         assert self.producer.flush(END_S) == 0
 
-    def delivered(self, error: ck.KafkaError | None, number: int) -> None:
+    def delivered(self, number: int, error: ck.KafkaError | None, _: ck.Message) -> None:
         assert error is None, error
         self.acknowledged.append(number)
 

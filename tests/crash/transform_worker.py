@@ -76,7 +76,7 @@ class Worker:
                 self.transform(messages)
         self.consumer.close()
 
-    def transform(self, messages: list[ck.Message]) -> None:
+    def transform(self, messages: list[Any]) -> None:
         """One transaction: each input goes to the output of its partition, the offsets with it."""
         self.number += 1
         transaction = f"{self.name}/{self.number}"
@@ -100,7 +100,7 @@ class Worker:
             self.note("ended", transaction=transaction, outcome="failed")
             self.rewind()
 
-    def send(self, message: ck.Message, transaction: str) -> None:
+    def send(self, message: Any, transaction: str) -> None:
         # Unique, also when the same input is transformed again after an abort.
         value = f"{message.value().decode()} {transaction}"
         partition = message.partition()

@@ -13,6 +13,7 @@ import pytest
 
 from tests import needs
 from tests.apache.kafka import ApacheKafka
+from tests.apache.messages import Fields
 from tests.differential import transactional as steps
 from tests.differential.peer import Peer
 from tests.live import Server
@@ -39,7 +40,7 @@ def drive(port: int) -> None:
             steps.add(peer, name, ids, topic, 0, 1)
             records = steps.records(ids, 0 if commit else 1)
             peer.quietly("Produce", 9, steps.produce(name, topic, records))
-            fields = {"transactional_id": name, "group_id": group}
+            fields: Fields = {"transactional_id": name, "group_id": group}
             fields |= {"producer_id": ids[0], "producer_epoch": ids[1]}
             peer.quietly("AddOffsetsToTxn", 3, fields)
             ended(peer, name, ids, commit, 3)
