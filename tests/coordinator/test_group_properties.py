@@ -10,17 +10,29 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from ottla.coordinator.group import COMPLETING, EMPTY, PREPARING, STABLE
 from ottla.coordinator.rebalance import GroupRules
+from ottla.wire.errors import ErrorCode
 from tests.coordinator.driver import GroupDriver
 
 INSTANCES = st.sampled_from([None, None, "a", "b"])
-PROTOCOLS = st.sampled_from([("range",), ("range", "sticky"), ("sticky", "range")])
+# Eager members, cooperative ones, and those on their way from one to the other (KIP-429).
+PROTOCOLS = st.sampled_from(
+    [
+        ("range",),
+        ("range", "sticky"),
+        ("sticky", "range"),
+        ("cooperative-sticky", "range"),
+        ("cooperative-sticky",),
+    ]
+)
+SIZE_MAX = 4
+TIMERS_MAX = 300
 EXAMPLES = 2000 if os.environ.get("OTTLA_LONG") else 100
 
 
 class GroupMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.driver = GroupDriver(GroupRules(initial_rebalance_delay_ms=100, max_size=4))
+        self.driver = GroupDriver(GroupRules(initial_rebalance_delay_ms=100, max_size=SIZE_MAX))
         self.known: list[str] = []
         self.generation_seen = 0
 
@@ -61,7 +73,11 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def heartbeat(self, data: st.DataObject) -> None:
         member = self.pick(data)
-        self.driver.heartbeat(member, instance_id=self.instance_of(member))
+        error = self.driver.heartbeat(member, instance_id=self.instance_of(member))
+        if member in self.driver.group.members:
+            assert error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS), "it lives"
+        else:
+            assert error is ErrorCode.UNKNOWN_MEMBER_ID
 
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
@@ -119,6 +135,21 @@ class GroupMachine(RuleBasedStateMachine):
         }
 
     @invariant()
+    def all_speak_the_protocol(self) -> None:
+        group = self.driver.group
+        if group.state in (COMPLETING, STABLE):
+            assert all(group.protocol_name in each.protocols for each in group.members.values())
+
+    @invariant()
+    def the_size_is_limited(self) -> None:
+        assert self.driver.group.awaiting_join_count <= SIZE_MAX
+
+    @invariant()
+    def nobody_is_both_promised_and_in(self) -> None:
+        assert not self.driver.group.pending_join & self.driver.group.members.keys()
+        assert self.driver.group.pending_sync <= self.driver.group.members.keys()
+
+    @invariant()
     def no_group_is_stuck(self) -> None:
         """Every state that waits has a timer that ends the waiting."""
         group, timers = self.driver.group, self.driver.timers
@@ -137,6 +168,17 @@ class GroupMachine(RuleBasedStateMachine):
         if group.state is STABLE:
             assert group.members
             assert not any(m.awaiting_sync or m.awaiting_join for m in group.members.values())
+
+    def teardown(self) -> None:
+        """When all fall silent the group becomes empty, and nobody is left waiting."""
+        self.driver.append_fails = False
+        for _ in range(TIMERS_MAX):
+            if not self.driver.timers:
+                break
+            self.driver.fire(min(self.driver.timers, key=lambda key: self.driver.timers[key]))
+        assert self.driver.group.state is EMPTY
+        assert not self.driver.group.pending_join
+        assert all(book.answers for book in self.driver.books)
 
 
 GroupMachine.TestCase.settings = settings(
