@@ -282,3 +282,16 @@ def test_deleted_topics_take_their_offsets_with_them() -> None:
     desk.create("t", 4)
     assert lasting(desk)["g offsets"] == []
     desk.close()
+
+
+def test_groups_and_offsets_are_counted() -> None:
+    """Under the names of Kafka's MBeans."""
+    desk = open_desk(SimulatedDisk())
+    desk.create("t", 4)
+    desk.ask(FindCoordinatorRequest(key="g"), 3)
+    for index in range(3):
+        desk.ask(commit_request("g", index, 7), 8)
+    text = desk.broker.metrics.text()
+    for line in ("NumGroups 1", "NumGroupsEmpty 1", "NumGroupsStable 0", "NumOffsets 3"):
+        assert f"kafka_coordinator_group_GroupMetadataManager_{line}\n" in text
+    desk.close()

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ottla.broker.context import Pending
+from ottla.broker.group_metrics import watch_groups
 from ottla.broker.markers import Outbox
 from ottla.broker.verification import Verification
 from ottla.cluster.requests import NewTopic
@@ -140,6 +141,7 @@ class Coordinators:
             lambda: GroupShard(group_rules(settings), offset_rules(settings)),
             offsets_topic,
         )
+        watch_groups(broker.metrics, self.groups.coordinator)
         self.outbox = Outbox(broker)
         self.verification = Verification(broker)
 

@@ -1,0 +1,39 @@
+"""How many groups and offsets this broker coordinates, under the names of Kafka's MBeans."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.group import GroupState
+
+if TYPE_CHECKING:
+    from ottla.coordinator.coordinator import Coordinator
+    from ottla.coordinator.groups import GroupShard
+    from ottla.metrics import Metrics
+
+PREFIX = "kafka_coordinator_group_GroupMetadataManager"
+
+
+def watch_groups(metrics: Metrics, coordinator: Coordinator[GroupShard]) -> None:
+    """Counted when somebody asks, so that groups cost nothing meanwhile."""
+
+    def groups(state: GroupState | None = None) -> int:
+        return sum(
+            state is None or group.state is state
+            for seat in coordinator.active_seats()
+            for group in seat.shard.groups.values()
+        )
+
+    def offsets() -> int:
+        return sum(
+            len(each)
+            for seat in coordinator.active_seats()
+            for each in seat.shard.offsets.by_group.values()
+        )
+
+    metrics.gauge(f"{PREFIX}_NumGroups", groups, "Groups that are coordinated here.")
+    metrics.gauge(f"{PREFIX}_NumOffsets", offsets, "Committed offsets that are kept here.")
+    for state in GroupState:
+        name = f"{PREFIX}_NumGroups{state.value}"
+        metrics.gauge(name, partial(groups, state), f"Groups that are {state.value}.")
