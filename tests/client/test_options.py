@@ -12,8 +12,7 @@ import pytest
 import ottla
 from ottla.client import errors
 from ottla.client.config import parse, servers
-from ottla.client.producer import _agree
-from ottla.client.producer_options import PRODUCER
+from ottla.client.producer_options import PRODUCER, agree
 from tests.client import compatibility
 
 
@@ -136,14 +135,14 @@ def test_a_wrong_option_is_named_with_its_value_and_rule(given: dict[str, Any], 
 def test_options_that_contradict_each_other(given: dict[str, Any], words: str) -> None:
     """Asked for together they are refused; a default gives way in silence."""
     with pytest.raises(errors.KafkaConfigurationError, match=words):
-        _agree(options(**given), set(given))
+        agree(options(**given), set(given))
 
 
 def test_defaults_give_way() -> None:
     """acks=1 alone just means: not idempotent."""
-    assert _agree(options(), set())
-    assert not _agree(options(acks=1), {"acks"})
+    assert agree(options(), set())
+    assert not agree(options(acks=1), {"acks"})
     config = options(request_timeout_ms=200_000)
-    _agree(config, {"request_timeout_ms"})
+    agree(config, {"request_timeout_ms"})
     assert config["delivery_timeout_ms"] == 200_005
     assert options()["retries"] == math.inf

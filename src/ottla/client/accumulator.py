@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .errors import IllegalStateError, KafkaTimeoutError
-from .records import BatchBuilder
+from .records import HEAD_BYTES, BatchBuilder
 from .structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -22,14 +22,18 @@ if TYPE_CHECKING:
 
 FIRST_BYTES = 4 * 1024  # a new buffer; it doubles as it fills
 
+SPARE_MAX = 16  # full-sized buffers kept
+
 Callback = Callable[[Any, Any], object]
 
 
 class Memory:
     """`buffer_memory`: bytes in buffers that are not acknowledged yet."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, batch_size: int = 0) -> None:
         self.limit = limit
+        self.buffer_size = HEAD_BYTES + batch_size
+        self.spare: list[bytearray] = []  # full-sized, for fresh memory is dear to touch
         self.used = 0
         self.waiters = 0
         self.changed = threading.Condition(threading.Lock())
@@ -52,7 +56,10 @@ class Memory:
                 self.waiters -= 1
             self.used += size
 
-    def release(self, size: int) -> None:
+    def release(self, size: int, buffer: bytearray | None = None) -> None:
+        """Give bytes back, and a buffer that nobody looks at any more."""
+        if buffer is not None and len(buffer) == self.buffer_size and len(self.spare) < SPARE_MAX:
+            self.spare.append(buffer)
         with self.changed:
             self.used -= size
             if self.waiters:
@@ -63,9 +70,9 @@ class Batch:
     """Records of one partition that are sent, retried, and acknowledged together."""
 
     __slots__ = (
-        "ambiguous", "append_time", "attempts", "base_offset", "builder", "callbacks", "count",
-        "created_at", "deadline", "done", "encoded", "epoch", "error", "event", "lane", "over",
-        "parts", "producer_id", "record_errors", "reserved", "retry_at", "sent", "sequence",
+        "ambiguous", "append_time", "attempts", "base_offset", "buffer", "builder", "callbacks",
+        "count", "created_at", "deadline", "done", "encoded", "epoch", "error", "event", "lane",
+        "over", "parts", "producer_id", "record_errors", "reserved", "retry_at", "sent", "sequence",
         "urgent",
     )  # fmt: skip
 
@@ -85,6 +92,7 @@ class Batch:
         self.producer_id = -1
         self.epoch = -1
         self.encoded: Any = None
+        self.buffer: bytearray | None = None  # what `encoded` looks at
         self.done = False  # the outcome is known
         self.over = False  # and all callbacks have been called
         self.error: Exception | None = None
@@ -136,7 +144,7 @@ class Batch:
             self.error = error
             self.done = True
             callbacks, self.callbacks = self.callbacks, None
-            self.builder = self.encoded = None
+            self.builder = self.encoded = self.buffer = None
         for future, action in callbacks or ():
             future.call(action)
         with self.lane.lock:

@@ -26,6 +26,10 @@ log = logging.getLogger("ottla.client")
 
 CALLS_PER_ROUND_MAX = 1000
 SETTLE_S_MAX = 0.005
+FORKED = (
+    "this client was made before a fork, and belongs to the parent process\n"
+    "Try: make the producer, consumer or admin inside the child process"
+)
 
 
 class Timer:
@@ -201,10 +205,7 @@ LOOPS: weakref.WeakSet[Loop] = weakref.WeakSet()
 def _forked() -> None:
     """In a child process: the threads are gone, and the sockets are the parent's."""
     for loop in list(LOOPS):
-        loop.broken = (
-            "this client was made before a fork, and belongs to the parent process\n"
-            "Try: make the producer, consumer or admin inside the child process"
-        )
+        loop.broken = FORKED
         loop.settled = threading.Condition(threading.Lock())
         for key in list(loop.selector.get_map().values()):
             if isinstance(key.fileobj, socket.socket):

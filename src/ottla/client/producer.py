@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import time
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from time import time as wall_clock
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -24,7 +26,6 @@ from .client import Client
 from .config import parse
 from .errors import (
     IllegalStateError,
-    KafkaConfigurationError,
     KafkaError,
     KafkaTimeoutError,
     SerializationError,
@@ -32,10 +33,11 @@ from .errors import (
 )
 from .identity import Identity
 from .interceptors import Chain, ProducerRecord
-from .producer_options import KIB, PRODUCER
+from .network import FORKED
+from .producer_options import PRODUCER, agree
 from .record_future import FutureRecordMetadata
-from .records import COMPILED, encoded_headers
-from .sender import MAX_IN_FLIGHT, Sender
+from .records import COMPILED, HEAD_BYTES, encoded_headers, murmur2
+from .sender import Sender
 from .serializers import as_serializer
 from .structs import ConsumerGroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
 from .topics import Topics
@@ -49,8 +51,9 @@ V = TypeVar("V")
 OnDelivery = Callable[[RecordMetadata | None, Exception | None], object]
 
 EXIT_FLUSH_S = 5.0
+CLOSED_MAX = 4  # with more full batches waiting, the sender's thread is let run first
+GROWTH = 8  # a buffer that is full gets so many times larger, up to batch_size
 RECORD_OVERHEAD_BYTES = 90  # a batch's header, and a record's own numbers at their longest
-IDEMPOTENT_IN_FLIGHT_MAX = 5  # as many batches as a broker remembers
 
 
 class Producer(Generic[K, V]):
@@ -67,12 +70,12 @@ class Producer(Generic[K, V]):
     def __init__(self, properties: Mapping[str, Any] | None = None, **configs: Any) -> None:
         self.config = config = parse(PRODUCER, configs, properties, who="Producer")
         given = {name.replace(".", "_") for name in (*configs, *(properties or ()))}
-        idempotent = _agree(config, given)
+        idempotent = agree(config, given)
         self._closed: str | None = None
         self._key_serializer = as_serializer(config["key_serializer"])
         self._value_serializer = as_serializer(config["value_serializer"])
         self._interceptors = Chain(config["interceptors"], config)
-        self._memory = Memory(config["buffer_memory"])
+        self._memory = Memory(config["buffer_memory"], config["batch_size"])
         self._client = Client(config, "producer")
         self._identity = Identity(self._client, config["transactional_id"]) if idempotent else None
         self._sender = Sender(self._client, self._memory, self._identity)
@@ -81,6 +84,15 @@ class Producer(Generic[K, V]):
             Transactions(self._client, self._identity, self._sender)
             if self._identity is not None and config["transactional_id"] is not None
             else None
+        )
+        self._known = self._topics.known
+        # Whether each record needs more than a place in a batch.
+        self._elaborate = bool(
+            self._interceptors
+            or self._transactions
+            or self._key_serializer
+            or self._value_serializer
+            or self._topics.partitioner
         )
         self._linger_s = config["linger_ms"] / 1000
         self._delivery_s = config["delivery_timeout_ms"] / 1000
@@ -110,6 +122,53 @@ class Producer(Generic[K, V]):
         `on_delivery(metadata, error)` is called in the background thread. It waits only for
         metadata of a new topic and for room in `buffer_memory`, `max_block_ms` at most.
         """
+        known = self._known.get(topic)
+        if (
+            known is None
+            or self._elaborate
+            or type(value) is not bytes
+            or headers is not None
+            or partition is not None
+            or timestamp_ms is not None
+            or not (key is None or type(key) is bytes)
+        ):
+            return self._send_elaborately(
+                topic, value, key, headers, partition, timestamp_ms, on_delivery
+            )
+        # The common case, written out: this is run for every record.
+        key_bytes: Any = key
+        if key is None:
+            lane, key_size = known.sticky, -1
+        else:
+            lane, key_size = known.lanes[murmur2(key) % len(known.lanes)], len(key_bytes)
+        timestamp = int(wall_clock() * 1000)
+        lock = lane.lock
+        lock.acquire()
+        batch = lane.open
+        if batch is None or batch.builder.append(timestamp, key, value, None) < 0:
+            lock.release()
+            return self._append(lane, timestamp, key_bytes, value, None, on_delivery, key is None)
+        index = batch.count
+        batch.count = index + 1
+        future = FutureRecordMetadata(batch, index, timestamp, key_size, len(value), -1)
+        if on_delivery is not None:
+            if batch.callbacks is None:
+                batch.callbacks = []
+            batch.callbacks.append((future, on_delivery))
+        lock.release()
+        return future
+
+    def _send_elaborately(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: list[tuple[str, bytes | None]] | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        on_delivery: OnDelivery | None,
+    ) -> FutureRecordMetadata:
+        """All that may have to happen before a record is in its batch, in order."""
         if self._closed is not None:
             raise IllegalStateError(self._closed)
         if self._interceptors:
@@ -128,7 +187,7 @@ class Producer(Generic[K, V]):
         elif value is not None and type(value) is not bytes:
             value_bytes = _as_bytes("value", value)
         if timestamp_ms is None:
-            timestamp_ms = int(time.time() * 1000)
+            timestamp_ms = int(wall_clock() * 1000)
         lane = self._topics.lane(topic, partition, key_bytes, key, value, value_bytes)
         if self._transactions is not None:
             self._transactions.about_to_send(lane)
@@ -205,7 +264,8 @@ class Producer(Generic[K, V]):
                 grown = 0
                 if batch is not None and batch.builder.byte_count + size <= batch_size:
                     room = batch.builder.room
-                    grown = min(max(2 * room, batch.builder.byte_count + size), batch_size) - room
+                    wanted = max(GROWTH * room, batch.builder.byte_count + size)
+                    grown = min(wanted, batch_size) - room
                 if grown <= 0 and batch is not None:
                     lane.close_open()
             if grown <= 0 and batch is not None:
@@ -223,7 +283,9 @@ class Producer(Generic[K, V]):
         fresh = False
         with lane.lock:
             if batch is not None and lane.open is batch:
-                batch.builder.grow(batch.builder.room + reserved)
+                room, spare = batch.builder.room + reserved, self._memory.spare
+                full = room + HEAD_BYTES == self._memory.buffer_size
+                batch.builder.grow(room, spare.pop() if full and spare else None)
                 batch.reserved += reserved
                 return
             if batch is None and lane.open is None:
@@ -238,7 +300,7 @@ class Producer(Generic[K, V]):
 
     def _batch_full(self, lane: Lane) -> None:
         self._sender.poke()
-        if len(lane.closed) > 4:
+        if len(lane.closed) > CLOSED_MAX:
             self._client.loop.settle()
 
     def _too_large(self, lane: Lane, size: int) -> Batch:
@@ -298,6 +360,7 @@ class Producer(Generic[K, V]):
             log.warning("closing with records that were not sent: %s", problem)
         finally:
             self._closed = "the producer is closed"
+            self._elaborate = True
             PRODUCERS.discard(self)
             if not self._client.closed:
                 error = KafkaError("the producer was closed before the record was sent")
@@ -385,36 +448,19 @@ def _as_bytes(what: str, data: Any) -> bytes:
     )
 
 
-def _agree(config: dict[str, Any], given: set[str]) -> bool:
-    """Whether the producer is idempotent; options that contradict each other are refused."""
-    conflicts = []
-    if config["acks"] != -1:
-        conflicts.append("acks must be 'all'")
-    if config[MAX_IN_FLIGHT] > IDEMPOTENT_IN_FLIGHT_MAX:
-        conflicts.append(f"{MAX_IN_FLIGHT} must be {IDEMPOTENT_IN_FLIGHT_MAX} or less")
-    if config["retries"] == 0:
-        conflicts.append("retries must be more than 0")
-    wanted = "enable_idempotence" in given or config["transactional_id"] is not None
-    if config["transactional_id"] is not None and not config["enable_idempotence"]:
-        raise KafkaConfigurationError("Producer: transactional_id needs enable_idempotence=True")
-    if config["enable_idempotence"] and conflicts and wanted:
-        raise KafkaConfigurationError(
-            f"Producer: an idempotent producer needs other options: {', '.join(conflicts)}\n"
-            "Try: leave them at their defaults, or enable_idempotence=False"
-        )
-    least_ms = config["linger_ms"] + config["request_timeout_ms"]
-    if config["delivery_timeout_ms"] < least_ms:
-        if "delivery_timeout_ms" in given:
-            raise KafkaConfigurationError(
-                f"Producer: delivery_timeout_ms must be linger_ms + request_timeout_ms = "
-                f"{least_ms} or more (got {config['delivery_timeout_ms']})"
-            )
-        config["delivery_timeout_ms"] = least_ms
-    config["batch_size"] = min(config["batch_size"], max(config["max_request_size"] - KIB, 0))
-    return bool(config["enable_idempotence"] and not conflicts)
-
-
 PRODUCERS: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """In a child process: locks may be held by threads that are not there, so touch none."""
+    for producer in list(PRODUCERS):
+        producer._closed = FORKED
+        producer._elaborate = True
+    PRODUCERS.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 @atexit.register

@@ -6,10 +6,13 @@ import math
 from typing import Any
 
 from .config import COMMON, Option, anything, boolean, endless, integer, optional, text
+from .errors import KafkaConfigurationError
 from .partitioners import DefaultPartitioner, partitioner_option
 from .serializers import serializer_option
 
 KIB = 1024
+MAX_IN_FLIGHT = "max_in_flight_requests_per_connection"
+IDEMPOTENT_IN_FLIGHT_MAX = 5  # as many batches as a broker remembers
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
@@ -64,3 +67,32 @@ PRODUCER: tuple[Option, ...] = (
     Option("transaction_timeout_ms", integer(1), 60_000, "when the broker aborts for us"),
     Option("metric_group_prefix", anything, "producer", "taken and ignored"),
 )  # fmt: skip
+
+
+def agree(config: dict[str, Any], given: set[str]) -> bool:
+    """Whether the producer is idempotent; options that contradict each other are refused."""
+    conflicts = []
+    if config["acks"] != -1:
+        conflicts.append("acks must be 'all'")
+    if config[MAX_IN_FLIGHT] > IDEMPOTENT_IN_FLIGHT_MAX:
+        conflicts.append(f"{MAX_IN_FLIGHT} must be {IDEMPOTENT_IN_FLIGHT_MAX} or less")
+    if config["retries"] == 0:
+        conflicts.append("retries must be more than 0")
+    wanted = "enable_idempotence" in given or config["transactional_id"] is not None
+    if config["transactional_id"] is not None and not config["enable_idempotence"]:
+        raise KafkaConfigurationError("Producer: transactional_id needs enable_idempotence=True")
+    if config["enable_idempotence"] and conflicts and wanted:
+        raise KafkaConfigurationError(
+            f"Producer: an idempotent producer needs other options: {', '.join(conflicts)}\n"
+            "Try: leave them at their defaults, or enable_idempotence=False"
+        )
+    least_ms = config["linger_ms"] + config["request_timeout_ms"]
+    if config["delivery_timeout_ms"] < least_ms:
+        if "delivery_timeout_ms" in given:
+            raise KafkaConfigurationError(
+                f"Producer: delivery_timeout_ms must be linger_ms + request_timeout_ms = "
+                f"{least_ms} or more (got {config['delivery_timeout_ms']})"
+            )
+        config["delivery_timeout_ms"] = least_ms
+    config["batch_size"] = min(config["batch_size"], max(config["max_request_size"] - KIB, 0))
+    return bool(config["enable_idempotence"] and not conflicts)

@@ -22,7 +22,7 @@ if cython.compiled:
     from cython.cimports.libc.string import memcpy
 
 COMPILED = bool(cython.compiled)
-FORM = 2  # raised with every change of what records.py sees, so that an old extension is not taken
+FORM = 3  # raised with every change of what records.py sees, so that an old extension is not taken
 RECORD_BYTES_MIN = 7
 
 new_tuple = tuple.__new__

@@ -18,7 +18,7 @@ except ImportError:
     from . import no_cython as cython
 
 COMPILED = bool(cython.compiled)
-FORM = 2  # raised with every change of what records.py sees, so that an old extension is not taken
+FORM = 3  # raised with every change of what records.py sees, so that an old extension is not taken
 
 
 def _varint(value: int) -> bytes:
@@ -193,11 +193,21 @@ class BatchBuilder:
             self.max_timestamp = timestamp
         return self.size
 
-    def grow(self, capacity: cython.Py_ssize_t) -> None:
-        """Make room for more; what is there stays."""
+    def grow(self, capacity: cython.Py_ssize_t, used: bytearray | None = None) -> None:
+        """Make room for more; what is there stays. `used` is a buffer of that size to take."""
         if cython.compiled:
-            PyByteArray_Resize(self.buffer, HEAD_BYTES + capacity)
+            if used is None:
+                PyByteArray_Resize(self.buffer, HEAD_BYTES + capacity)
+            else:
+                target: cython.p_char = used
+                source: cython.p_char = self.buffer
+                memcpy(target, source, HEAD_BYTES + self.size)
+                self.buffer = used
         self.capacity = capacity
+
+    def lend(self) -> bytearray:
+        """The buffer itself, to be used again when the batch is done."""
+        return self.buffer
 
     @property
     def byte_count(self) -> int:

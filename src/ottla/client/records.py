@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-FORM = 2  # what the loops must be (see there)
+FORM = 3  # what the loops must be (see there)
 
 if TYPE_CHECKING or os.environ.get("OTTLA_PURE") == "1":
     from . import record_reader as reader
@@ -28,6 +28,7 @@ else:
 COMPILED: bool = writer.COMPILED
 BatchBuilder = writer.BatchBuilder
 encoded_headers = writer.encoded_headers
+HEAD_BYTES: int = writer.HEAD_BYTES
 murmur2 = writer.murmur2
 BytesColumn = reader.BytesColumn
 Columns = reader.Columns

@@ -24,6 +24,7 @@ from .encoding import encode, restamp
 from .errors import KafkaError, KafkaTimeoutError, error_for
 from .identity import Identity
 from .outcomes import Verdict, judge
+from .producer_options import MAX_IN_FLIGHT
 from .splitting import split
 
 NAMED_VERSION_MAX = 12  # from version 13 on topics go by id
@@ -201,6 +202,7 @@ class Sender:
                 self.config["compression_level"],
                 transactional=self.identity is not None and self.identity.transactional,
             )
+            batch.buffer = batch.builder.lend()
             batch.builder = None
         elif self.identity is not None:
             if batch.sequence < 0:
@@ -344,8 +346,10 @@ class Sender:
         if base_offset >= 0:
             lane.acknowledged = max(lane.acknowledged, base_offset + batch.count - 1)
         self.counts["records-sent"] += batch.count
-        self.memory.release(batch.reserved)
+        # An answer means that the broker has all bytes; without one they may be still on their way.
+        buffer = batch.buffer if self.config["acks"] else None
         batch.finish(base_offset, append_time)
+        self.memory.release(batch.reserved, buffer)
         self.incomplete.discard(batch)
 
     def fail(self, batch: Batch, error: KafkaError) -> None:
@@ -369,6 +373,3 @@ class Sender:
         self.client.coordinators.forget_broker(node_id)
         if node_id >= 0 and not self.client.connections.closed:
             self.client.refresh()
-
-
-MAX_IN_FLIGHT = "max_in_flight_requests_per_connection"
