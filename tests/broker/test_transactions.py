@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from ottla.broker.dispatch import Pending
+from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.wire.api.describe_transactions import DescribeTransactionsRequest
@@ -15,6 +16,11 @@ from ottla.wire.api.end_txn import EndTxnRequest
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
 from ottla.wire.api.list_transactions import ListTransactionsRequest
 from ottla.wire.api.produce import ProduceRequest
+from ottla.wire.api.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from ottla.wire.api.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -22,7 +28,7 @@ from ottla.wire.api.write_txn_markers import (
 )
 from ottla.wire.errors import ErrorCode
 from tests.broker.desk import Desk, produce_request
-from tests.broker.transactional import TOPIC, Client, visible
+from tests.broker.transactional import TOPIC, Client, offset_of, visible
 
 SETTINGS: dict[str, Any] = {
     "transaction_state_log_num_partitions": 1,
@@ -186,6 +192,94 @@ def test_two_producers_in_one_request_are_refused(desk: Desk) -> None:
     response = one.ask(request, 9)
     errors = {p.error_code for topic in response.responses for p in topic.partition_responses}
     assert errors == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+
+
+# ---- zombies ---------------------------------------------------------------------------------
+
+
+def asked_by(client: Client) -> dict[str, Callable[[], Any]]:
+    """Everything a producer may ask when it wakes up; each gives the error it was told."""
+    ids = {"producer_id": client.producer_id, "producer_epoch": client.epoch}
+    bumps = client.bumps
+
+    def added(api_version: int) -> int:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=client.name,
+            v3_and_below_producer_id=client.producer_id,
+            v3_and_below_producer_epoch=client.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=[1])],
+        )
+        [topic] = client.ask(request, api_version).results_by_topic_v3_and_below
+        return int(topic.results_by_partition[0].partition_error_code)
+
+    def add_offsets(api_version: int) -> int:
+        request = AddOffsetsToTxnRequest(transactional_id=client.name, group_id="group", **ids)
+        return int(client.ask(request, api_version).error_code)
+
+    def end(commit: bool, api_version: int) -> int:
+        request = EndTxnRequest(transactional_id=client.name, committed=commit, **ids)
+        return int(client.ask(request, api_version).error_code)
+
+    def go_on() -> int:
+        request = InitProducerIdRequest(
+            transactional_id=client.name, transaction_timeout_ms=1000, **ids
+        )
+        return int(client.ask(request, 4).error_code)
+
+    def offsets() -> int:
+        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=99)
+        topics = [TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[partition])]
+        request = TxnOffsetCommitRequest(
+            transactional_id=client.name, group_id="group", topics=topics, **ids
+        )
+        response = client.ask(request, 5 if bumps else 3)
+        return int(response.topics[0].partitions[0].error_code)
+
+    return {
+        "write where it wrote": lambda: produced(client, 12 if bumps else 9, 1),
+        "write elsewhere": lambda: first_error(
+            client.ask(request_of(client, partition=1), 12 if bumps else 9)
+        ),
+        "add": lambda: added(3),
+        "add, of old": lambda: added(1),
+        "add offsets": lambda: add_offsets(3),
+        "add offsets, of old": lambda: add_offsets(1),
+        "commit offsets": offsets,
+        "commit": lambda: end(True, 5 if bumps else 3),
+        "commit, of old": lambda: end(True, 1),
+        "abort": lambda: end(False, 5 if bumps else 3),
+        "go on": go_on,
+    }
+
+
+def first_error(response: Any) -> int:
+    return int(response.responses[0].partition_responses[0].error_code)
+
+
+@pytest.mark.parametrize("bumps", [False, True])
+@pytest.mark.parametrize("successor", ["idle", "open", "done"])
+def test_a_zombie_gets_nowhere(desk: Desk, bumps: bool, successor: str) -> None:
+    """Whatever it asks, and whatever its successor is doing: it is told that it was fenced.
+
+    Produce says INVALID_PRODUCER_EPOCH, the others PRODUCER_FENCED, to those who know it.
+    """
+    zombie = client_of(desk, bumps=bumps)
+    zombie.write(0, b"of the zombie")
+    fresh = client_of(desk, bumps=bumps)
+    if successor != "idle":
+        fresh.write(0, b"fresh")
+    if successor == "done":
+        fresh.end(commit=True)
+    of_old = ErrorCode.INVALID_PRODUCER_EPOCH
+    for what, ask in asked_by(zombie).items():
+        told = ask()
+        old = what.endswith("of old") or what.startswith("write") or what == "commit offsets"
+        assert told == (of_old if old else ErrorCode.PRODUCER_FENCED), (what, ErrorCode(told))
+    if successor != "done":
+        fresh.write(1, b"fresh")
+        fresh.end(commit=True)
+    assert visible(desk, 0) == ([] if successor == "idle" else [b"fresh"])
+    assert offset_of(desk, 0) == -1
 
 
 # ---- markers ---------------------------------------------------------------------------------

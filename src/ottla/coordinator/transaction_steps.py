@@ -67,6 +67,9 @@ def begin(
     if expected is not None and not may_continue(current, expected):
         return ErrorCode.PRODUCER_FENCED
     if current.state is ONGOING:
+        if expected is not None and expected != current.producer:
+            # Kafka finds out only after it has aborted what its successor has open.
+            return ErrorCode.PRODUCER_FENCED
         return ErrorCode.CONCURRENT_TRANSACTIONS
     epoch = current.producer_epoch
     changes: dict[str, Any] = {}
