@@ -199,7 +199,7 @@ def test_two_producers_in_one_request_are_refused(desk: Desk) -> None:
 
 def asked_by(client: Client) -> dict[str, Callable[[], Any]]:
     """Everything a producer may ask when it wakes up; each gives the error it was told."""
-    ids = {"producer_id": client.producer_id, "producer_epoch": client.epoch}
+    ids: dict[str, Any] = {"producer_id": client.producer_id, "producer_epoch": client.epoch}
     bumps = client.bumps
 
     def added(api_version: int) -> int:

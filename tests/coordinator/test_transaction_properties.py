@@ -67,6 +67,24 @@ class TransactionMachine(RuleBasedStateMachine):
         assert all(client.producer != producer for client in self.clients)
         self.clients.append(Client(len(self.clients), producer, version))
 
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data())
+    def a_client_goes_on(self, data: st.DataObject) -> None:
+        """KIP-360: with what it had. A zombie is refused, and its successor is left alone."""
+        client, world = self.pick(data), self.world
+        world.commit()
+        before = world.state
+        granted = world.now(world.init(client.producer))
+        if client is not self.clients[-1]:
+            assert granted.error_code is not NONE
+            assert world.state == before
+        elif granted.error_code is NONE:
+            client.producer = Producer(granted.producer_id, granted.producer_epoch)
+            client.transaction += 1
+            client.unheard, client.wrote, client.dead = None, False, False
+        elif world.state != before or granted.error_code is not BUSY:
+            client.dead = True  # what it had open is being aborted, or it is fenced itself
+
     def pick(self, data: st.DataObject) -> Client:
         return data.draw(st.sampled_from(self.clients[-4:]))
 
