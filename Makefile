@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := .cache/.extras
+COMPILED := .cache/.compiled
 PYTEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench unit apache clean
+.PHONY: help demo test check format bench unit apache compile clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,10 +28,18 @@ $(EXTRAS): scripts/extras.sh $(READY)
 	@sh scripts/extras.sh
 	@touch $@
 
+# The record loops of the client as C extensions; without a compiler they stay plain Python.
+$(COMPILED): src/ottla/client/record_writer.py src/ottla/client/record_reader.py $(READY)
+	@mkdir -p $(dir $@)
+	@$(BIN)/python scripts/compile.py || true
+	@touch $@
+
+compile: $(COMPILED) ## Compile the record loops of the client (done by test and bench)
+
 demo: $(READY) ## Set up, start a broker, produce and consume with a real client, stop
 	@$(BIN)/python scripts/demo.py
 
-test: $(READY) $(EXTRAS) check ## Set up, run the checks and all tests
+test: $(READY) $(EXTRAS) $(COMPILED) check ## Set up, run the checks and all tests
 	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup
 
 unit: $(READY) ## The tests that need nothing but Python, quickest first
@@ -45,7 +54,7 @@ format: $(READY) ## Put the code into shape
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(READY) $(EXTRAS) ## Measure side by side with Apache Kafka (long; see benchmarks/README.md)
+bench: $(READY) $(EXTRAS) $(COMPILED) ## Measure side by side with Apache Kafka (long; see benchmarks/README.md)
 	@$(BIN)/python -m benchmarks
 
 clean: ## Remove what the set-up made

@@ -39,7 +39,7 @@ def build(target: Path = ROOM) -> list[Path]:
             copy = Path(scratch) / f"_{name}_c.py"
             shutil.copy(ROOM / f"{name}.py", copy)
             extensions.append(
-                Extension(f"ottla.client._{name}_c", [str(copy)], extra_compile_args=["-O3"])
+                Extension(f"ottla.client._{name}_c", [str(copy)], extra_compile_args=["-O3", "-g0"])
             )
         made = cythonize(extensions, build_dir=scratch, quiet=True)
         command = Distribution({"ext_modules": made}).get_command_obj("build_ext")
