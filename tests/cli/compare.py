@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+from collections.abc import Callable
 from importlib import import_module
 
 from ottla.cli.twins.running import guarded
@@ -14,15 +15,20 @@ from tests.cli.apache_tools import Answer
 def twin(tool: str, *arguments: str, text: str = "") -> Answer:
     """Our twin's answer, run inside this process."""
     module = import_module(f"ottla.cli.twins.{MODULES[tool]}")
+    return Answer(*captured(lambda: guarded(module.run, arguments), text))
+
+
+def captured(call: Callable[[], int], text: str = "") -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a call, with this standard input."""
     out, errors = Written(), Written()
     old = sys.stdin
     sys.stdin = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-            code = guarded(module.run, arguments)
+            code = call()
     finally:
         sys.stdin = old
-    return Answer(code, out.text(), errors.text())
+    return code, out.text(), errors.text()
 
 
 class Written(io.TextIOWrapper):

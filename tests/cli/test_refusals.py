@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 
 from ottla.cli.failure import Failure, cannot_listen, cannot_use_directory
 from tests.cli.process import Server, ottla
+from tests.small_disk import remount, small_disk
 
 
 @pytest.mark.parametrize(
@@ -104,38 +103,28 @@ def test_a_directory_that_is_none(tmp_path: Path) -> None:
         assert ended.said("it is not a directory", "--data-dir"), ended
 
 
+DISK_KB = 160
+
+
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a few kilobytes, where this user may make one."""
-    where = tmp_path / "small"
-    where.mkdir()
-    mount = shutil.which("mount")
-    if mount is None or os.geteuid() != 0:
-        pytest.skip("making a small file system needs root")
-    made = subprocess.run(
-        [mount, "-t", "tmpfs", "-o", "size=160k", "tmpfs", str(where)], check=False
-    )
-    if made.returncode:
-        pytest.skip("this machine does not let us mount a small file system")
-    try:
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "small", DISK_KB) as where:
         yield where
-    finally:
-        subprocess.run(["umount", "-l", str(where)], check=True)
 
 
 @pytest.mark.parametrize("room_kb", [0, 4, 8, 16, 32, 48, 64])
-def test_a_full_disk(small_disk: Path, room_kb: int) -> None:
+def test_a_full_disk(disk: Path, room_kb: int) -> None:
     """Whichever of its first files there is no room for: the same sentence, and nothing else."""
-    (small_disk / "filler").write_bytes(bytes((160 - room_kb) * 1024))
-    ended = ottla("server", "--data-dir", small_disk / "data", "--listen", "127.0.0.1:0")
+    (disk / "filler").write_bytes(bytes((DISK_KB - room_kb) * 1024))
+    ended = ottla("server", "--data-dir", disk / "data", "--listen", "127.0.0.1:0")
     assert ended.code == 1
     assert ended.said("cannot start: no space left for", "make room"), ended
 
 
-def test_a_disk_that_cannot_be_written(small_disk: Path) -> None:
+def test_a_disk_that_cannot_be_written(disk: Path) -> None:
     """A read-only file system: one sentence."""
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    ended = ottla("server", "--data-dir", small_disk / "data", "--listen", "127.0.0.1:0")
+    remount(disk, "ro")
+    ended = ottla("server", "--data-dir", disk / "data", "--listen", "127.0.0.1:0")
     assert ended.code == 1
     assert ended.said("read-only file system"), ended
 

@@ -45,8 +45,8 @@ DECODER = click.Choice(sorted(DECODERS))
 @click.option(
     "-f", "--format", "pattern", default=None, help="%t %p %o %k %v %h %T; \\n at the end."
 )
-@click.option("--key-decoder", type=DECODER, default="text", show_default=True)
-@click.option("--value-decoder", type=DECODER, default="text", show_default=True)
+@click.option("--key-decoder", type=DECODER, default="text", help="How keys are read.")
+@click.option("--value-decoder", type=DECODER, default="text", help="How values are read.")
 @click.option("--null", default="", metavar="TEXT", help="How null is shown.")
 @click.option("--committed", is_flag=True, help="Leave out what was aborted or is still open.")
 @click.option(

@@ -35,7 +35,7 @@ def common(bootstrap: str, command_config: str | None) -> dict[str, Any]:
 @click.option("-n", "--count", default=100_000, show_default=True, help="How many records.")
 @click.option("-s", "--size", default=100, show_default=True, help="Bytes of each.")
 @click.option("--rate", default=-1.0, help="Records a second at most.")
-@click.option("--acks", default="all", show_default=True)
+@click.option("--acks", default="all", show_default=True, help="0, 1 or all.")
 @cluster_options
 @json_option
 def produce(

@@ -33,6 +33,7 @@ PROGRESS_BYTES = 1024 * 1024  # a bar is worth it from here on
     "--compression",
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     default="none",
+    help="How batches are compressed.",
 )
 @click.option("--acks", default="all", show_default=True, help="0, 1 or all.")
 @click.option(

@@ -106,7 +106,7 @@ def producers(
 
 
 @transactions.command()
-@click.option("--older-than", type=int, default=900_000, metavar="MS", show_default=True)
+@click.option("--older-than", type=int, default=900_000, metavar="MS", help="Open for longer.")
 @cluster_options
 @json_option
 def hanging(older_than: int, bootstrap: str, command_config: str | None, as_json: bool) -> None:

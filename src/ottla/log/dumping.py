@@ -101,9 +101,7 @@ def dump_log(
                 if last_offset >= 0 and record.offset != last_offset + 1:
                     findings.gaps.setdefault(path, []).append((last_offset, record.offset))
                 last_offset = record.offset
-                line = record_line(header, record, options)
-                if line is not None:
-                    yield line
+                yield record_line(header, record, options)
         valid = end
     trailing = len(data) - valid
     if trailing > 0 and options.bytes_max == NO_LIMIT:
@@ -126,10 +124,8 @@ def batch_line(header: BatchHeader, batch: Buffer, position: int) -> str:
     )
 
 
-def record_line(header: BatchHeader, record: Record, options: LogOptions) -> str | None:
+def record_line(header: BatchHeader, record: Record, options: LogOptions) -> str:
     parts = []
-    if options.skip_metadata and header.control:
-        return None
     if not options.skip_metadata:
         sequence = -1
         if header.base_sequence >= 0:
@@ -220,11 +216,11 @@ def dump_snapshot(data: bytes) -> Iterator[str]:
             f"producerId: {producer_id} producerEpoch: {state.epoch} "
             f"coordinatorEpoch: {state.coordinator_epoch} "
             f"currentTxnFirstOffset: {optional(state.transaction_first_offset)} "
-            f"lastTimestamp: {state.last_timestamp} "
+            f"lastTimestamp: {state.last_timestamp}"
         )
         for batch in state.batches[:1]:
             line += (
-                f"firstSequence: {batch.base_sequence} lastSequence: {batch.last_sequence} "
+                f" firstSequence: {batch.base_sequence} lastSequence: {batch.last_sequence} "
                 f"lastOffset: {batch.last_offset} offsetDelta: {batch.offset_delta} "
                 f"timestamp: {batch.timestamp}"
             )

@@ -54,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
 def processes() -> list[Process]:
     """All processes that this user may see."""
     done = subprocess.run(
-        ["ps", "ax", "-o", "pid=,args="], capture_output=True, text=True, check=False
+        ["ps", "axww", "-o", "pid=,args="], capture_output=True, text=True, check=False
     )
     found = []
     for line in done.stdout.splitlines():

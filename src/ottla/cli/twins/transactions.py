@@ -194,10 +194,9 @@ def owned(admin: Admin, producer_ids: Iterable[int]) -> dict[int, set[TopicParti
 
 
 def force_terminate(given: Given) -> None:
-    raise Failure(
-        "forceTerminateTransaction is not there yet",
-        "kafka-transactions.sh abort --topic T --partition P --start-offset O",
-    )
+    given.require("transactionalId")
+    with admin_of(given) as admin:
+        admin.force_terminate_transaction(given.value("transactionalId"))
 
 
 NUMBERS = [
@@ -249,7 +248,7 @@ TOOL = Commands(
             find_hanging,
         ),
         "forceTerminateTransaction": Command(
-            "end a transaction by its id; not there yet",
+            "end a transaction by its id",
             [Option("transactionalId", "ID", "the id")],
             force_terminate,
         ),

@@ -145,6 +145,22 @@ class Transactions(AdminBase):
 
         self._ask_leaders([partition], lambda _: WriteTxnMarkersRequest(markers=[marker]), take)
 
+    def force_terminate_transaction(self, transactional_id: str) -> None:
+        """End what a transactional id has open, and fence its producer, as a new one would."""
+        from ottla.wire.api.init_producer_id import InitProducerIdRequest
+
+        self._ask_coordinator(
+            transactional_id,
+            InitProducerIdRequest(
+                transactional_id=transactional_id,
+                transaction_timeout_ms=int(self.config["request_timeout_ms"]),
+                producer_id=-1,
+                producer_epoch=-1,
+            ),
+            lambda got: raise_for(got.error_code),
+            kind="transaction",
+        )
+
     def find_hanging_transactions(
         self,
         broker_ids: Iterable[int] | None = None,

@@ -1,0 +1,128 @@
+"""Every option that Apache Kafka's tools have is known here, and tested or named as missing."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tests.cli.apache_tools import ApacheTools
+from tests.cli.compare import MODULES, twin
+
+HERE = Path(__file__).parent
+LIST = HERE / "cases" / "apache_options.lst"
+# Tools that print their options for --help without ending the JVM.
+SPEAK = (
+    "kafka-topics.sh", "kafka-console-producer.sh", "kafka-console-consumer.sh",
+    "kafka-consumer-groups.sh", "kafka-configs.sh", "kafka-get-offsets.sh",
+    "kafka-delete-records.sh", "kafka-dump-log.sh", "kafka-log-dirs.sh",
+    "kafka-broker-api-versions.sh", "kafka-groups.sh", "kafka-consumer-perf-test.sh",
+)  # fmt: skip
+
+
+def listed() -> dict[str, dict[str, bool]]:
+    """Tool -> option -> whether it is there."""
+    found: dict[str, dict[str, bool]] = {}
+    tool = ""
+    for line in LIST.read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        head, colon, rest = line.partition(":")
+        if colon:
+            tool = head
+            found[tool] = {}
+        words = (rest if colon else line).split()
+        found[tool] |= {word.removeprefix("!"): not word.startswith("!") for word in words}
+    return found
+
+
+def declared(tool: str) -> dict[str, bool]:
+    """Option -> whether our twin has it."""
+    module = import_module(f"ottla.cli.twins.{MODULES[tool]}")
+    if hasattr(module, "PARSER"):
+        return {name: not option.skipped for name, option in module.PARSER.by_name.items()}
+    found: dict[str, bool] = {}
+    for name in module.TOOL.commands:
+        for option in module.TOOL.parser(name).options:
+            found[option.name] = found.get(option.name, False) or not option.skipped
+    return found
+
+
+@pytest.mark.parametrize("tool", listed())
+def test_an_option_of_kafkas_is_understood_or_refused_with_a_reason(tool: str) -> None:
+    """Each of Apache's options is declared, as there or as left out, as the list says."""
+    ours = declared(tool)
+    assert {name: ours.get(name) for name in listed()[tool]} == listed()[tool]
+
+
+@pytest.mark.parametrize("tool", listed())
+def test_an_option_that_is_there_is_tested(tool: str) -> None:
+    """Each option that is not left out stands in a command line of these tests."""
+    texts = [
+        line
+        for file in HERE.rglob("*.txt")
+        for line in file.read_text().splitlines()
+        if line.startswith(tool)
+    ]
+    texts += [
+        file.read_text()
+        for file in HERE.glob("test_*.py")
+        if file.name != Path(__file__).name and tool in file.read_text()
+    ]
+    untested = [
+        name
+        for name, there in listed()[tool].items()
+        if there and not any(re.search(rf"--{re.escape(name)}(?![\w.-])", text) for text in texts)
+    ]
+    assert not untested, f"{tool}: no test uses {untested}"
+
+
+@pytest.mark.apache
+@pytest.mark.xdist_group("tools")
+@pytest.mark.parametrize("tool", SPEAK)
+def test_the_list_is_apaches(tool: str, apache_tools: ApacheTools) -> None:
+    """The list has the options that Apache's --help shows, no more and no fewer."""
+    answer = apache_tools.run(tool, "--help")
+    names = set(re.findall(r"^(?:\* )?--([a-z][a-z.-]*)", answer.out + answer.errors, re.MULTILINE))
+    assert names - {"help", "version"} == set(listed()[tool])
+
+
+@pytest.mark.parametrize("tool", [*listed()])
+def test_help_names_every_option(tool: str) -> None:
+    """--help goes to standard output with exit code 0 and has a line for each option or command."""
+    module = import_module(f"ottla.cli.twins.{MODULES[tool]}")
+    answer = twin(tool, "--help")
+    assert answer.code == 0
+    wanted = (
+        [f"--{name}" for name in listed()[tool]]
+        if hasattr(module, "PARSER")
+        else list(module.TOOL.commands)
+    )
+    assert [name for name in wanted if name not in answer.out] == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "words", "again"),
+    [
+        ("kafka-topics.sh", "--zookeeper localhost:2181 --list", "--list"),
+        ("kafka-topics.sh", "--zookeeper=zk:2181/k --describe --topic t", "--describe --topic t"),
+        ("kafka-configs.sh", "--zookeeper zk --describe --topic t", "--describe --topic t"),
+        ("kafka-console-consumer.sh", "--zookeeper zk --topic t", "--topic t"),
+        ("kafka-consumer-groups.sh", "--zookeeper zk --list", "--list"),
+    ],
+)  # fmt: skip
+def test_the_way_of_old_is_answered_with_todays(tool: str, words: str, again: str) -> None:
+    """--zookeeper is understood, and the same command with --bootstrap-server is shown."""
+    answer = twin(tool, *words.split())
+    assert answer.code == 1
+    assert f"Try: {tool} --bootstrap-server localhost:9092 {again}" in answer.errors
+
+
+def test_a_misspelt_option_is_put_right() -> None:
+    """An unknown option is named, with the one that was meant."""
+    answer = twin("kafka-topics.sh", "--bootstrap-servr", "x", "--list")
+    assert answer.code == 1
+    assert "there is no option --bootstrap-servr; did you mean --bootstrap-server?" in answer.errors
+    assert "Try: kafka-topics.sh --help" in answer.errors
