@@ -185,6 +185,25 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_full_disk_does_not_hinder_the_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A session that cannot be ended is named in a line, and cleared away by the next start."""
+
+    async def main() -> None:
+        tree = await opened(tmp_path / "t")
+        await tree.create("/mine", b"1", ephemeral=True)
+        connection = tree._engine.store.connection
+        connection.execute("PRAGMA query_only = ON")  # every write fails
+        await tree.close()
+        again = await opened(tmp_path / "t")
+        assert await again.children("/") == []
+        await again.close()
+
+    asyncio.run(main())
+    assert "the next start clears this session away" in caplog.text
+
+
 def test_a_cancelled_caller_does_not_disturb_the_order(tmp_path: Path) -> None:
     """The write of a caller that went away takes place whole, before the next operation."""
 

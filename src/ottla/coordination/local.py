@@ -9,6 +9,7 @@ several sessions (tests do); `LocalTree` is one session, which is what the broke
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     import sqlite3
 
     from ottla.seams.background import Background
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -213,10 +216,16 @@ class LocalTree:
         return await self._engine.write(operations, self._session)
 
     async def close(self) -> None:
-        if self._open:
+        if not self._open:
+            return
+        try:
             await self._end()
-            if self._owns_engine:
-                await self._engine.close()
+        except ConnectionLoss as error:
+            if not self._owns_engine:
+                raise
+            logger.warning("%s; the next start clears this session away", error)
+        if self._owns_engine:
+            await self._engine.close()
 
     async def _end(self) -> None:
         self._open = False

@@ -58,6 +58,8 @@ class Round:
     async def _once(self) -> None:
         try:
             await self._work()
+        except OSError as error:  # the disk's word is enough
+            logger.error("%s failed; it is tried again later: %s", self._name, error)
         except Exception:
             logger.exception("%s failed; it is tried again later", self._name)
         self._task = None

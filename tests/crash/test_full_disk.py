@@ -1,0 +1,91 @@
+"""A real server on a real disk that fills up under its clients."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import confluent_kafka as ck
+
+from tests.compat.test_confluent import make_topic
+from tests.live import Server
+from tests.small_disk import remount, small_disk
+
+WAIT_S = 20.0
+DISK_KB = 4096
+VALUE_BYTES = 10_000
+
+
+class Writer:
+    """One record at a time, each tried once: what was acknowledged, and what each other met."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.acknowledged: dict[str, list[bytes]] = {}
+        self.errors: dict[str, set[str]] = {}
+        self._producer = ck.Producer(
+            {"bootstrap.servers": bootstrap, "retries": 0, "linger.ms": 0, "log_level": 0}
+        )
+
+    def write(self, topic: str, value: bytes) -> None:
+        def heard(error: ck.KafkaError | None, message: ck.Message) -> None:
+            if error is None:
+                self.acknowledged.setdefault(topic, []).append(value)
+            else:
+                self.errors.setdefault(topic, set()).add(error.name())
+
+        self._producer.produce(topic, value, on_delivery=heard)
+        assert self._producer.flush(WAIT_S) == 0
+
+
+def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    # On a full disk there is no room for a coordinator to commit to.
+    options = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False}
+    consumer = ck.Consumer(options)
+    consumer.assign([ck.TopicPartition(topic, 0, 0)])
+    try:
+        return [message.value() for message in consumer.consume(count, WAIT_S)]
+    finally:
+        consumer.close()
+
+
+def test_a_disk_that_fills_up_while_it_runs(tmp_path: Path) -> None:
+    """KAFKA_STORAGE_ERROR for what does not fit, the rest goes on; the stop is in order all the
+    same, and with room the next start has everything that was acknowledged, and takes more."""
+    with small_disk(tmp_path / "disk", DISK_KB) as disk:
+        server = Server(disk / "data")
+        server.errors_path = tmp_path / "stderr"  # not on the disk that will be full
+        with server:
+            for topic in ("large", "small"):
+                make_topic(server.bootstrap, topic, 1)
+            writer = Writer(server.bootstrap)
+            writer.write("small", b"before")
+            while "large" not in writer.errors:
+                writer.write("large", os.urandom(VALUE_BYTES))
+            assert writer.errors == {"large": {"KAFKA_STORAGE_ERROR"}}
+            # Room for a few bytes is left; the neighbour has it.
+            writer.write("small", b"after")
+            assert read(server.bootstrap, "small", 2) == [b"before", b"after"]
+            # The partition stays offline, also for what would fit.
+            writer.write("large", b"little")
+            take_the_rest(disk / "data" / "filler")  # the stop must do without any room
+            assert server.stop() == 0, server.errors()
+        assert "Traceback" not in server.errors()
+        assert server.errors().count("large-0: offline") == 1
+        (disk / "data" / "filler").unlink()
+        remount(disk, f"size={DISK_KB * 4}k")
+        with server:
+            for topic, values in writer.acknowledged.items():
+                assert read(server.bootstrap, topic, len(values)) == values
+            writer.write("large", b"again")
+            assert writer.acknowledged["large"][-1] == b"again"
+        assert writer.errors == {"large": {"KAFKA_STORAGE_ERROR"}}
+
+
+def take_the_rest(path: Path) -> None:
+    """All the room that is left."""
+    with path.open("ab", buffering=0) as file:
+        try:
+            while file.write(bytes(1024)):
+                pass
+        except OSError:
+            pass
