@@ -14,11 +14,26 @@ from tests import needs
 from tests.apache.kafka import ApacheKafka
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of one live Apache Kafka stay on one worker, so that it starts once in a run."""
     for item in items:
         if "apache_kafka" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("apache_kafka"))
+        if getattr(config.option, "loadgroup", False):
+            name_group(item)
+
+
+def name_group(item: pytest.Item) -> None:
+    """Put a test's group behind its id, where xdist's scheduler looks for it.
+
+    xdist 3.8 does so itself by writing `_nodeid`, which pytest 9.2 no longer reads: without this
+    the tests of a group are spread over the workers, and each starts the group's servers again.
+    """
+    group = next(item.iter_markers("xdist_group"), None)
+    if group is not None and hasattr(item, "_id") and "@" not in item.nodeid.rpartition("]")[2]:
+        from _pytest.nodeid import coerce_node_id
+
+        item._id = coerce_node_id(f"{item.nodeid}@{group.args[0]}")
 
 
 @pytest.fixture(scope="session")
