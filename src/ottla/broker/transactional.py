@@ -14,7 +14,7 @@ from ottla.broker.context import Context, Pending
 from ottla.broker.verification import Guard, Operation, Verdicts
 from ottla.coordinator.effects import Producer
 from ottla.coordinator.transaction import TopicPartition
-from ottla.wire.api.produce import ProduceRequest, ProduceResponse
+from ottla.wire.api.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ UNAVAILABLE = (
 )
 
 Response = ProduceResponse | Pending | None
-# Why a partition's records are not appended, and the words for it.
-Refusals = Mapping[tuple[str, int], tuple[ErrorCode, str | None]]
+# The answers to partitions whose records are not appended.
+Refusals = Mapping[TopicPartition, PartitionProduceResponse]
 Append = Callable[[ProduceRequest, Context, Refusals], Response]
 
 
@@ -60,7 +60,7 @@ def verify(request: ProduceRequest, context: Context, append: Append) -> Respons
     """Verify what must be verified, then append; the answer comes later if that takes time."""
     operation = operation_of(context.api_version)
     verification = context.broker.coordinators.verification
-    refusals: dict[TopicPartition, tuple[ErrorCode, str | None]] = {}
+    refusals: dict[TopicPartition, PartitionProduceResponse] = {}
     if not verification.needed(operation):
         return append(request, context, refusals)
     producer = None
@@ -71,7 +71,7 @@ def verify(request: ProduceRequest, context: Context, append: Append) -> Respons
         producer = batch_producer
         guard = verification.start(partition, producer, sequence, operation)
         if isinstance(guard, ErrorCode):
-            refusals[partition.topic, partition.index] = (guard, None)
+            refusals[partition.topic, partition.index] = refused(partition.index, guard)
         elif guard is not None:
             firsts[partition.topic, partition.index] = First(partition, sequence, guard)
     if producer is None or not firsts:
@@ -94,7 +94,7 @@ class Question:
         append: Append,
         producer: Producer,
         firsts: dict[TopicPartition, First],
-        refusals: dict[TopicPartition, tuple[ErrorCode, str | None]],
+        refusals: dict[TopicPartition, PartitionProduceResponse],
     ) -> None:
         self.request = request
         self.context = context
@@ -111,13 +111,14 @@ class Question:
         verification = self.context.broker.coordinators.verification
         producer_id = self.producer.producer_id
         for place, first in self.firsts.items():
-            error = verdicts[place]
-            if not error:
-                error = verification.check(
-                    first.partition, producer_id, first.guard, first.sequence
-                )
+            verdict = verdicts[place]
+            if verdict:
+                self.refusals[place] = refused(place[1], *as_told(verdict, adds))
+                continue
+            error = verification.check(first.partition, producer_id, first.guard, first.sequence)
             if error:
-                self.refusals[place] = refusal(error, adds)
+                start = first.partition.log.log_start_offset
+                self.refusals[place] = refused(place[1], error, log_start_offset=start)
         try:
             response = self.append(self.request, self.context, self.refusals)
         except Exception as error:
@@ -190,8 +191,20 @@ def operation_of(version: int) -> Operation:
     return Operation.VERIFY if version >= ABORTABLE_FROM else Operation.VERIFY_OLD_ERRORS
 
 
-def refusal(error: ErrorCode, adds: bool) -> tuple[ErrorCode, str | None]:
-    """A coordinator's error as a producer may hear it."""
+def refused(
+    index: int, error: ErrorCode, message: str | None = None, log_start_offset: int = -1
+) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error,
+        base_offset=-1,
+        error_message=message,
+        log_start_offset=log_start_offset,
+    )
+
+
+def as_told(error: ErrorCode, adds: bool) -> tuple[ErrorCode, str | None]:
+    """A coordinator's error as a producer may hear it, and the words for it."""
     if error is ErrorCode.INVALID_TXN_STATE:
         return error, "Partition was not added to the transaction"
     busy = error is ErrorCode.CONCURRENT_TRANSACTIONS and not adds

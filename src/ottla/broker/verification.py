@@ -85,6 +85,8 @@ class Verification:
         self, partition: Partition, producer: Producer, sequence: int, operation: Operation
     ) -> Guard | ErrorCode | None:
         """Mark that the producer is about to begin here; None when it has begun already."""
+        if producer.producer_id < 0:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         known = partition.log.producers.by_id.get(producer.producer_id)
         if known is not None:
             if producer.producer_epoch < known.epoch:

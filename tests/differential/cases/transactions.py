@@ -245,6 +245,8 @@ def offsets(peer: Peer, version: int) -> None:
     fetch("pending", True)
     fetch("not yet", False)
     ask("another epoch", (ids[0], ids[1] - 1))
+    ask("no id", (-1, -1))
+    ask("another id", (ids[0] + 1_000_000, 0))
     ask("unknown topic", ids, topic=peer.name("nothing"))
     ask("empty group", ids, group="")
     if version >= 3:
@@ -298,6 +300,35 @@ def in_a_transaction(peer: Peer, version: int) -> None:
         0,
         {"topics": [{"name": topic, "partition_indexes": [0]}]},
     )
+
+
+@case("Produce", since=9, until=12)
+def not_from_the_beginning(peer: Peer, version: int) -> None:
+    """The first batch of a partition is missing; a transaction without records in between."""
+    name, topic = peer.name("id"), peer.create_topic()
+    ids = begin(peer, name)
+
+    def ask(label: str, ids: Ids, sequence: int) -> None:
+        peer.ask("Produce", version, produce(name, topic, records(ids, sequence)), label)
+
+    if version < 12:
+        add(peer, name, ids, topic)
+    ask("a later batch", ids, 3)
+    ask("the first", ids, 0)
+    ask("the next", ids, 1)
+    ask("the one after the later", ids, 4)
+    bumps = 5 if version >= 12 else 3
+    answer = peer.ask_until("EndTxn", bumps, end(name, ids, False), error_of_end)
+    describe(peer, name, "ended", "CompleteAbort")
+    ids = bumped(answer, ids)
+    answer = peer.ask_until("EndTxn", bumps, end(name, ids, False), error_of_end, "nothing in it")
+    describe(peer, name, "ended again", "CompleteAbort")
+    ids = bumped(answer, ids)
+    if version < 12:
+        add(peer, name, ids, topic)
+    ask("in the next one", ids, 0)
+    ask("where it went on", ids, 2)
+    read(peer, topic, "at the end")
 
 
 @case("Fetch", since=4)
@@ -394,6 +425,8 @@ def written_markers(peer: Peer, version: int) -> None:
 
     peer.ask("WriteTxnMarkers", version, {"markers": []}, "nothing")
     ask("old epoch", (ids[0], ids[1] - 1))
+    ask("no epoch", (ids[0], -1))
+    ask("no id", (-1, 0))
     if version >= 2:
         ask("the same epoch of a later generation", ids, transaction_version=2)
     ask("right", ids, coordinator_epoch=3)

@@ -189,9 +189,7 @@ def _refused(
     if error:
         return _error(data.index, error)
     if refusals:
-        error, message = refusals.get((partition.topic, data.index), NOT_REFUSED)
-        if error:
-            return _error(data.index, error, message)
+        return refusals.get((partition.topic, data.index))
     return None
 
 

@@ -23,6 +23,9 @@ Result = tuple[WritableTxnMarkerPartitionResult, Written]
 
 
 def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkersResponse | Pending:
+    if any(each.producer_id < 0 or each.producer_epoch < 0 for each in request.markers):
+        # No such producer can have written; Kafka trips over it.
+        return failure(request, ErrorCode.UNKNOWN_SERVER_ERROR, context)
     waiting: list[Result] = []
     response = answer(request, context, waiting)
     if not waiting:
