@@ -333,6 +333,18 @@ def test_a_transaction_over_many_partitions(flush: str) -> None:
         assert ends == {1}
 
 
+@pytest.mark.parametrize("flush", ["false", "true"])
+def test_ended_transactions_are_not_remembered_for_ever(flush: str) -> None:
+    """Also where nobody reads: the partition keeps what is open, and the last one at most."""
+    with Desk(log_flush_before_ack=flush, **SETTINGS) as desk:
+        desk.create(TOPIC, 2)
+        client = client_of(desk, bumps=True)
+        for number in range(20):
+            client.write(0, b"x")
+            client.end(commit=number % 2 == 0)
+        assert len(desk.partition(TOPIC).log.producers.completed) <= 1
+
+
 def test_a_producer_that_is_only_slow_waits_for_the_end_before(desk: Desk) -> None:
     """While the last end is being carried out, the broker itself tries again for a client."""
     client = client_of(desk, bumps=True)

@@ -108,7 +108,12 @@ class Partition:
 
     def append_as_coordinator(self, records: memoryview, *, now_ms: int) -> AppendResult:
         """Append one batch that this broker itself wrote: coordinator state, or a marker."""
-        return self._append(records, -1, now_ms, Origin.COORDINATOR)
+        result = self._append(records, -1, now_ms, Origin.COORDINATOR)
+        # Transactions whose end everybody can see need not be remembered, also when nobody reads.
+        producers = self.log.producers
+        if producers.completed:
+            producers.forget_completed_below(self.high_watermark)
+        return result
 
     def _append(
         self, records: memoryview, acks: int, now_ms: int, origin: Origin = Origin.CLIENT
