@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "broker": {"wire", "log", "replica", "coordination", "cluster", "coordinator"} | SHARED,
     "server": {"broker.dispatch", "wire"} | SHARED,
     "client": {"wire"},
+    "aio": {"client"},
     "spark": {"client"},
     "console": {"client"},
     "agent": {"client"},

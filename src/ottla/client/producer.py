@@ -327,6 +327,15 @@ class Producer(Generic[K, V]):
             ) from problem
         return made if made is None or type(made) is bytes else _as_bytes(what, made)
 
+    def may_block(self, topic: str) -> bool:
+        """Whether `send` may have to wait: for metadata, for memory, for a coordinator."""
+        memory = self._memory
+        return (
+            topic not in self._known
+            or memory.used + 2 * self.config["batch_size"] > memory.limit
+            or (self._transactions is not None and not self._transactions.identity.single_phase)
+        )
+
     # The rest of the life of a producer
 
     def flush(self, timeout: float | None = None) -> None:
