@@ -162,6 +162,8 @@ class Questions:
     def _check_open(self) -> None:
         if self._closed:
             raise IllegalStateError("the consumer is closed\nTry: make a new one")
+        if self._client.loop.broken is not None:
+            raise IllegalStateError(self._client.loop.broken)
 
     def _check_group(self) -> Commits:
         self._check_open()
