@@ -91,6 +91,7 @@ class Connection:
         self.socket: socket.socket | None = None
         self.places: list[Any] = []
         self.connected = False
+        self.asked_again = False
         self.versions: dict[int, tuple[int, int]] | None = None
         self.features: dict[str, int] = {}
         self.closed = False
@@ -185,9 +186,11 @@ class Connection:
         answer: ApiVersionsResponse = future.result()
         versions = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:  # KIP-511: ask again in one it has
-            low, high = versions.get(API_VERSIONS_KEY, (0, 0))
-            self._ask_versions(min(max(low, 0), high))
-            return
+            highest = versions.get(API_VERSIONS_KEY, (0, 0))[1]
+            if not self.asked_again:
+                self.asked_again = True
+                self._ask_versions(min(max(highest, 0), API[API_VERSIONS_KEY].versions[1]))
+                return
         if answer.error_code:
             self.close(KafkaConnectionError(f"{self.name}: {error_for(answer.error_code)}"))
             return
