@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.dispatch import Pending
+from ottla.cluster.requests import FeatureUpdate, UpgradeType
 from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
@@ -27,7 +28,8 @@ from ottla.wire.api.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from ottla.wire.errors import ErrorCode
-from tests.broker.desk import Desk, produce_request
+from ottla.wire.records import read_records
+from tests.broker.desk import Desk, produce_request, whole_batches
 from tests.broker.transactional import TOPIC, Client, offset_of, visible
 
 SETTINGS: dict[str, Any] = {
@@ -407,6 +409,35 @@ def test_an_administrator_can_end_what_hangs(desk: Desk) -> None:
         answer = lax.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
         assert answer.markers[0].topics[0].partitions[0].error_code == 0
         assert visible(lax, 0) == []
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_an_older_transaction_version(desk: Desk, level: int) -> None:
+    """The cluster agrees on an older generation: its records are written in that form, a fence
+    then is a bump of one as before, and clients of both generations are served on.
+    """
+    update = FeatureUpdate("transaction.version", level, UpgradeType.SAFE_DOWNGRADE)
+    outcome = desk.run(desk.broker.controller.update_features([update]))
+    assert not outcome.error_code, outcome
+    desk.settle()
+    for bumps in (False, True):
+        client = client_of(desk, f"id-{bumps}", bumps=bumps)
+        client.write(0, b"x")
+        client.end(commit=True)
+        client.write(0, b"left open")
+        fresh = client_of(desk, f"id-{bumps}", bumps=bumps)
+        assert fresh.epoch == client.epoch + 2
+    partition = desk.partition("__transaction_state")
+    found = partition.log.read(0, bytes_max=1 << 20, end_offset=1 << 40, first_batch_whole=True)
+    assert found is not None
+    data = found.file.pread(found.size, found.position)
+    versions = {
+        int.from_bytes(bytes(record.value or b"")[:2], "big")
+        for start, end in whole_batches(memoryview(data))
+        for record in read_records(data[start:end])
+    }
+    assert versions == {min(level, 1)}
+    assert visible(desk, 0) == [b"x", b"x"]
 
 
 def test_lists_show_what_is_there(desk: Desk) -> None:
