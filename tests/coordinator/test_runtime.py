@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -266,6 +267,62 @@ def test_seats_load_answer_and_resign() -> None:
         coordinator.resign(0)
         assert coordinator.seat(0) is ErrorCode.NOT_COORDINATOR
         assert coordinator.seat(1) is ErrorCode.NOT_COORDINATOR
+        coordinator.close()
+
+    asyncio.run(main())
+
+
+def test_loading_gives_way_after_each_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many partitions there are to load: between two turns of the loop only one slice."""
+    monkeypatch.setattr("ottla.coordinator.coordinator.LOAD_SLICE_RECORDS", 2)
+
+    async def main() -> None:
+        shards: list[Counter] = []
+
+        def make() -> Counter:
+            shards.append(Counter())
+            return shards[-1]
+
+        coordinator: Coordinator[Counter] = Coordinator(
+            "__consumer_offsets", make, ManualClock(), lambda _: None
+        )
+        for index in range(5):
+            desk = Desk()
+            desk.shelf.index = index
+            for _ in range(10):
+                desk.ask(b"x")
+                desk.turn()
+            coordinator.lead(desk.shelf)  # type: ignore[arg-type]
+        counts = [0]
+        while coordinator.loading:
+            await asyncio.sleep(0)
+            counts.append(sum(len(shard.replayed) for shard in shards))
+        assert counts[-1] == 50
+        steps = [after - before for before, after in pairwise(counts)]
+        assert max(steps) <= 2
+        coordinator.close()
+
+    asyncio.run(main())
+
+
+def test_a_partition_that_cannot_be_loaded_is_not_coordinated() -> None:
+    """A record that makes no sense is no reason to guess: its keys have no coordinator here."""
+
+    class Choking(Counter):
+        def replay(self, record: Record, producer: Producer | None, offset: int) -> None:
+            raise IndexError("makes no sense")
+
+    async def main() -> None:
+        full = Desk()
+        full.ask(b"one")
+        full.turn()
+        coordinator: Coordinator[Choking] = Coordinator(
+            "__consumer_offsets", Choking, ManualClock(), lambda _: None
+        )
+        coordinator.lead(full.shelf)  # type: ignore[arg-type]
+        await asyncio.sleep(0.01)
+        assert coordinator.seat(0) is ErrorCode.NOT_COORDINATOR
+        assert not coordinator.loading
         coordinator.close()
 
     asyncio.run(main())

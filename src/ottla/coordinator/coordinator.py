@@ -17,7 +17,6 @@ from ottla.coordinator.effects import Producer, Record
 from ottla.coordinator.runtime import Seat, SeatState, ShardT
 from ottla.wire.control import COMMIT, control_type
 from ottla.wire.errors import ErrorCode
-from ottla.wire.malformed import WireError
 from ottla.wire.records import batch_bounds, read_header, read_records
 
 if TYPE_CHECKING:
@@ -52,6 +51,7 @@ class Coordinator(Generic[ShardT]):
         self._clock = clock
         self._seats: dict[int, Seat[ShardT]] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
+        self._turn = asyncio.Lock()
 
     def seat(self, index: int) -> Seat[ShardT] | ErrorCode:
         """The seat that looks after this partition's keys, or why there is none."""
@@ -115,11 +115,14 @@ class Coordinator(Generic[ShardT]):
         began = self._clock.monotonic()
         count = 0
         try:
-            for number in load(seat.partition, seat.shard):
-                count += number
-                await asyncio.sleep(0)
-        except (OSError, WireError) as error:
-            log.error("%s: cannot load: %s", seat, error)
+            # One after the other: a slice each of fifty partitions would hold the loop too long.
+            async with self._turn:
+                for number in load(seat.partition, seat.shard):
+                    count += number
+                    await asyncio.sleep(0)
+        except Exception:
+            # Whatever a foreign or damaged record does, the other partitions go on.
+            log.exception("%s: cannot load", seat)
             seat.close(ErrorCode.NOT_COORDINATOR)
             return
         self._loads.pop(seat.partition.index, None)
