@@ -56,8 +56,8 @@ def test_an_exception_or_sys_exit_ends_the_process_at_once(bootstrap: str, topic
     assert (done.returncode, done.stderr) == (3, "")
 
 
-def test_a_dropped_producer_ends_its_thread(bootstrap: str, topic: str) -> None:
-    """Without close() and without a reference left, the background thread goes away."""
+def test_a_dropped_producer_sends_all_and_ends_its_thread(bootstrap: str, topic: str) -> None:
+    """Without close() and without a reference left: what waits is sent, the thread goes away."""
     done = run(
         """
         import gc, sys, threading, time
@@ -65,6 +65,7 @@ def test_a_dropped_producer_ends_its_thread(bootstrap: str, topic: str) -> None:
         producer = Producer(bootstrap_servers=sys.argv[1])
         producer.send(sys.argv[2], b"x").get(10)
         assert threading.active_count() == 2
+        producer.send(sys.argv[2], b"y")
         del producer
         gc.collect()
         for _ in range(100):
@@ -77,6 +78,7 @@ def test_a_dropped_producer_ends_its_thread(bootstrap: str, topic: str) -> None:
         topic,
     )
     assert done.stdout == "1\n", done.stderr
+    assert [record.value for record in read_all(bootstrap, topic)] == [b"x", b"y"]
 
 
 def test_a_fork_is_told_and_the_parent_goes_on(bootstrap: str, topic: str) -> None:

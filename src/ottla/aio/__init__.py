@@ -1,6 +1,8 @@
-"""The clients for asyncio, over the same core: `from ottla.aio import Producer`.
+"""The clients for asyncio: the same names and options, to be awaited.
 
-Names are imported when they are first used.
+async with aio.Consumer("orders", bootstrap_servers="localhost:9092", group_id="billing") as c:
+    async for record in c:
+        ...
 """
 
 from __future__ import annotations
@@ -9,14 +11,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .consumer import AsyncConsumer as AIOKafkaConsumer
+    from .consumer import AsyncConsumer as Consumer
+    from .producer import Producer as AIOKafkaProducer
     from .producer import Producer as Producer
 
-LAZY = {"Producer": ".producer", "AIOKafkaProducer": ".producer"}
+# Name here → module, name there. The second names are aiokafka's for the same classes.
+LAZY: dict[str, tuple[str, str]] = {
+    "Consumer": (".consumer", "AsyncConsumer"),
+    "AIOKafkaConsumer": (".consumer", "AsyncConsumer"),
+    "Producer": (".producer", "Producer"),
+    "AIOKafkaProducer": (".producer", "Producer"),
+}
 
-__all__ = ["Producer"]
+__all__ = ["AIOKafkaConsumer", "AIOKafkaProducer", "Consumer", "Producer"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in LAZY:
         raise AttributeError(f"module 'ottla.aio' has no attribute {name!r}")
-    return getattr(import_module(LAZY[name], __name__), name.removeprefix("AIOKafka"))
+    module, original = LAZY[name]
+    return getattr(import_module(module, __name__), original)

@@ -98,7 +98,7 @@ class Producer(Generic[K, V]):
         self._delivery_s = config["delivery_timeout_ms"] / 1000
         if self._identity is not None:
             self._identity.on_fatal = self._sender.fail_waiting
-        weakref.finalize(self, Client.close, self._client, 0.0).atexit = False
+        weakref.finalize(self, _dropped, self._client, self._sender).atexit = False
         PRODUCERS.add(self)
         try:
             self._client.bootstrap()
@@ -294,6 +294,7 @@ class Producer(Generic[K, V]):
                 self._sender.incomplete.add(lane.open)
                 fresh = True
         if fresh:
+            self._sender.enter(lane)
             self._sender.poke_later(self._linger_s)
         else:
             self._memory.release(reserved)
@@ -458,6 +459,12 @@ def _as_bytes(what: str, data: Any) -> bytes:
 
 
 PRODUCERS: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()
+
+
+def _dropped(client: Client, sender: Sender) -> None:
+    """The last reference to a producer is gone, and nobody called close()."""
+    if not client.closed:
+        client.call_soon(sender.abandon)
 
 
 def _forked() -> None:

@@ -28,6 +28,7 @@ from .producer_options import MAX_IN_FLIGHT
 from .splitting import split
 
 NAMED_VERSION_MAX = 12  # from version 13 on topics go by id
+ABANDONED_S = 0.05  # how often to look whether a dropped producer's records are all sent
 TWO_PHASE_VERSION_MAX = 11  # from version 12 on Produce adds partitions to the transaction itself
 
 
@@ -40,6 +41,7 @@ class Sender:
         self.identity = identity
         self.config = client.config
         self.lanes: dict[tuple[str, int], Lane] = {}
+        self.active: dict[Lane, None] = {}  # those with batches; the first was served longest ago
         self.incomplete: set[Batch] = set()
         self.in_flight: dict[int, int] = {}
         self.flushing = 0
@@ -94,15 +96,25 @@ class Sender:
             pass
 
     def _expire(self, now: float) -> None:
-        for lane in list(self.lanes.values()):
+        for lane in list(self.active):
             head = lane.head()
             if head is None:
+                self._leave_if_empty(lane)
                 continue
             if head.deadline > now:
                 self._at(head.deadline)
                 continue
             for batch in lane.expired(now):
                 self.fail(batch, self._late(batch))
+
+    def enter(self, lane: Lane) -> None:
+        """The lane has a batch; from any thread, after the batch is in."""
+        self.active[lane] = None
+
+    def _leave_if_empty(self, lane: Lane) -> None:
+        with lane.lock:  # so that no batch comes in between
+            if lane.empty:
+                self.active.pop(lane, None)
 
     def _late(self, batch: Batch) -> KafkaError:
         lane = batch.lane
@@ -119,7 +131,7 @@ class Sender:
         cluster = self.client.cluster
         requests: dict[int, list[Batch]] = {}
         sizes: dict[int, int] = {}
-        for lane in list(self.lanes.values()):
+        for lane in list(self.active):
             head = self._next(lane, now)
             if head is None:
                 continue
@@ -135,6 +147,8 @@ class Sender:
             if not lane.take(head):
                 continue
             sizes[leader] = size + head.reserved
+            self.active.pop(lane, None)
+            self.active[lane] = None  # behind all others, so that each has its turn
             try:
                 self._prepare(head)
             except Exception as problem:
@@ -325,6 +339,7 @@ class Sender:
             self.counts["splits"] += 1
             for part in reversed(split(batch, self.config, self.incomplete)):
                 batch.lane.put_back(part)
+            self.enter(batch.lane)
             self.memory.release(batch.reserved)
             self.incomplete.discard(batch)
         elif verdict.action == "retry" and batch.deadline > now and not self._hopeless:
@@ -332,6 +347,7 @@ class Sender:
             batch.record_errors = None
             batch.retry_at = now + self.client.backoff_s(batch.attempts - 1)
             batch.lane.put_back(batch)
+            self.enter(batch.lane)
             self._at(batch.retry_at)
         else:
             late = verdict.action == "retry" and batch.deadline <= now
@@ -368,6 +384,15 @@ class Sender:
         for lane in list(self.lanes.values()):
             for batch in lane.take_all():
                 self.fail(batch, error)
+
+    def abandon(self) -> None:
+        """Nobody holds the producer any more: send what waits, then end the thread."""
+        self.closing = True
+        self.run()
+        if self.incomplete and not self._hopeless:
+            self.client.call_later(ABANDONED_S, self.abandon)
+        else:
+            self.client.close(0.0)
 
     def _connection_ended(self, node_id: int, reason: KafkaError) -> None:
         self.client.coordinators.forget_broker(node_id)
