@@ -279,19 +279,29 @@ class Consumer(Questions):
         return next(iter(self))
 
     def _records(self) -> Iterator[ConsumerRecord]:
-        most = self.config["max_poll_records"]
         timeout_ms = self.config["consumer_timeout_ms"]
         while not self._closed:
             timeout_s = math.inf if timeout_ms < 0 else timeout_ms / 1000
-            records = self._wait_for(lambda: self._taker.begin(most), time.monotonic() + timeout_s)
+            records = self._wait_for(self._begin, time.monotonic() + timeout_s)
             if records is None:
                 self._iterator = None
                 return
-            if self._interceptors.chain:
-                yield from self._interceptors.each(self._taker, records)
-            else:
-                yield from records
+            yield from records
             self._taker.end()
+
+    def _begin(self) -> Iterator[ConsumerRecord] | None:
+        """The next records of one partition, to iterate over."""
+        records = self._taker.begin(self.config["max_poll_records"])
+        if records is not None and self._interceptors.chain:
+            return self._interceptors.each(records)
+        return records
+
+    def _next_records(self) -> Iterator[ConsumerRecord] | None:
+        """The same without waiting, for an iteration that waits elsewhere."""
+        self._check_open()
+        self._taker.end()
+        found: Iterator[ConsumerRecord] | None = self._wait_for(self._begin, 0.0)
+        return found
 
     # Where to read
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .structs import ConsumerRecord, TopicPartition
-from .taking import Taker
 
 log = logging.getLogger("ottla.client")
 
@@ -37,7 +36,7 @@ class ConsumerInterceptors:
                     log.exception("%r failed in on_consume", each)
         return records
 
-    def each(self, taker: Taker, records: Iterator[ConsumerRecord]) -> Iterator[ConsumerRecord]:
+    def each(self, records: Iterator[ConsumerRecord]) -> Iterator[ConsumerRecord]:
         """For an iteration: the interceptors see one record at a time."""
         for record in records:
             partition = TopicPartition(record.topic, record.partition)

@@ -1,0 +1,288 @@
+"""The consumer for asyncio, around the one of ottla.client.
+
+Its background thread does the network either way. What the caller's thread does there (callbacks of
+rebalances, opening batches) is done here by one worker thread, in the order of the calls, so the
+event loop never waits. Waiting for records happens in the event loop, which the background thread
+wakes: a `getmany` can be cancelled at any time without losing records.
+
+Methods have the names and arguments of the consumer, and aiokafka's where it has others (`start`,
+`stop`, `getone`, `getmany`). A listener's methods may be coroutines; they run in the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from ottla.client.columns import RecordColumns
+from ottla.client.consumer import Consumer
+from ottla.client.errors import IllegalStateError
+from ottla.client.structs import (
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
+
+T = TypeVar("T")
+STEP_S_MAX = 0.5  # as long a wait for records lasts at most without a look around
+
+
+class AsyncConsumer:
+    """Reads records in an event loop."""
+
+    def __init__(self, *topics: str | Mapping[str, Any], **options: Any) -> None:
+        """As the consumer's; nothing happens before `start` or `async with`."""
+        self._arguments = topics
+        self._options = options
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="ottla-aio-consumer")
+        self._consumer: Consumer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._listening = False
+        self._records: Iterator[ConsumerRecord] = iter(())
+
+    async def start(self) -> None:
+        """Connect, and find out that there is a cluster."""
+        if self._consumer is not None:
+            return
+        self._loop = asyncio.get_running_loop()
+        self._consumer = await self._run(
+            functools.partial(Consumer, *self._arguments, **self._options)
+        )
+        self._consumer._signal.listener = self._told
+
+    async def stop(self, autocommit: bool = True) -> None:
+        """Commit (if that is automatic), leave the group, close."""
+        if self._consumer is not None:
+            await self._run(functools.partial(self._consumer.close, autocommit))
+        self._worker.shutdown(wait=False)
+
+    close = stop
+
+    async def __aenter__(self) -> AsyncConsumer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: Any, problem: Any, trace: Any) -> None:
+        await self.stop(autocommit=kind is None)
+
+    # Reading
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Records by partition: what is there, or what comes within `timeout_ms`."""
+        found = await self._wait(lambda c: c.poll(0, max_records), timeout_ms)
+        if partitions and found:
+            found = {each: records for each, records in found.items() if each in partitions}
+        return found or {}
+
+    async def poll(
+        self, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """The same under the consumer's own name."""
+        return await self.getmany(timeout_ms=timeout_ms, max_records=max_records)
+
+    async def poll_batches(
+        self, timeout_ms: float = 0, max_records: int | None = None
+    ) -> list[RecordColumns]:
+        """Whole batches by column."""
+        return await self._wait(lambda c: c.poll_batches(0, max_records), timeout_ms) or []
+
+    async def getone(self) -> ConsumerRecord:
+        """The next record; waits for it."""
+        while True:
+            record = next(self._records, None)
+            if record is not None:
+                return record
+            found = await self._wait(lambda c: c._next_records(), float("inf"))
+            self._records = found or iter(())
+
+    def __aiter__(self) -> AsyncConsumer:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        if self._consumer is not None and self._consumer._closed:
+            raise StopAsyncIteration
+        return await self.getone()
+
+    async def _wait(self, take: Callable[[Consumer], T], timeout_ms: float) -> T | None:
+        """What `take` finds; between two looks the event loop goes on."""
+        consumer = self._started()
+        deadline = time.monotonic() + timeout_ms / 1000
+        async with self._turn:
+            while True:
+                self._news.clear()
+                found = await asyncio.shield(self._run(lambda: take(consumer)))
+                left_s = deadline - time.monotonic()
+                if found or left_s <= 0:
+                    return found
+                consumer._fetcher.wake()
+                try:
+                    await asyncio.wait_for(self._news.wait(), min(left_s, STEP_S_MAX))
+                except TimeoutError:
+                    continue
+
+    # Where and what to read
+
+    async def subscribe(
+        self, topics: Sequence[str] = (), pattern: str | None = None, listener: Any = None
+    ) -> None:
+        """Read these topics, or those that match a pattern, sharing them with the group."""
+        consumer = self._started()
+        assert self._loop is not None
+        told = None if listener is None else LoopListener(self, self._loop, listener)
+        await self._run(lambda: consumer.subscribe(topics, pattern, told))
+
+    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions."""
+        await self._do(Consumer.assign, partitions)
+
+    async def unsubscribe(self) -> None:
+        """Read nothing; leave the group."""
+        await self._do(Consumer.unsubscribe)
+
+    async def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Read on from this offset."""
+        await self._do(Consumer.seek, partition, offset)
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Read on from the oldest records there are."""
+        await self._do(Consumer.seek_to_beginning, *partitions)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Read on from the end."""
+        await self._do(Consumer.seek_to_end, *partitions)
+
+    async def pause(self, *partitions: TopicPartition) -> None:
+        """Return no records of these until `resume`."""
+        await self._do(Consumer.pause, *partitions)
+
+    async def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these."""
+        await self._do(Consumer.resume, *partitions)
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read now."""
+        return self._started().assignment()
+
+    def subscription(self) -> set[str] | None:
+        """The topics subscribed to."""
+        return self._started().subscription()
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return self._started().paused()
+
+    # Offsets
+
+    async def position(self, partition: TopicPartition) -> int | None:
+        """The offset of the record that comes next."""
+        return await self._do(Consumer.position, partition)
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
+    ) -> None:
+        """Commit what was returned so far, or these offsets."""
+        await self._do(Consumer.commit, offsets)
+
+    async def committed(self, partition: TopicPartition, metadata: bool = False) -> Any:
+        """The offset that the group has committed, or None."""
+        return await self._do(Consumer.committed, partition, metadata)
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each."""
+        return await self._do(Consumer.beginning_offsets, partitions)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset that the next record of each will have."""
+        return await self._do(Consumer.end_offsets, partitions)
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after a time in each."""
+        return await self._do(Consumer.offsets_for_times, timestamps)
+
+    async def topics(self) -> set[str]:
+        """The names of all topics."""
+        return await self._do(Consumer.topics)
+
+    async def partitions_for_topic(self, topic: str) -> set[int]:
+        """The numbers of a topic's partitions."""
+        return await self._do(Consumer.partitions_for_topic, topic)
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The end of the partition as the last fetch told."""
+        return self._started().highwater(partition)
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets this consumer is behind."""
+        return self._started().lag(partition)
+
+    # Between the threads
+
+    def _started(self) -> Consumer:
+        if self._consumer is None:
+            raise IllegalStateError(
+                "the consumer is not started\nTry: `async with` it, or `await consumer.start()`"
+            )
+        return self._consumer
+
+    async def _do(self, method: Callable[..., T], *args: Any) -> T:
+        consumer = self._started()
+        return await self._run(lambda: method(consumer, *args))
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """In the worker thread, after what was asked before; at once while that thread waits for a
+        listener, which may use the consumer."""
+        if self._listening:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._worker, work)
+
+    def _told(self) -> None:
+        """The background thread has news."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._news.set)
+
+
+class LoopListener:
+    """Calls a listener in the event loop, and lets the worker thread wait for it."""
+
+    def __init__(
+        self, consumer: AsyncConsumer, loop: asyncio.AbstractEventLoop, listener: Any
+    ) -> None:
+        self.consumer = consumer
+        self.loop = loop
+        self.listener = listener
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        self._call("on_partitions_revoked", revoked)
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        self._call("on_partitions_assigned", assigned)
+
+    def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
+        known = hasattr(self.listener, "on_partitions_lost")
+        self._call("on_partitions_lost" if known else "on_partitions_revoked", lost)
+
+    def _call(self, name: str, partitions: list[TopicPartition]) -> None:
+        async def call() -> None:
+            self.consumer._listening = True
+            try:
+                result = getattr(self.listener, name)(partitions)
+                if inspect.isawaitable(result):
+                    await result
+            finally:
+                self.consumer._listening = False
+
+        asyncio.run_coroutine_threadsafe(call(), self.loop).result()
