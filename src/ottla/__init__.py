@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .client.admin import Admin as Admin
+    from .client.admin import Admin as KafkaAdminClient
+    from .client.admin import ConfigResource as ConfigResource
+    from .client.admin import ConfigResourceType as ConfigResourceType
+    from .client.admin import NewPartitions as NewPartitions
+    from .client.admin import NewTopic as NewTopic
+    from .client.admin import OffsetSpec as OffsetSpec
     from .client.consumer import Consumer as Consumer
     from .client.consumer import Consumer as KafkaConsumer
     from .client.producer import Producer as KafkaProducer
@@ -27,6 +34,13 @@ LAZY: dict[str, tuple[str, str]] = {
     "KafkaProducer": (".client.producer", "Producer"),
     "Consumer": (".client.consumer", "Consumer"),
     "KafkaConsumer": (".client.consumer", "Consumer"),
+    "Admin": (".client.admin", "Admin"),
+    "KafkaAdminClient": (".client.admin", "Admin"),
+    "ConfigResource": (".client.admin", "ConfigResource"),
+    "ConfigResourceType": (".client.admin", "ConfigResourceType"),
+    "NewPartitions": (".client.admin", "NewPartitions"),
+    "NewTopic": (".client.admin", "NewTopic"),
+    "OffsetSpec": (".client.admin", "OffsetSpec"),
     "ConsumerRebalanceListener": (".client.subscription", "ConsumerRebalanceListener"),
     "ConsumerRecord": (".client.structs", "ConsumerRecord"),
     "TopicPartition": (".client.structs", "TopicPartition"),
@@ -34,12 +48,19 @@ LAZY: dict[str, tuple[str, str]] = {
 }
 
 __all__ = [
+    "Admin",
+    "ConfigResource",
+    "ConfigResourceType",
     "Consumer",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
+    "KafkaAdminClient",
     "KafkaConsumer",
     "KafkaProducer",
+    "NewPartitions",
+    "NewTopic",
     "OffsetAndMetadata",
+    "OffsetSpec",
     "Producer",
     "TopicPartition",
     "__version__",

@@ -17,6 +17,12 @@ from ottla.wire.errors import ErrorCode
 
 T = TypeVar("T")
 NEWEST = 32767
+MOVED_CONTROLLER = {ErrorCode.NOT_CONTROLLER}
+MOVED_COORDINATOR = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
 
 
 class AdminBase:
@@ -47,10 +53,17 @@ class AdminBase:
         return self._client.retrying(attempt, timeout_ms)
 
     def _ask_controller(self, message: Any, check: Callable[[Any], object]) -> Any:
-        """The controller is known only after a first look at the cluster."""
+        """Ask again while it is another one; every other error is the answer, not a reason to wait.
+
+        (An unknown topic may pass for a consumer, but whoever deletes it wants to know.)
+        """
         if self._client.cluster.controller_id < 0:
             self._client.bootstrap()
-        return self._ask(message, CONTROLLER, check=check)
+        answer = self._ask(
+            message, CONTROLLER, check=lambda got: raise_if_in(got, MOVED_CONTROLLER)
+        )
+        check(answer)
+        return answer
 
     def _ask_coordinator(
         self,
@@ -71,6 +84,7 @@ class AdminBase:
             asked = self._client.submit(found, message, timeout_ms=left_ms, version_max=version_max)
             answer = self._client.wait(asked)
             try:
+                raise_if_in(answer, MOVED_COORDINATOR)
                 check(answer)
             except Exception:
                 self._client.coordinators.forget(key, kind)
@@ -156,3 +170,14 @@ def raise_first(results: Iterable[Any]) -> None:
     """Raise the first error among results that have `error_code` and perhaps `error_message`."""
     for each in results:
         raise_for(each.error_code, getattr(each, "error_message", None))
+
+
+def raise_if_in(answer: Any, codes: Iterable[int]) -> None:
+    """Raise if one of these codes is anywhere in an answer: its parts fail together for them."""
+    for field in type(answer).__schema__.fields:
+        value = getattr(answer, field.name)
+        if field.name == "error_code" and value in codes:
+            raise_for(value)
+        elif field.many and isinstance(field.kind, type):
+            for each in value or ():
+                raise_if_in(each, codes)
