@@ -9,6 +9,7 @@ import pytest
 
 from ottla.broker.dispatch import Pending
 from ottla.cluster.requests import FeatureUpdate, UpgradeType
+from ottla.coordinator import runtime
 from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
@@ -345,6 +346,29 @@ def test_ended_transactions_are_not_remembered_for_ever(flush: str) -> None:
             client.write(0, b"x")
             client.end(commit=number % 2 == 0)
         assert len(desk.partition(TOPIC).log.producers.completed) <= 1
+
+
+def test_markers_are_sent_however_busy_the_coordinator_is(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New requests are put off when too many answers wait; what was decided is carried out."""
+    client = client_of(desk)
+    client.write(0, b"x")
+    waiting = desk.post(
+        EndTxnRequest(
+            transactional_id=client.name,
+            producer_id=client.producer_id,
+            producer_epoch=client.epoch,
+            committed=True,
+        ),
+        3,
+    )
+    monkeypatch.setattr(runtime, "ANSWERS_WAITING_MAX", 0)
+    desk.settle()
+    assert waiting.response.error_code == 0
+    assert produced(client, 9, 1) == ErrorCode.NOT_ENOUGH_REPLICAS
+    monkeypatch.undo()
+    assert state_of(desk).transaction_state == "CompleteCommit"
 
 
 def test_a_producer_that_is_only_slow_waits_for_the_end_before(desk: Desk) -> None:

@@ -75,8 +75,8 @@ def write(
     )
     if topic == GROUP_TOPIC:
         # The group coordinator holds what is pending; it hears of the end with the marker.
-        seat = broker.coordinators.groups.coordinator.seat(index)
-        if not isinstance(seat, Seat):
+        seat = broker.coordinators.groups.coordinator.active_seat(index)
+        if seat is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         error = seat.marker(batch, producer, committed)
     else:
@@ -133,8 +133,10 @@ class Outbox:
 
     def resolve(self, markers: Any) -> None:
         """A decision is committed: carry it out."""
-        seat = self._broker.coordinators.transactions.seat_for(markers.transactional_id)
-        if isinstance(seat, Seat):
+        office = self._broker.coordinators.transactions
+        index = office.partition_for(markers.transactional_id)
+        seat = None if index is None else office.coordinator.active_seat(index)
+        if seat is not None:
             self._carry(Delivery(markers, seat))
 
     def refuse(self, error: ErrorCode) -> None:

@@ -62,6 +62,13 @@ class Coordinator(Generic[ShardT]):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return seat
 
+    def active_seat(self, index: int) -> Seat[ShardT] | None:
+        """The seat for what must be carried out however much there is to do; None before it is
+        loaded.
+        """
+        seat = self._seats.get(index)
+        return seat if seat is not None and seat.state is SeatState.ACTIVE else None
+
     def active_seats(self) -> Iterator[Seat[ShardT]]:
         return (seat for seat in self._seats.values() if seat.state is SeatState.ACTIVE)
 
