@@ -119,7 +119,7 @@ def test_a_stop_at_every_change_of_the_disk(cut: str) -> None:
         desk.create(TOPIC, 2)
         desk.settle()
         begun = disk.changes
-        disk.stop_at = begun + 1 + stops * (3 if flush else 1)
+        disk.stop_at = begun + 1 + stops * (2 if flush else 1)
         try:
             run(desk, book)
             done = True
