@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.coordinator.effects import Producer, Record
 from ottla.wire.coordinator_records import (
@@ -33,7 +33,10 @@ pack_key_start = struct.Struct(">hh").pack
 pack_length = struct.Struct(">h").pack
 pack_partition = struct.Struct(">i").pack
 
+SHARED_MAX = 100_000
+
 TopicPartition = tuple[str, int]
+T = TypeVar("T")
 
 
 class Committed(NamedTuple):
@@ -111,6 +114,19 @@ def metadata_too_long(metadata: str | None, length_max: int) -> bool:
     return len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > length_max
 
 
+class Shared:
+    """One object for equal values: many groups read the same partitions."""
+
+    def __init__(self) -> None:
+        self._values: dict[Any, Any] = {}
+
+    def same(self, value: T) -> T:
+        if len(self._values) >= SHARED_MAX:
+            self._values.clear()  # what is in use stays; only later ones are not shared with it
+        shared: T = self._values.setdefault(value, value)
+        return shared
+
+
 class Offsets:
     """All offsets of one shard: committed ones by group, pending ones by producer."""
 
@@ -119,6 +135,7 @@ class Offsets:
         self._pending: dict[int, dict[tuple[str, TopicPartition], Committed]] = {}
         # Which producers' open transactions hold an offset of a group's partition.
         self._open: dict[str, dict[TopicPartition, set[int]]] = {}
+        self._shared = Shared()
 
     def of(self, group_id: str) -> dict[TopicPartition, Committed]:
         return self.by_group.get(group_id, {})
@@ -151,7 +168,8 @@ class Offsets:
         offset: int,
     ) -> None:
         """One record: an offset, or a tombstone."""
-        partition = (key.topic, key.partition)
+        same = self._shared.same
+        partition = same((key.topic, key.partition))
         if value is None:
             self._forget(key.group, partition)
             return
@@ -162,7 +180,7 @@ class Offsets:
             value.commit_timestamp,
             value.expire_timestamp,
             offset,
-            value.topic_id,
+            same(value.topic_id),
         )
         if producer is None:
             self.by_group.setdefault(key.group, {})[partition] = committed
