@@ -107,10 +107,10 @@ class Server:
         self.kill()
         raise AssertionError(f"the server did not get ready:\n{self.errors()}")
 
-    def stop(self) -> int:
-        """SIGTERM; the exit code."""
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Ask for a clean end; the exit code."""
         assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(number)
         try:
             return self.process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:

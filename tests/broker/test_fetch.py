@@ -57,7 +57,7 @@ class TestLimits:
     """max_bytes of the request and of each partition, and the first batch whole."""
 
     def test_the_first_batch_comes_whole_whatever_the_limits(self, desk: Desk) -> None:
-        """A consumer with small limits still gets on (TRAPS 14)."""
+        """A consumer with small limits still gets on."""
         desk.create("t")
         desk.produce("t", 0, b"x" * 1000)
         desk.produce("t", 0, b"y")

@@ -75,7 +75,7 @@ class TestListOffsets:
             assert answer.leader_epoch == (0 if version >= 4 else -1)
 
     def test_by_time_finds_the_record_inside_a_batch(self, desk: Desk) -> None:
-        """The first record at or after the time, also in a compressed batch (TRAPS 16)."""
+        """The first record at or after the time, also in a compressed batch."""
         desk.create("t")
         now_ms = desk.clock.now_ms()
         send(desk, 0, 10, 20)

@@ -91,7 +91,7 @@ class TestMetadata:
             assert (response.brokers, partition.offline_replicas) == ([], [1])
 
     def test_by_id(self, desk: Desk) -> None:
-        """Since version 12; an unknown id is echoed with its own error (TRAPS 8)."""
+        """Since version 12; an unknown id is echoed with its own error."""
         topic_id, other = desk.create("t"), bytes(range(16))
         topics = [MetadataRequestTopic(topic_id=each, name=None) for each in (topic_id, other)]
         response = desk.ask(MetadataRequest(topics=topics), 12)
@@ -132,7 +132,7 @@ class TestAutoCreation:
 
     @pytest.mark.parametrize("version", VERSIONS)
     def test_a_topic_is_created_with_the_brokers_defaults(self, desk: Desk, version: int) -> None:
-        """And is in this very answer, with its leader (TRAPS 6, 7)."""
+        """And is in this very answer, with its leader."""
         response = desk.ask(named("new"), version)
         assert response.topics[0].error_code == 0
         assert [each.leader_id for each in response.topics[0].partitions] == [1, 1]
@@ -171,7 +171,7 @@ class TestApiVersions:
 
     @pytest.mark.parametrize("version", range(5))
     def test_everything_served_is_listed(self, desk: Desk, version: int) -> None:
-        """Sorted, with Kafka's ranges; Produce from 0 on (TRAPS 3)."""
+        """Sorted, with Kafka's ranges; Produce from 0 on."""
         request = ApiVersionsRequest(client_software_name="a-b.c", client_software_version="1.0")
         response = desk.ask(request, version)
         ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
@@ -182,7 +182,7 @@ class TestApiVersions:
 
     @pytest.mark.parametrize("version", [3, 4])
     def test_features(self, desk: Desk, version: int) -> None:
-        """One whose lowest level is 0 is not told before version 4 (TRAPS 4)."""
+        """One whose lowest level is 0 is not told before version 4."""
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
         response = desk.ask(request, version)
         lowest = {each.name: each.min_version for each in response.supported_features}

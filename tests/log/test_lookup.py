@@ -27,7 +27,7 @@ def append_times(log: Log, *timestamps: int, compression: int = 0) -> None:
 
 @pytest.mark.parametrize("compression", list(Compression))
 def test_the_record_inside_the_batch_is_found(compression: Compression) -> None:
-    """TRAPS 16: not the batch's first offset, the record's own, compressed or not."""
+    """Not the batch's first offset, the record's own, compressed or not."""
     log = new_log(SimulatedDisk(), ONE_SEGMENT)
     append_times(log, 100, 110, 120, compression=compression)
     append_times(log, 130, 140, 150, compression=compression)

@@ -38,7 +38,7 @@ def test_every_offset_is_found() -> None:
 
 
 def test_an_offset_inside_a_batch_gives_the_whole_batch() -> None:
-    """TRAPS 14: the consumer skips what it has."""
+    """The consumer skips what it has."""
     log = new_log(SimulatedDisk())
     put(log, *(b"%d" % n for n in range(10)))
     for offset in range(10):

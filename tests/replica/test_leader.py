@@ -17,7 +17,7 @@ def test_high_watermark_is_the_least_end_offset_and_never_goes_back(
 
 
 def test_acks_all_needs_min_insync_replicas() -> None:
-    """One of two in sync is not enough for min.insync.replicas=2 (TRAPS 28)."""
+    """One of two in sync is not enough for min.insync.replicas=2."""
     assert not enough_replicas(in_sync=1, assigned=2, min_insync_replicas=2)
     assert enough_replicas(in_sync=2, assigned=2, min_insync_replicas=2)
 

@@ -95,7 +95,7 @@ def test_only_the_leader_writes() -> None:
 
 @pytest.mark.parametrize("acks", [-1, 1, 0])
 def test_acks_all_needs_enough_replicas(acks: int) -> None:
-    """NOT_ENOUGH_REPLICAS only for who asked for all of them (TRAPS 28)."""
+    """NOT_ENOUGH_REPLICAS only for who asked for all of them."""
     fixture = Fixture()
     partition = fixture.partition(min_insync_replicas=2)
     partition.assign(NODE, NODE, 1, (1, 2, 3), (1,))
