@@ -58,16 +58,17 @@ class Commits:
         self.client = client
         self.group_id = group_id
         self.identity = identity
-        self.on_error = on_error  # told of THROWN_OUT and REBALANCE_IN_PROGRESS
+        self.on_error = on_error  # told what the coordinator says of the membership
         self.stable = client.config["isolation_level"] == "read_committed"
 
     # Committing
 
     def send(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Future[None]:
         """Commit once."""
-        request, version_max = self._commit_request(offsets)
+        who = self.identity()
+        request, version_max = self._commit_request(offsets, who)
         asked = self._ask(request, version_max)
-        return then(asked, self._read_commit)
+        return then(asked, lambda answer: self._read_commit(answer, who))
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float | None = None
@@ -78,7 +79,7 @@ class Commits:
         )
 
     def _commit_request(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], who: ConsumerGroupMetadata
     ) -> tuple[OffsetCommitRequest, int]:
         topics: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
         for partition, offset in offsets.items():
@@ -91,7 +92,6 @@ class Commits:
                 )
             )
         ids, version_max = self._topic_ids(topics)
-        who = self.identity()
         request = OffsetCommitRequest(
             group_id=self.group_id,
             generation_id_or_member_epoch=who.generation_id,
@@ -104,7 +104,7 @@ class Commits:
         )
         return request, version_max
 
-    def _read_commit(self, answer: Any) -> None:
+    def _read_commit(self, answer: Any, who: ConsumerGroupMetadata) -> None:
         worst: tuple[int, str] | None = None
         for topic in answer.topics:
             name = topic.name or self.client.cluster.names.get(topic.topic_id, "?")
@@ -116,8 +116,9 @@ class Commits:
         code, where = worst
         if code in COORDINATOR_GONE:
             self.client.coordinators.forget(self.group_id)
-        if code in THROWN_OUT:
+        if self.identity() == who:  # else it is news of a membership that is over
             self.on_error(code)
+        if code in THROWN_OUT:
             raise CommitFailedError(
                 f"offset of {where} not committed: group {self.group_id!r} has given its "
                 f"partitions to others ({ErrorCode(code).name})\n"
@@ -125,7 +126,6 @@ class Commits:
                 "max_poll_records, or commit in on_partitions_revoked"
             )
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self.on_error(code)
             raise error_for(
                 code,
                 f"offset of {where} not committed: group {self.group_id!r} is rebalancing\n"
