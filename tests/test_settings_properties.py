@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.settings.properties import MalformedProperties, parse_properties, write_properties
+from ottla.settings.properties import MalformedProperties, parse_properties
 
 
 def read(text: str) -> dict[str, str]:
@@ -58,7 +58,20 @@ def test_a_torn_escape_is_refused_with_its_line() -> None:
         read("a=1\nb=\\u12x4")
 
 
+def escaped(text: str, *, key: bool = False) -> str:
+    out = []
+    for index, character in enumerate(text):
+        if character in "\\#!=:" or (character == " " and (key or index == 0)):
+            out.append("\\" + character)
+        elif character in "\t\n\r\f":
+            out.append({"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}[character])
+        else:
+            out.append(character)
+    return "".join(out)
+
+
 @given(st.dictionaries(st.text(min_size=1), st.text()))
 def test_what_is_written_is_read_again(values: dict[str, str]) -> None:
     """Any names and values survive."""
-    assert read(write_properties(values)) == values
+    lines = (f"{escaped(name, key=True)}={escaped(value)}" for name, value in values.items())
+    assert read("\n".join(lines)) == values

@@ -211,8 +211,8 @@ def test_every_test_states_its_claim() -> None:
 @pytest.mark.parametrize(
     ("path", "text", "complaint"),
     [
-        ("wire/frame.py", "from ottla.log import log", "wire may not import ottla.log.log"),
-        ("wire/frame.py", "from ..broker import dispatch", "wire may not import ottla.broker"),
+        ("wire/header.py", "from ottla.log import log", "wire may not import ottla.log.log"),
+        ("wire/header.py", "from ..broker import dispatch", "wire may not import ottla.broker"),
         ("server/listener.py", "import ottla.broker.broker", "server may not import"),
         ("client/producer.py", "from ottla import broker", "client may not import ottla.broker"),
         ("cli/topics.py", "from ottla.server import listener", "cli may not import ottla.server"),
@@ -237,7 +237,7 @@ def test_a_broken_rule_is_named(path: str, text: str, complaint: str) -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("wire/frame.py", "import struct\nfrom ottla.wire import varint"),
+        ("wire/header.py", "import struct\nfrom ottla.wire import varint"),
         ("server/connection.py", "from ottla.broker.dispatch import Dispatcher"),
         ("cli/server.py", "from ottla.broker.broker import Broker"),
         ("seams/disk.py", "import os\nos.unlink('x')"),

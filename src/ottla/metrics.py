@@ -71,16 +71,6 @@ class Histogram:
     def count(self) -> int:
         return sum(self.buckets)
 
-    def quantile(self, fraction: float) -> float:
-        """The bound below which so much of what was seen lies; infinite beyond the last."""
-        wanted = fraction * self.count
-        seen = 0
-        for bound, found in zip(self.bounds, self.buckets, strict=False):
-            seen += found
-            if seen >= wanted:
-                return bound
-        return float("inf")
-
 
 Collector = Callable[[], Iterable[Sample]]
 

@@ -103,6 +103,20 @@ def test_unknown_topics_partitions_and_ids(desk: Desk) -> None:
     assert answer.error_code == unknown
 
 
+def test_a_partition_named_twice_is_written_twice(desk: Desk) -> None:
+    """Each batch is appended and answered in its turn; Kafka drops all but the last unheard."""
+    desk.create("t")
+    batches = [desk.batch(b"a"), desk.batch(b"b", b"c")]
+    twice = [PartitionProduceData(index=0, records=batch) for batch in batches]
+    request = ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="t", partition_data=twice)])
+    (topic,) = desk.ask(request, 9).responses
+    answers = [
+        (each.index, each.error_code, each.base_offset) for each in topic.partition_responses
+    ]
+    assert answers == [(0, 0, 0), (0, 0, 1)]
+    assert desk.partition("t").high_watermark == 3
+
+
 def damaged(batch: bytes, position: int, replacement: bytes) -> bytes:
     return batch[:position] + replacement + batch[position + len(replacement) :]
 

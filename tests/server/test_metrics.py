@@ -56,8 +56,6 @@ def test_a_histogram_counts_up_to_each_bound() -> None:
         histogram.observe(value)
     assert histogram.buckets == [1, 1, 1]
     assert histogram.count == 3
-    assert histogram.quantile(0.5) == 0.1
-    assert histogram.quantile(1) == math.inf
     metrics = Metrics()
     kept = metrics.timer("stall", "", (0.01, 0.1))
     kept.observe(0.05)

@@ -207,7 +207,7 @@ def test_show_prints_the_compiled_text(capsys: pytest.CaptureFixture[str]) -> No
 def test_messages_are_imported_only_when_asked_for() -> None:
     """Starting up must not pay for forty modules that a session never uses."""
     code = (
-        "import sys; from ottla.wire.apis import API; import ottla.wire.header, ottla.wire.frame;"
+        "import sys; from ottla.wire.apis import API; import ottla.wire.header;"
         "assert not [m for m in sys.modules if m.startswith('ottla.wire.api.')];"
         "API[1].request; assert 'ottla.wire.api.fetch' in sys.modules;"
         "assert 'ottla.wire.api.produce' not in sys.modules"

@@ -35,13 +35,6 @@ def parse_properties(text: str, file_name: str) -> list[Entry]:
     return entries
 
 
-def write_properties(values: dict[str, str]) -> str:
-    """The inverse, for files this broker writes."""
-    return "".join(
-        f"{_escape(name, key=True)}={_escape(value)}\n" for name, value in values.items()
-    )
-
-
 def _logical_lines(text: str) -> list[tuple[int, str]]:
     """Lines without comments and blanks, continuations joined, each with its number."""
     lines: list[tuple[int, str]] = []
@@ -99,15 +92,3 @@ def _unescape(text: str) -> str:
     joined = "".join(out)
     # \uD83D\uDE00 are the two halves of one character.
     return joined.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _escape(text: str, *, key: bool = False) -> str:
-    out = []
-    for index, character in enumerate(text):
-        if character in "\\#!=:" or (character == " " and (key or index == 0)):
-            out.append("\\" + character)
-        elif character in "\t\n\r\f":
-            out.append({"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}[character])
-        else:
-            out.append(character)
-    return "".join(out)
