@@ -227,8 +227,9 @@ def test_a_pipe_gets_no_colour(state: State) -> None:
     assert "\x1b" not in ottla(state, "groups describe idle").out
 
 
-def test_nobody_there(state: State) -> None:
+def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that does not answer: its address and what to try, within seconds."""
+    monkeypatch.setattr("ottla.cli.connecting.BOOTSTRAP_TIMEOUT_MS", 400)
     code, out, errors = captured(lambda: run(["topics", "--list", "-b", "127.0.0.1:1"]))
     assert (code, out) == (1, "")
     assert errors.splitlines()[0].startswith("ottla: no broker answers at 127.0.0.1:1")

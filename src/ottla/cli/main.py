@@ -51,7 +51,8 @@ class LazyGroup(click.Group):
     "ottla",
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="ottla COMMAND --help says more about a command.",
+    epilog="ottla COMMAND --help says more about a command. Completion for the shell: "
+    'eval "$(_OTTLA_COMPLETE=bash_source ottla)" (or zsh_source, fish_source).',
 )
 @click.version_option(__version__, "-V", "--version", message="ottla %(version)s")
 def cli() -> None:
