@@ -183,7 +183,8 @@ class Group:
             self._join(attempt, tries, node_id)
             return
         if answer is None or answer.error_code:
-            self._failed(attempt, tries, problem or error_for(answer.error_code))
+            code = 0 if answer is None else answer.error_code
+            self._failed(attempt, tries, problem or error_for(code))
             return
         self.member_id = answer.member_id
         self.generation = answer.generation_id
@@ -280,7 +281,8 @@ class Group:
         problem = future.exception()
         answer = None if problem is not None else future.result()
         if answer is None or answer.error_code:
-            self._failed(attempt, tries, problem or error_for(answer.error_code))
+            code = 0 if answer is None else answer.error_code
+            self._failed(attempt, tries, problem or error_for(code))
             return
         share = bytes(answer.assignment)
         got = read_assignment(share).assigned_partitions if share else []
