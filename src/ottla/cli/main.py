@@ -7,6 +7,7 @@ when the command line itself is wrong. A traceback is always a bug.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -82,6 +83,10 @@ def run(arguments: list[str]) -> int:
         return wrong.exit_code
     except click.Abort:
         return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; the interpreter must not complain when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return code if isinstance(code, int) else 0
 
 
