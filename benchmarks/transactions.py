@@ -22,6 +22,8 @@ SMALL = "transactions/s, 10 records each"
 BULK = "produce in transactions of 100 ms, MB/s"
 PLAIN = "the same without transactions, MB/s"
 SHARE = "in transactions over without"
+# Of the broker alone: says what transactions cost it also where the machine is busy.
+CPU_SHARE = "CPU s per GB, in transactions over without"
 
 
 def transactions(run: Run) -> None:
@@ -38,11 +40,15 @@ def transactions(run: Run) -> None:
             for broker in brokers:
                 # Plain and in transactions side by side, so that what the machine does meanwhile
                 # strikes both.
+                before = broker.cpu_s()
                 plain = bulk(broker, f"plain-{number}", run.megabytes, in_transactions=False)
+                between = broker.cpu_s()
                 in_ = bulk(broker, f"bulk-{number}", run.megabytes, in_transactions=True)
+                cpu_s = broker.cpu_s() - between
                 run.record(PLAIN, broker.name, plain)
                 run.record(BULK, broker.name, in_)
                 run.record(SHARE, broker.name, in_ / plain)
+                run.record(CPU_SHARE, broker.name, cpu_s / (between - before))
     finally:
         for broker in brokers:
             broker.remove()
