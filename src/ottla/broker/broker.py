@@ -207,10 +207,16 @@ class Broker:
     async def _finish_deletions(self) -> None:
         """What was deleted, or deleted and made again, before its folders could be put away."""
         image = self.controller.image
+        deleted_names = set(image.deletions.values())
         gone = []
         for topic, index, topic_id in self.logs.found():
             known = image.topics.get(topic)
-            outlived = known is not None and topic_id not in (known.id, ZERO_ID)
+            if known is not None:
+                outlived = topic_id not in (known.id, ZERO_ID)
+            else:
+                # A power cut may have taken the id: then the name tells, or what was deleted would
+                # be adopted as a stranger's.
+                outlived = topic_id == ZERO_ID and topic in deleted_names
             if outlived or topic_id in image.deletions:
                 gone.append((topic, index))
         if gone:

@@ -1,0 +1,128 @@
+"""A broker stopped at every single change while topics come, grow and go: between any two writes of
+the tree, between the tree and the partitions' folders, between two folders.
+
+The broker is whole; only its network is left out and its disk is simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.cluster.requests import NewPartitions, NewTopic, TopicRef
+from ottla.coordination.local_store import Store
+from ottla.coordination.tree import ConnectionLoss
+from tests.broker.desk import DATA, Desk, fetch_request, values
+from tests.crash.test_transactions import StoppingDisk
+
+PARTITIONS, GROWN = 3, 5
+
+
+class World:
+    """A broker whose machine stops at a given change, and what it has answered."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.disk = StoppingDisk()
+        self.told: list[str] = []
+        write: Callable[..., Any] = Store.write
+
+        def counted(store: Store, *arguments: Any) -> Any:
+            self.disk.changes += 1
+            if self.disk.stopped:
+                raise ConnectionLoss("/", "the machine has stopped")
+            return write(store, *arguments)
+
+        monkeypatch.setattr(Store, "write", counted)
+        self.desk = Desk(disk=self.disk)
+
+    def do(self, what: str, deed: Callable[[Desk], Any]) -> bool:
+        """Whether it was answered well before the machine stopped."""
+        try:
+            code = deed(self.desk)
+        except AssertionError:
+            assert self.disk.stopped
+            return False
+        if self.disk.stopped:
+            return False
+        assert code == 0, (what, code)
+        self.told.append(what)
+        return True
+
+    def run(self) -> bool:
+        """All deeds in turn; whether none was cut short."""
+        return all(self.do(what, deed) for what, deed in DEEDS.items())
+
+
+def create(desk: Desk) -> Any:
+    (outcome,) = desk.run(desk.broker.controller.create_topics([NewTopic("t", PARTITIONS, 1)]))
+    return outcome.error_code
+
+
+def grow(desk: Desk) -> Any:
+    (outcome,) = desk.run(desk.broker.controller.create_partitions([NewPartitions("t", GROWN)]))
+    return outcome.error_code
+
+
+def delete(desk: Desk) -> Any:
+    (outcome,) = desk.run(desk.broker.controller.delete_topics([TopicRef("t")]))
+    return outcome.error_code
+
+
+DEEDS: dict[str, Callable[[Desk], Any]] = {
+    "created": create,
+    "written": lambda desk: desk.produce("t", 0, b"old").error_code,
+    "grown": grow,
+    "written to the last": lambda desk: desk.produce("t", GROWN - 1, b"old").error_code,
+    "deleted": delete,
+    "created again": create,
+    "written again": lambda desk: desk.produce("t", 0, b"new").error_code,
+}
+
+
+def check(desk: Desk, told: list[str], cut: str) -> None:
+    """The topic is there or not, whole, and as was told; nothing of another one is left."""
+    topic = desk.broker.image.topics.get("t")
+    last = told[-1] if told else ""
+    if last in ("created", "written", "grown", "created again", "written again"):
+        assert topic is not None, told
+    if topic is None:
+        assert create(desk) == 0
+        topic = desk.broker.image.topics["t"]
+    count = len(topic.partitions)
+    assert count in ((GROWN,) if last == "grown" else (PARTITIONS, GROWN)), told
+    begun_anew = "deleted" in told
+    found = values(desk.ask(fetch_request(("t", 0, 0)), 11))["t", 0]
+    assert found in ([], [b"new"] if begun_anew else [b"old"])
+    if cut == "kill" and last in ("written", "grown", "written again"):
+        assert found == [b"new" if begun_anew else b"old"]
+    for index in range(count):
+        assert desk.produce("t", index, b"next").error_code == 0
+    folders = {name for name in desk.disk.listdir(DATA) if name.rpartition("-")[2].isdecimal()}
+    assert folders == {f"t-{index}" for index in range(count)}
+    assert desk.broker.image.deletions == {}
+
+
+@pytest.mark.parametrize("cut", ["kill", "power"])
+def test_a_stop_at_every_change(cut: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the next start a topic is whole or not there, as was told, and works."""
+    stops = 0
+    while True:
+        with monkeypatch.context() as patched:
+            world = World(patched)
+            world.disk.stop_at = world.disk.changes + 1 + stops
+            done = world.run()
+            world.desk.kill()
+            world.disk.stop_at = None
+            if cut == "power":
+                world.disk.crash(stops)
+            else:
+                world.disk.kill()
+            with Desk(disk=world.disk, clock=world.desk.clock, seed=2 + stops) as later:
+                later.settle()
+                check(later, world.told, cut)
+        stops += 1
+        if done:
+            break
+    assert stops > 20
