@@ -7,6 +7,11 @@ from typing import NamedTuple
 
 import confluent_kafka as ck
 
+from ottla.client.client import CONTROLLER, Client
+from ottla.client.config import COMMON, parse
+from ottla.client.errors import raise_for
+from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
 POLL_S = 10.0
 
 
@@ -67,9 +72,20 @@ def read_all(bootstrap: str, topic: str, *, committed: bool = True) -> list[Seen
 
 def make_topic(bootstrap: str, topic: str, partitions: int = 1, **config: object) -> None:
     """Create a topic, with Kafka's configs (`_` for `.`)."""
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    settings = {name.replace("_", "."): str(value) for name, value in config.items()}
-    made = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=settings)
-    admin.create_topics([made])[topic].result(POLL_S)
+    client = Client(parse(COMMON, {"bootstrap_servers": bootstrap, "reconnect_backoff_max_ms": 50}))
+    try:
+        client.bootstrap()
+        wanted = CreatableTopic(
+            name=topic,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[
+                CreatableTopicConfig(name=name.replace("_", "."), value=str(value))
+                for name, value in config.items()
+            ],
+        )
+        answer = client.call(CONTROLLER, CreateTopicsRequest(topics=[wanted], timeout_ms=10_000))
+        for made in answer.topics:
+            raise_for(made.error_code, made.error_message)
+    finally:
+        client.close()

@@ -12,6 +12,8 @@ import pytest
 from ottla import Producer
 from ottla.client import errors
 from ottla.testing.history import History, Outcome, check
+from tests import needs
+from tests.apache.kafka import ApacheKafka
 from tests.client.reading import make_topic, read_all
 from tests.compat.proxy import CuttingProxy
 from tests.live import Server, free_port
@@ -44,7 +46,7 @@ class Workload:
                     for _ in range(20):
                         self._send(producer, number, value)
                         value += 1
-                    time.sleep(0.001)
+                    time.sleep(0.004)
                 producer.flush(WAIT_S)
         except BaseException as problem:
             self.problems.append(problem)
@@ -82,26 +84,44 @@ def judge(history: History, at_least: int) -> None:
     assert report.unseen == 0, str(report)
 
 
+def cut_and_judge(port: int, outside: int, seed: int) -> None:
+    """Load through a proxy that cuts, to a broker that advertises the proxy."""
+    proxy = CuttingProxy(outside, port, seed=seed, answers_between_cuts=12)
+    bootstrap = f"127.0.0.1:{outside}"
+    try:
+        proxy.quiet.set()
+        make_topic(bootstrap, "cut", partitions=2)
+        proxy.quiet.clear()
+        work = Workload(bootstrap, "cut", 2, batch_size=500, linger_ms=0)
+        time.sleep(2.0)
+        proxy.quiet.set()
+        judge(work.finish(bootstrap), 1000)
+        assert proxy.cuts > 5
+    finally:
+        proxy.close()
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_cut_connections_neither_lose_nor_double_nor_reorder(tmp_path: Path, seed: int) -> None:
     """Answers are lost again and again after the broker wrote; every record is there once."""
     outside = free_port()
-    with Server(
-        tmp_path / "data", settings={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{outside}"}
-    ) as server:
-        proxy = CuttingProxy(outside, server.port, seed=seed, answers_between_cuts=12)
-        bootstrap = f"127.0.0.1:{outside}"
-        try:
-            proxy.quiet.set()
-            make_topic(bootstrap, "cut", partitions=2)
-            proxy.quiet.clear()
-            work = Workload(bootstrap, "cut", 2, batch_size=500, linger_ms=0)
-            time.sleep(2.0)
-            proxy.quiet.set()
-            judge(work.finish(bootstrap), 1000)
-            assert proxy.cuts > 5
-        finally:
-            proxy.close()
+    advertised = f"PLAINTEXT://127.0.0.1:{outside}"
+    with Server(tmp_path / "data", settings={"advertised.listeners": advertised}) as server:
+        cut_and_judge(server.port, outside, seed)
+
+
+def test_cut_connections_with_apache_kafka(tmp_path: Path) -> None:
+    """The same holds with Apache Kafka behind the proxy."""
+    needs.apache()
+    outside = free_port()
+
+    class Advertised(ApacheKafka):
+        def _properties(self) -> dict[str, str]:
+            advertised = f"PLAINTEXT://127.0.0.1:{outside}"
+            return super()._properties() | {"advertised.listeners": advertised}
+
+    with Advertised(tmp_path) as kafka:
+        cut_and_judge(kafka.port, outside, 3)
 
 
 def test_killed_brokers_neither_lose_nor_double_nor_reorder(tmp_path: Path) -> None:
@@ -109,7 +129,7 @@ def test_killed_brokers_neither_lose_nor_double_nor_reorder(tmp_path: Path) -> N
     with Server(tmp_path / "data") as server:
         make_topic(server.bootstrap, "kill", partitions=3)
         work = Workload(server.bootstrap, "kill", 3, batch_size=2000, compression_type="lz4")
-        for _ in range(4):
+        for _ in range(3):
             time.sleep(0.4)
             server.kill()
             server.start()
