@@ -17,7 +17,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Generic
 
 from .client import Client
 from .columns import RecordColumns
@@ -36,8 +36,10 @@ from .rebalance import Rebalance
 from .signal import Signal
 from .structs import (
     ConsumerRecord,
+    K,
     OffsetAndMetadata,
     TopicPartition,
+    V,
 )
 from .subscription import PartitionState, Subscription, check_partition
 from .taking import Taker
@@ -48,7 +50,7 @@ STEP_S_MAX = 0.5  # how long a poll waits at most without a look around
 LEAVE_TIMEOUT_MS = 2_000
 
 
-class Consumer(Questions):
+class Consumer(Questions, Generic[K, V]):
     """Reads records."""
 
     DEFAULT_CONFIG: Mapping[str, Any] = {option.name: option.default for option in CONSUMER}
@@ -81,7 +83,7 @@ class Consumer(Questions):
         self._taker = Taker(
             self._subscription, self._deserializers, check_crcs=self.config["check_crcs"]
         )
-        self._iterator: Iterator[ConsumerRecord] | None = None
+        self._iterator: Iterator[ConsumerRecord[K, V]] | None = None
         self._client = Client(self.config, "consumer")
         try:
             self._start()
@@ -185,7 +187,7 @@ class Consumer(Questions):
 
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """Records by partition: what is there, or what comes within `timeout_ms`."""
         if timeout_ms < 0:
             raise ValueError(f"timeout_ms must be 0 or more (got {timeout_ms})")
@@ -270,15 +272,15 @@ class Consumer(Questions):
 
     # One by one
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         if self._iterator is None:
             self._iterator = self._records()
         return self._iterator
 
-    def __next__(self) -> ConsumerRecord:
+    def __next__(self) -> ConsumerRecord[K, V]:
         return next(iter(self))
 
-    def _records(self) -> Iterator[ConsumerRecord]:
+    def _records(self) -> Iterator[ConsumerRecord[K, V]]:
         timeout_ms = self.config["consumer_timeout_ms"]
         while not self._closed:
             timeout_s = math.inf if timeout_ms < 0 else timeout_ms / 1000
@@ -289,18 +291,18 @@ class Consumer(Questions):
             yield from records
             self._taker.end()
 
-    def _begin(self) -> Iterator[ConsumerRecord] | None:
+    def _begin(self) -> Iterator[ConsumerRecord[K, V]] | None:
         """The next records of one partition, to iterate over."""
         records = self._taker.begin(self.config["max_poll_records"])
         if records is not None and self._interceptors.chain:
             return self._interceptors.each(records)
         return records
 
-    def _next_records(self) -> Iterator[ConsumerRecord] | None:
+    def _next_records(self) -> Iterator[ConsumerRecord[K, V]] | None:
         """The same without waiting, for an iteration that waits elsewhere."""
         self._check_open()
         self._taker.end()
-        found: Iterator[ConsumerRecord] | None = self._wait_for(self._begin, 0.0)
+        found: Iterator[ConsumerRecord[K, V]] | None = self._wait_for(self._begin, 0.0)
         return found
 
     # Where to read
@@ -405,7 +407,7 @@ class Consumer(Questions):
 
     # The end
 
-    def __enter__(self) -> Consumer:
+    def __enter__(self) -> Consumer[K, V]:
         return self
 
     def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+
+# The types of keys and values; where nobody says them, anything.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 __all__ = [
     "ConsumerGroupMetadata",
@@ -69,7 +81,7 @@ class RecordMetadata(NamedTuple):
     serialized_header_size: int
 
 
-class ConsumerRecord(NamedTuple):
+class ConsumerRecord(NamedTuple, Generic[K, V]):
     """A record as it was read; `timestamp_type` is 0 for its maker's time, 1 for the log's."""
 
     topic: str
@@ -78,8 +90,8 @@ class ConsumerRecord(NamedTuple):
     offset: int
     timestamp: int
     timestamp_type: int
-    key: Any
-    value: Any
+    key: K
+    value: V
     headers: list[tuple[str, bytes | None]]
     checksum: None
     serialized_key_size: int
