@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from ottla.cli.failure import Failure
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
+    from ottla.client.config import Option
 
 BOOTSTRAP_TIMEOUT_MS = 5_000  # a person waits; a program would rather have its 30 seconds
 
@@ -20,27 +21,32 @@ def admin(bootstrap: str, properties: Mapping[str, Any] | None = None) -> Iterat
     from ottla.client.admin import Admin
 
     with failures():
-        made = Admin(client_options(Admin, bootstrap, properties))
+        made = Admin(**client_options(bootstrap, properties))
         try:
             yield made
         finally:
             made.close()
 
 
-def client_options(
-    made: Callable[..., Any], bootstrap: str, properties: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def client_options(bootstrap: str, properties: Mapping[str, Any] | None) -> dict[str, Any]:
     """Properties of a file with the command line's servers; what no client here knows is left out.
 
     A file of options for Kafka's tools may hold any of Java's; a tool must not stop for them.
     """
     from ottla.client.config import COMMON
 
-    known = {option.name for option in COMMON}
-    given = {
-        name: value for name, value in (properties or {}).items() if name.replace(".", "_") in known
+    given = known_options(COMMON, properties or {})
+    return {"bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS, **given, "bootstrap_servers": bootstrap}
+
+
+def known_options(table: Iterable[Option], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the properties that a client here has, under its names; no classes of Java."""
+    known = {option.name for option in table}
+    return {
+        name.replace(".", "_"): value
+        for name, value in properties.items()
+        if name.replace(".", "_") in known and not name.endswith("serializer")
     }
-    return {"bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS, **given, "bootstrap.servers": bootstrap}
 
 
 @contextmanager

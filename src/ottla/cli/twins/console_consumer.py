@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures, text_of
+from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures, known_options, text_of
 from ottla.cli.failure import Failure
 from ottla.cli.formatters import DEFAULT, Format, formatter
 from ottla.client.structs import TopicPartition
@@ -120,12 +120,7 @@ def consumer_options(given: Given) -> dict[str, Any]:
         chosen.setdefault("enable.auto.commit", "false")
     if given.has("partition"):
         del chosen["group.id"]
-    known = {option.name for option in CONSUMER}
-    options: dict[str, Any] = {
-        name.replace(".", "_"): value
-        for name, value in chosen.items()
-        if name.replace(".", "_") in known and not name.endswith(".deserializer")
-    }
+    options = known_options(CONSUMER, chosen)
     options.setdefault("bootstrap_timeout_ms", BOOTSTRAP_TIMEOUT_MS)
     options["bootstrap_servers"] = given.value("bootstrap-server")
     options["exclude_internal_topics"] = False

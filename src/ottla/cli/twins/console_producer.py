@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures, text_of
+from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures, known_options, text_of
 from ottla.cli.failure import Failure
 from ottla.cli.lines import LineParser, LineProblem
 
@@ -145,12 +145,7 @@ def producer_options(given: Given) -> dict[str, Any]:
     if given.has("request-required-acks") or "acks" not in chosen:
         chosen["acks"] = given.value("request-required-acks")
     chosen |= given.properties("producer-property", "command-property")
-    known = {option.name for option in PRODUCER}
-    options = {
-        name.replace(".", "_"): value
-        for name, value in chosen.items()
-        if name.replace(".", "_") in known and not name.endswith(".serializer")
-    }
+    options = known_options(PRODUCER, chosen)
     if options.get("compression_type") == "none":
         options["compression_type"] = None
     options["bootstrap_servers"] = (

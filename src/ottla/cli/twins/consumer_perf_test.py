@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures
+from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures, known_options
 from ottla.cli.measuring import MB, Consumed, consume
 
 from .options import BOOTSTRAP, COMMAND_CONFIG, Given, Option, Parser
@@ -92,17 +92,11 @@ def options_of(given: Given) -> dict[str, Any]:
 
     chosen: dict[str, Any] = given.file_properties("consumer.config", "command-config")
     chosen |= given.properties("command-property")
-    known = {option.name for option in CONSUMER}
-    options = {
-        name.replace(".", "_"): value
-        for name, value in chosen.items()
-        if name.replace(".", "_") in known and not name.endswith(".deserializer")
-    }
     return {
         "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS,
         "check_crcs": False,
         "max_poll_records": 5000,
-        **options,
+        **known_options(CONSUMER, chosen),
         "bootstrap_servers": given.value("bootstrap-server"),
         "group_id": given.value("group") or f"perf-consumer-{random.randrange(100_000)}",
         "receive_buffer_bytes": given.value("socket-buffer-size"),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures
+from ottla.cli.connecting import client_options, failures
 from ottla.cli.failure import Failure
 from ottla.cli.measuring import percentiles, random_payload
 from ottla.client.structs import TopicPartition
@@ -66,10 +66,8 @@ def measure(given: Given, *, report: bool = True) -> list[float]:
     from ottla.client.producer import Producer
 
     topic = given.value("topic")
-    common: dict[str, Any] = {
-        "bootstrap_servers": given.value("bootstrap-server"),
-        "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS,
-    }
+    properties = given.file_properties("command-config")
+    common = client_options(given.value("bootstrap-server"), properties)
     consumer = Consumer(**common, group_id=None, fetch_max_wait_ms=500, enable_auto_commit=False)
     producer: Producer[bytes, bytes] = Producer(
         **common, linger_ms=0, acks=given.value("producer-acks"), max_block_ms=60_000

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures
+from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures, known_options
 from ottla.cli.failure import Failure
 from ottla.cli.measuring import ProducerRun, Window, percentiles, random_payload
 
@@ -149,12 +149,7 @@ def options_of(given: Given) -> tuple[dict[str, Any], int]:
         duration = 3000
     if duration and "transactional.id" not in chosen:
         chosen["transactional.id"] = f"performance-producer-{uuid.uuid4()}"
-    known = {option.name for option in PRODUCER}
-    options = {
-        name.replace(".", "_"): value
-        for name, value in chosen.items()
-        if name.replace(".", "_") in known and not name.endswith(".serializer")
-    }
+    options = known_options(PRODUCER, chosen)
     if given.has("bootstrap-server"):
         options["bootstrap_servers"] = given.value("bootstrap-server")
     elif "bootstrap_servers" not in options:
