@@ -251,6 +251,16 @@ def test_a_topics_configs_lie_over_the_brokers() -> None:
     assert settings.log_config({"internal.segment.bytes": "300"}).segment_bytes == 300
 
 
+def test_remembered_configs_of_logs_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics with ever other configs do not grow the memory: at the limit it is begun anew."""
+    monkeypatch.setattr("ottla.settings.settings.LOG_CONFIGS_MAX", 3)
+    settings = Settings.load([])
+    for number in range(10):
+        assert settings.log_config({"retention.bytes": str(number)}).retention_bytes == number
+        assert len(settings._log_configs) <= 3
+    assert settings.log_config({"retention.bytes": "9"}).retention_bytes == 9
+
+
 def test_dynamic_configs_lie_over_static_ones() -> None:
     """Per broker over cluster-wide over file; taking them away brings the file back."""
     base = Settings.from_properties({"log.retention.ms": 1000, "message.max.bytes": 10})

@@ -30,7 +30,6 @@ TIME_BOUNDS_S = (
 )  # fmt: skip
 
 Labels = tuple[tuple[str, str], ...]
-NO_LABELS: Labels = ()
 
 
 class Sample(NamedTuple):

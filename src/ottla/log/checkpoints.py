@@ -28,7 +28,6 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 PARTITION_METADATA = "partition.metadata"
 
 CHECKPOINT_VERSION = 0
-CHECKPOINT_BYTES_MAX = 256 * 1024 * 1024  # a million partitions with the longest names
 NO_BROKER_EPOCH = -1
 
 TopicPartition = tuple[str, int]

@@ -21,7 +21,6 @@ __all__ = ["RequestHeader", "finish", "read_request_header", "start_request", "s
 API_VERSIONS_KEY = 18
 
 unpack_request = struct.Struct(">hhih").unpack_from
-unpack_request_start = struct.Struct(">hhi").unpack_from
 pack_request = struct.Struct(">ihhih").pack
 pack_response = struct.Struct(">ii").pack
 pack_flexible_response = struct.Struct(">iix").pack

@@ -39,7 +39,6 @@ __all__ = [
 HEADER_BYTES = 61
 LENGTH_POSITION = 8
 LENGTH_END = 12  # the length counts what follows it
-LEADER_EPOCH_POSITION = 12
 MAGIC_POSITION = 16
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21  # the checksum covers the batch from here to its end

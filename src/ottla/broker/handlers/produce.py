@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 TOPIC_IDS_FROM = 13
 LEADER_HINTS_FROM = 10
-NOT_REFUSED = (ErrorCode.NONE, None)
 NO_PARTITIONS: dict[int, Partition] = {}
 
 # A partition, the offset its high watermark must reach, and the answer that waits for it.
