@@ -18,6 +18,7 @@ from ottla.coordination.tree import (
     CREATED,
     DELETED,
     MULTI_BYTES_MAX,
+    PATH_BYTES_MAX,
     BadPath,
     BadVersion,
     Check,
@@ -373,7 +374,10 @@ class TreeConformance:
 
         play(scene)
 
-    @pytest.mark.parametrize("path", ["", "a", "/a/", "//", "/a//b", "/a/./b", "/..", "/a\x00"])
+    @pytest.mark.parametrize(
+        "path",
+        ["", "a", "/a/", "//", "/a//b", "/a/./b", "/..", "/a\x00", "/" + "a" * PATH_BYTES_MAX],
+    )
     def test_bad_paths_are_refused(self, play: Callable[[Scene], None], path: str) -> None:
         """BadPath, whatever is asked for."""
 
