@@ -255,12 +255,14 @@ class Producer(Generic[K, V]):
             return self._too_large(lane, size), 0
         deadline = time.monotonic() + self.config["max_block_ms"] / 1000
         batch_size = self.config["batch_size"]
+        fresh = False
         while True:
             with lane.lock:
                 batch = lane.open
                 if batch is not None and batch.builder.append(timestamp, key, value, headers) > 0:
                     batch.count += 1
-                    return batch, batch.count - 1
+                    index = batch.count - 1
+                    break
                 grown = 0
                 if batch is not None and batch.builder.byte_count + size <= batch_size:
                     room = batch.builder.room
@@ -276,10 +278,16 @@ class Producer(Generic[K, V]):
                     continue
             reserved = grown if grown > 0 else max(min(FIRST_BYTES, batch_size), size)
             self._memory.reserve(reserved, deadline, self._sender.poke)
-            self._give_room(lane, batch if grown > 0 else None, reserved)
+            fresh |= self._give_room(lane, batch if grown > 0 else None, reserved)
+        if fresh:  # only now, for the sender passes over a batch that is still empty
+            self._sender.poke_later(self._linger_s)
+        return batch, index
 
-    def _give_room(self, lane: Lane, batch: Batch | None, reserved: int) -> None:
-        """Use reserved memory for `batch`, or for a new one; give it back if another was first."""
+    def _give_room(self, lane: Lane, batch: Batch | None, reserved: int) -> bool:
+        """Use reserved memory for `batch`, or for a new one, and tell whether there is a new one.
+
+        If another thread was first the memory is given back.
+        """
         fresh = False
         with lane.lock:
             if batch is not None and lane.open is batch:
@@ -287,7 +295,7 @@ class Producer(Generic[K, V]):
                 full = room + HEAD_BYTES == self._memory.buffer_size
                 batch.builder.grow(room, spare.pop() if full and spare else None)
                 batch.reserved += reserved
-                return
+                return False
             if batch is None and lane.open is None:
                 now = time.monotonic()
                 lane.open = Batch(lane, reserved, now, now + self._delivery_s)
@@ -295,9 +303,9 @@ class Producer(Generic[K, V]):
                 fresh = True
         if fresh:
             self._sender.enter(lane)
-            self._sender.poke_later(self._linger_s)
         else:
             self._memory.release(reserved)
+        return fresh
 
     def _batch_full(self, lane: Lane) -> None:
         self._sender.poke()
