@@ -49,7 +49,10 @@ def build(target: Path = ROOM) -> list[Path]:
         command.run()
         built = []
         for file in (Path(scratch) / "out" / "ottla" / "client").iterdir():
-            shutil.copy(file, target / file.name)
+            # Beside it and then over it: a process that has the old one loaded keeps it.
+            fresh = target / f"{file.name}.new"
+            shutil.copy(file, fresh)
+            fresh.replace(target / file.name)
             built.append(target / file.name)
     (target / STAMP.name).write_text(source_hash())
     return built
