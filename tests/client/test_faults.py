@@ -23,7 +23,7 @@ QUICK = {"reconnect_backoff_ms": 5, "reconnect_backoff_max_ms": 50, "retry_backo
 
 
 class Workload:
-    """Threads that send numbered values, each to its partition, and record the outcomes."""
+    """Writers that send numbered values to as many partitions, and record the outcomes."""
 
     def __init__(self, bootstrap: str, topic: str, writers: int, **options: Any) -> None:
         self.history = History()
@@ -43,8 +43,9 @@ class Workload:
             with Producer(bootstrap_servers=self.bootstrap, **QUICK, **self.options) as producer:
                 value = 0
                 while not self.stop.is_set():
-                    for _ in range(20):
-                        self._send(producer, number, value)
+                    for _ in range(8):
+                        for partition in range(len(self.threads)):
+                            self._send(producer, number, partition, f"{number}-{value}")
                         value += 1
                     time.sleep(0.004)
                 producer.flush(WAIT_S)
@@ -52,17 +53,17 @@ class Workload:
             self.problems.append(problem)
             raise
 
-    def _send(self, producer: Producer[Any, Any], number: int, value: int) -> None:
+    def _send(self, producer: Producer[Any, Any], number: int, partition: int, value: str) -> None:
         def delivered(metadata: Any, error: Exception | None) -> None:
             self.history.sent(
                 number,
-                number,
+                partition,
                 value,
                 offset=None if metadata is None else metadata.offset,
                 outcome=Outcome.OK if error is None else Outcome.UNKNOWN,
             )
 
-        producer.send(self.topic, b"%d" % value, partition=number, on_delivery=delivered)
+        producer.send(self.topic, value.encode(), partition=partition, on_delivery=delivered)
 
     def finish(self, bootstrap: str) -> History:
         self.stop.set()
@@ -71,7 +72,7 @@ class Workload:
             assert not thread.is_alive()
         assert not self.problems
         for record in read_all(bootstrap, self.topic):
-            found = (record.offset, int(record.value or b"-1"))
+            found = (record.offset, (record.value or b"").decode())
             self.history.polled("reader", record.partition, [found])
         return self.history
 

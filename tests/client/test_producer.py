@@ -282,6 +282,17 @@ def test_a_full_buffer_makes_send_wait_and_then_give_up(bootstrap: str, topic: s
             deque((producer.send(topic, b"x" * 1000) for _ in range(100)), maxlen=0)
 
 
+def test_without_lingering_nothing_is_left_behind(bootstrap: str, topic: str) -> None:
+    """linger_ms=0: each record goes by itself, though nobody waits or flushes."""
+    for turn in range(10):
+        with Producer(bootstrap_servers=bootstrap, linger_ms=0) as producer:
+            futures = [producer.send(f"{topic}-{turn}", b"") for _ in range(3)]
+            deadline = time.monotonic() + WAIT_S
+            while not all(future.is_done for future in futures):
+                assert time.monotonic() < deadline, "a record was never sent"
+                time.sleep(0.002)
+
+
 def test_waiting_for_one_record_does_not_linger(bootstrap: str, topic: str) -> None:
     """get() and flush() send at once, however long linger_ms is."""
     with Producer(bootstrap_servers=bootstrap, linger_ms=20_000) as producer:

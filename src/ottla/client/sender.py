@@ -287,7 +287,9 @@ class Sender:
                 self.succeed(batch, -1, -1)
         else:
             self._heard(answer.result(), batches, names)
-        self.run()
+        # Not at once: when a connection ends, its other requests fail right after this one, and
+        # what is new must not overtake what they will send again.
+        self.poke()
 
     def _heard(self, answer: Any, batches: list[Batch], names: dict[bytes, str]) -> None:
         found = {
