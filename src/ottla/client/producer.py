@@ -38,7 +38,7 @@ from .producer_options import PRODUCER, agree
 from .record_future import FutureRecordMetadata
 from .records import COMPILED, HEAD_BYTES, encoded_headers, murmur2
 from .sender import Sender
-from .serializers import as_serializer
+from .serializers import as_bytes, as_serializer
 from .structs import ConsumerGroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
 from .topics import Topics
 from .transactions import Transactions
@@ -180,12 +180,12 @@ class Producer(Generic[K, V]):
         if self._key_serializer is not None:
             key_bytes = self._serialize("key", topic, headers, key)
         elif key is not None and type(key) is not bytes:
-            key_bytes = _as_bytes("key", key)
+            key_bytes = as_bytes("key", key)
         value_bytes: Any = value
         if self._value_serializer is not None:
             value_bytes = self._serialize("value", topic, headers, value)
         elif value is not None and type(value) is not bytes:
-            value_bytes = _as_bytes("value", value)
+            value_bytes = as_bytes("value", value)
         if timestamp_ms is None:
             timestamp_ms = int(wall_clock() * 1000)
         lane = self._topics.lane(topic, partition, key_bytes, key, value, value_bytes)
@@ -334,7 +334,7 @@ class Producer(Generic[K, V]):
             raise SerializationError(
                 f"{what}_serializer failed on {type(data).__name__} {data!r:.80}: {problem}"
             ) from problem
-        return made if made is None or type(made) is bytes else _as_bytes(what, made)
+        return made if made is None or type(made) is bytes else as_bytes(what, made)
 
     def may_block(self, topic: str) -> bool:
         """Whether `send` may have to wait: for metadata, for memory, for a coordinator."""
@@ -455,15 +455,6 @@ class Producer(Generic[K, V]):
         from .transactions import scope
 
         return scope(self)
-
-
-def _as_bytes(what: str, data: Any) -> bytes:
-    if isinstance(data, bytes | bytearray | memoryview):
-        return bytes(data)
-    raise TypeError(
-        f"the {what} is {type(data).__name__} {data!r:.60}, and there is no {what}_serializer\n"
-        f"Try: bytes, or Producer({what}_serializer='str'), 'json', or a function"
-    )
 
 
 PRODUCERS: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()

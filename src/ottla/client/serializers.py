@@ -155,3 +155,13 @@ def as_deserializer(option: Any) -> Callable[[str, Headers, bytes | None], Any] 
     if hasattr(option, "deserialize"):
         return option.deserialize  # type: ignore[no-any-return]
     return lambda topic, headers, data: option(data)
+
+
+def as_bytes(what: str, data: Any) -> bytes:
+    """What goes into a batch when there is no serializer: bytes, or advice."""
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(
+        f"the {what} is {type(data).__name__} {data!r:.60}, and there is no {what}_serializer\n"
+        f"Try: bytes, or Producer({what}_serializer='str'), 'json', or a function"
+    )
