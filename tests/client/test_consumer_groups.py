@@ -84,7 +84,7 @@ def poll_confluent(consumer: Any) -> list[tuple[int, int]]:
     ]
 
 
-def eventually(check: Callable[[], bool], what: str = "", timeout_s: float = 20) -> None:
+def eventually(check: Callable[[], bool], what: str = "", timeout_s: float = 45) -> None:
     deadline = time.monotonic() + timeout_s
     while not check():
         assert time.monotonic() < deadline, f"not in time: {what}"

@@ -20,6 +20,7 @@ from kafka import KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.errors import RebalanceInProgressError
 
 from tests.compat.groups import SETTINGS, WAIT_S, Reader, shared_out, spin
 from tests.compat.test_confluent import make_topic, produce
@@ -214,13 +215,24 @@ def test_kafka_python(bootstrap: str, new_name: Named, assignor: Any) -> None:
         assert time.monotonic() < deadline
         poll_all()
     for consumer in consumers:
-        consumer.commit()
+        commit_when_settled(consumer, poll_all, deadline)
     consumers.pop().close()
     while len(consumers[0].assignment()) < 4:
         assert time.monotonic() < deadline
         poll_all()
     assert all(consumers[0].committed(each) == 10 for each in consumers[0].assignment())
     consumers[0].close()
+
+
+def commit_when_settled(consumer: Any, poll_all: Callable[[], None], deadline: float) -> None:
+    """A late joiner may have set off another rebalance: then poll, as the error says, and retry."""
+    while True:
+        try:
+            consumer.commit()
+            return
+        except RebalanceInProgressError:
+            assert time.monotonic() < deadline
+            poll_all()
 
 
 def test_aiokafka(bootstrap: str, new_name: Named) -> None:

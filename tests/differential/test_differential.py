@@ -73,7 +73,10 @@ OPTIONS = {
     "node.id": 1,
     "offsets.topic.num.partitions": 1,
     "group.initial.rebalance.delay.ms": 0,
+    # The records are years old: a round of retention would fall into either broker's cases.
+    "log.initial.task.delay.ms": 3_600_000,
 }
+KAFKA_OPTIONS = {"log_initial_task_delay_ms": "3600000"}
 
 
 class Broker(Protocol):
@@ -93,10 +96,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """A fresh Apache Kafka and a fresh Ottla with the same settings."""
     needs.apache()
     folder = tmp_path_factory.mktemp("differential")
-    with ApacheKafka(folder / "kafka") as kafka:
+    with ApacheKafka(folder / "kafka", **KAFKA_OPTIONS) as kafka:
         warm(kafka)
         if os.environ.get("OTTLA_DIFFERENTIAL") == "self":
-            with ApacheKafka(folder / "twin") as twin:
+            with ApacheKafka(folder / "twin", **KAFKA_OPTIONS) as twin:
                 warm(twin)
                 yield Pair(kafka, twin)
         else:
