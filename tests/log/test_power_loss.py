@@ -193,3 +193,16 @@ def test_everything_readable_after_a_cut_with_sealed_segments() -> None:
             found = log.offset_for_timestamp(NOW_MS + offset, end_offset=log.end_offset)
             assert found is not None
             assert found.offset == offset
+
+
+def test_the_owner_of_synced_records_lasts_with_them() -> None:
+    """The first sync also keeps `partition.metadata`: no later topic can be given these records."""
+    content = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+    for seed in range(ROUNDS):
+        disk, log = start()
+        file = disk.open(f"{DIRECTORY}/partition.metadata", create=True)
+        file.append(content)
+        put(log, b"mine")
+        sync(log)
+        disk.crash(seed)
+        assert disk.open(f"{DIRECTORY}/partition.metadata").pread(100, 0) == content, seed

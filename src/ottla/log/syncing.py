@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.log.checkpoints import PARTITION_METADATA
 from ottla.log.epochs import CHECKPOINT
 from ottla.log.reading import segments_from
 from ottla.log.segment import SNAPSHOT
@@ -59,6 +60,12 @@ def to_sync(log: Log, *, indexes: bool) -> list[Syncable]:
     if indexes and log.snapshots:
         found.append(log.disk.open(f"{log.directory}/{log.snapshots[-1]:020d}{SNAPSHOT}"))
         names_changed = True
+    if log.unsynced_folder:
+        # Whose records these are must last with them, or a later topic of the same name gets them.
+        metadata = f"{log.directory}/{PARTITION_METADATA}"
+        if log.disk.exists(metadata):
+            found.append(log.disk.open(metadata))
+            names_changed = True
     if names_changed:
         found.append(DirectoryEntry(log.disk, log.directory))
     if log.unsynced_folder:
