@@ -31,14 +31,8 @@ def start(directory: Path, address: str) -> tuple[subprocess.Popen[str], str]:
     began = time.perf_counter()
     process = subprocess.Popen(
         [
-            sys.executable,
-            "-m",
-            "ottla",
-            "server",
-            "--data-dir",
-            str(directory),
-            "--listen",
-            address,
+            *(sys.executable, "-m", "ottla", "server", "--log-level", "warning"),
+            *("--data-dir", str(directory), "--listen", address),
         ],
         stdout=subprocess.PIPE,
         text=True,
@@ -54,7 +48,9 @@ def start(directory: Path, address: str) -> tuple[subprocess.Popen[str], str]:
 
 def produce(bootstrap: str) -> None:
     failures: list[object] = []
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "compression.type": "lz4"})
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "acks": "all", "compression.type": "lz4", "log_level": 0}
+    )
     began = time.perf_counter()
     for i in range(RECORDS):
         producer.produce(
@@ -73,7 +69,7 @@ def produce(bootstrap: str) -> None:
 
 
 def consume(bootstrap: str, partitions: int) -> None:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo"})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "log_level": 0})
     consumer.assign([TopicPartition(TOPIC, p, 0) for p in range(partitions)])
     count, sample, began = 0, None, time.perf_counter()
     while count < RECORDS:
@@ -97,7 +93,7 @@ def main() -> None:
         data = Path(temporary) / "data"
         process, address = start(data, "127.0.0.1:0")
         try:
-            admin = AdminClient({"bootstrap.servers": address})
+            admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
             admin.create_topics([NewTopic(TOPIC, 3, 1)])[TOPIC].result(WAIT_S)
             say(f"created topic {TOPIC!r} with 3 partitions")
             produce(address)
