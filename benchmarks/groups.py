@@ -31,25 +31,13 @@ def commit_frame(group: str, topic: str, offsets: dict[int, int]) -> bytes:
 def commit_rate(port: int, *, in_flight: int, seconds: float) -> float:
     """OffsetCommit requests per second of one partition, keeping `in_flight` outstanding."""
     one = commit_frame("committer", "committed", {0: 7})
-    with raw.connect(port) as sock:
-        sock.sendall(one)
-        answer = raw.receive(sock)
-        assert answer[-2:] == b"\0\0", answer
-        answer_bytes = len(answer) + 4
-        done = pending_bytes = 0
-        began = time.perf_counter()
-        end = began + seconds
-        sock.sendall(one * in_flight)
-        outstanding = in_flight
-        while outstanding:
-            pending_bytes += len(sock.recv(1 << 16))
-            answers, pending_bytes = divmod(pending_bytes, answer_bytes)
-            done += answers
-            outstanding -= answers
-            if answers and time.perf_counter() < end:
-                sock.sendall(one * answers)
-                outstanding += answers
-        return done / (time.perf_counter() - began)
+    return raw.request_rate(
+        port,
+        one,
+        lambda answer: answer[-2:] == b"\0\0",
+        in_flight=in_flight,
+        seconds=seconds,
+    )
 
 
 def commits(run: Run) -> None:

@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import time
+from collections.abc import Callable
 
 from ottla.wire.records import Record, write_batch
 
@@ -104,22 +105,44 @@ def first_acknowledged_produce(
 def produce_rate(port: int, topic: str, *, in_flight: int, seconds: float) -> float:
     """Produce requests per second of one record of 100 bytes, keeping `in_flight` outstanding."""
     one = produce_frame(topic, 0, b"x" * 100)
+    return request_rate(
+        port,
+        one,
+        lambda answer: produce_error(answer, topic) == 0,
+        in_flight=in_flight,
+        seconds=seconds,
+    )
+
+
+def request_rate(
+    port: int, one: bytes, good: Callable[[bytes], bool], *, in_flight: int, seconds: float
+) -> float:
+    """How many of the same request are answered per second; the first and the last must be `good`.
+
+    Answers are counted by their size, which is always the same: looking at each would measure us.
+    """
     with connect(port) as sock:
         sock.sendall(one)
         answer = receive(sock)
-        assert produce_error(answer, topic) == 0
+        assert good(answer), answer
         answer_bytes = len(answer) + 4
-        done = outstanding = pending_bytes = 0
+        done = pending_bytes = 0
+        tail = b""
         began = time.perf_counter()
         end = began + seconds
         sock.sendall(one * in_flight)
         outstanding = in_flight
         while outstanding:
-            pending_bytes += len(sock.recv(1 << 16))
-            answers, pending_bytes = divmod(pending_bytes, answer_bytes)
+            data = sock.recv(1 << 16)
+            if not data:
+                raise ConnectionError("the broker closed the connection")
+            tail = (tail + data)[-answer_bytes:]
+            answers, pending_bytes = divmod(pending_bytes + len(data), answer_bytes)
             done += answers
             outstanding -= answers
             if answers and time.perf_counter() < end:
                 sock.sendall(one * answers)
                 outstanding += answers
-        return done / (time.perf_counter() - began)
+        rate = done / (time.perf_counter() - began)
+    assert good(tail[4:]), tail
+    return rate
