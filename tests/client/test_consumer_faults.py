@@ -259,8 +259,7 @@ class Workload:
             assert not thread.is_alive(), "close hangs"
         assert not self.problems
         report = check(self.history)
-        # In which order a producer hears of its records is the business of its own tests.
-        assert set(report.kinds()) <= {"reordered-send"}, str(report)
+        assert report, str(report)
         assert report.unseen == 0, str(report)
         assert report.acknowledged > 300, str(report)
 
