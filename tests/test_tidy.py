@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/server.py": {"broker", "coordination", "log", "server", "wire"} | SHARED,
     "cli/control.py": {"broker.faults", "wire"},
+    "cli/pipeline.py": {"spark"},
     "cli/log.py": {"log", "wire"} | SHARED,
     "cli/storage.py": {"log"} | SHARED,
 }

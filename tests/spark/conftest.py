@@ -1,0 +1,71 @@
+"""One Spark session and one broker for all the tests here: both are dear to start.
+
+Whatever asks for the session is kept on one worker of pytest-xdist. A test that kills something
+starts its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.testing import Broker
+from ottla.testing import broker as start_broker
+from tests import needs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONF = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "3",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "ERROR",
+}
+NAMES = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on `local[2]`, as anybody gets it where the package is installed."""
+    needs.java()
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # The warehouse and Derby's files must not fall into the working directory.
+    home: Path = tmp_path_factory.mktemp("spark")
+    builder = SparkSession.builder.master("local[2]").appName("ottla tests")
+    for name, value in {**CONF, "spark.sql.warehouse.dir": str(home / "warehouse")}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """A live Ottla for the session's jobs: use topics of your own."""
+    with start_broker(num_partitions=4) as started:
+        yield started
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic name nobody else uses."""
+    return f"spark-{os.getpid()}-{next(NAMES)}"
