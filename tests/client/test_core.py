@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from typing import Any
@@ -250,3 +251,52 @@ def test_memory_is_waited_for_and_given_back() -> None:
     threading.Timer(0.05, memory.release, (500,)).start()
     memory.reserve(60, time.monotonic() + 5, lambda: None)
     assert memory.used == 60
+
+
+def test_a_slow_name_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one host name is looked up, another broker is asked, and answers."""
+    asked, go_on = threading.Event(), threading.Event()
+    real = socket.getaddrinfo
+
+    def slow(host: Any, *args: Any, **kwargs: Any) -> Any:
+        if host != "slow.example":
+            return real(host, *args, **kwargs)
+        if kwargs.get("flags"):
+            raise socket.gaierror(socket.EAI_NONAME, "not a number")
+        asked.set()
+        go_on.wait(10)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+
+    def two_brokers(header: RequestHeader, request: Any, broker: FakeBroker) -> Any:
+        answer = metadata(header, request, broker)
+        answer.brokers.append(MetadataResponseBroker(node_id=2, host="slow.example", port=9092))
+        return answer
+
+    with FakeBroker({3: two_brokers}) as broker:
+        client = client_of(broker)
+        client.bootstrap(5000)
+        lost = client.submit(2, MetadataRequest(topics=[]))
+        assert asked.wait(5)
+        client.call(1, MetadataRequest(topics=[]), timeout_ms=5000)
+        assert not lost.done()
+        go_on.set()
+        with pytest.raises(errors.KafkaConnectionError, match=r"slow\.example.*not known"):
+            client.wait(lost, 5000)
+        client.close()
+
+
+@pytest.mark.parametrize("host", ["localhost", "no-such-host.invalid", "a..b"])
+def test_host_names(host: str) -> None:
+    """A name is looked up; one that is not there is in the error."""
+    with FakeBroker({3: metadata}) as broker:
+        client = Client(
+            parse(COMMON, {"bootstrap_servers": f"{host}:{broker.port}", "retry_backoff_ms": 10})
+        )
+        if host == "localhost":
+            client.bootstrap(5000)
+        else:
+            with pytest.raises(errors.NoBrokersAvailable, match=host):
+                client.bootstrap(500)
+        client.close()

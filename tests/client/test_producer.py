@@ -6,8 +6,10 @@ import itertools
 import threading
 import time
 from collections import deque
+from concurrent.futures import Future
 from typing import Any
 
+import kafka.future
 import pytest
 
 from ottla import KafkaProducer, Producer
@@ -133,6 +135,20 @@ def test_callbacks_hear_of_success_and_failure(bootstrap: str, topic: str) -> No
     assert future.succeeded()
     assert future.value is not None
     assert future.exception is None
+
+
+def test_another_future_can_be_chained(bootstrap: str, topic: str) -> None:
+    """kafka-python's `chain`, to its futures and to those of the standard library."""
+    with Producer(bootstrap_servers=bootstrap, max_request_size=1000) as producer:
+        sent = producer.send(topic, b"x")
+        standard: Future[Any] = Future()
+        theirs = kafka.future.Future()
+        assert sent.chain(standard).chain(theirs) is sent
+        assert standard.result(WAIT_S) == theirs.value == sent.get(WAIT_S)
+        refused: Future[Any] = Future()
+        producer.send(topic, b"x" * 2000).chain(refused)
+        with pytest.raises(errors.MessageSizeTooLargeError):
+            refused.result(WAIT_S)
 
 
 def test_interceptors_run_in_order_and_may_fail(

@@ -38,6 +38,7 @@ from .errors import (
     error_for,
 )
 from .network import Loop
+from .resolving import Places, resolve
 
 log = logging.getLogger("ottla.client")
 
@@ -89,7 +90,7 @@ class Connection:
         self.ended = ended
         self.ready = ready
         self.socket: socket.socket | None = None
-        self.places: list[Any] = []
+        self.places: Places = []
         self.connected = False
         self.asked_again = False
         self.versions: dict[int, tuple[int, int]] | None = None
@@ -117,12 +118,16 @@ class Connection:
     # Connecting
 
     def connect(self) -> None:
-        """Begin with the first address of the host."""
-        try:
-            self.places = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
-        except OSError as problem:
+        """Begin with the first address of the host, once it is known."""
+        resolve(self.loop, self.address, self._resolved)
+
+    def _resolved(self, places: Places, problem: OSError | None) -> None:
+        if self.closed:
+            return
+        if problem is not None:
             self.close(KafkaConnectionError(f"{self.name}: {problem.strerror or problem}"))
             return
+        self.places = places
         self._try_next_place(f"{self.name} has no address")
 
     def _try_next_place(self, reason: str) -> None:

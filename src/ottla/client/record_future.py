@@ -127,6 +127,15 @@ class FutureRecordMetadata:
         f = functools.partial(f, *args, **kwargs) if args or kwargs else f
         return self._when_done(lambda metadata, error: f(error or metadata))
 
+    def chain(self, future: Any) -> FutureRecordMetadata:
+        """Let another future end as this one: one with `success` and `failure` as kafka-python's
+        have them, or with `set_result` and `set_exception`."""
+        success = getattr(future, "success", None) or future.set_result
+        failure = getattr(future, "failure", None) or future.set_exception
+        return self._when_done(
+            lambda metadata, error: failure(error) if error else success(metadata)
+        )
+
     def _when_done(self, action: Callable[[Any, Any], object]) -> FutureRecordMetadata:
         if not self._settled_batch().add_callback(self, action):
             self.call(action)
