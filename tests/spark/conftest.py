@@ -22,6 +22,8 @@ from tests import needs
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ottla.spark.standalone import Standalone
+
 CONF = {
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
@@ -36,7 +38,10 @@ NAMES = itertools.count()
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        if "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark cluster"))
+            item.add_marker(pytest.mark.spark)
+        elif "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.spark)
 
@@ -56,6 +61,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Standalone]:
+    """A real cluster: a master and two workers with a core each. One driver at a time.
+
+    A test here runs its driver in a process of its own (this one may have a session already).
+    """
+    needs.java()
+    from ottla.spark.standalone import standalone
+
+    with standalone(workers=2) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")
