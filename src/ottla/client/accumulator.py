@@ -91,8 +91,8 @@ class Batch:
         self.sequence = -1
         self.producer_id = -1
         self.epoch = -1
-        self.encoded: Any = None
-        self.buffer: bytearray | None = None  # what `encoded` looks at
+        self.encoded: Any = None  # views of its bytes; the first has the header
+        self.buffer: bytearray | None = None  # what `encoded` looks at, if it is ours
         self.done = False  # the outcome is known
         self.over = False  # and all callbacks have been called
         self.error: Exception | None = None

@@ -221,7 +221,7 @@ class Sender:
         elif self.identity is not None:
             if batch.sequence < 0:
                 self.identity.assign(batch)
-            restamp(batch)
+            restamp(batch, transactional=self.identity.transactional)
 
     # Requests
 
@@ -242,10 +242,10 @@ class Sender:
                 if topic_id == NO_UUID:
                     version_max = NAMED_VERSION_MAX
                 data = topics[lane.topic] = TopicProduceData(name=lane.topic, topic_id=topic_id)
-            # As a range it is not copied into the request: the socket sends it from where it is.
-            records: Any = FileRange(batch.encoded, 0, len(batch.encoded))
+            # As ranges they are not copied into the request: the socket sends them from there.
+            records: Any = [FileRange(piece, 0, len(piece)) for piece in batch.encoded]
             data.partition_data.append(PartitionProduceData(index=lane.partition, records=records))
-            self.counts["bytes-sent"] += len(batch.encoded)
+            self.counts["bytes-sent"] += sum(map(len, batch.encoded))
         if identity is not None and identity.transactional and not identity.single_phase:
             version_max = TWO_PHASE_VERSION_MAX
         left_ms = (min(batch.deadline for batch in batches) - now) * 1000

@@ -11,7 +11,7 @@ from .accumulator import Batch
 
 def split(batch: Batch, config: dict[str, Any], incomplete: set[Batch]) -> tuple[Batch, Batch]:
     """Two halves in order; futures of `batch` find their half by themselves."""
-    records = read_records(batch.encoded)
+    records = read_records(b"".join(batch.encoded))
     middle = len(records) // 2
     halves = []
     sequence = batch.sequence
