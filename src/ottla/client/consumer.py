@@ -248,6 +248,8 @@ class Consumer(Questions, Generic[K, V]):
             else:
                 self._take_all()
         self._committing.step()
+        if self._positions.validation.forks:
+            self._positions.validation.settle()
         if self._problems:
             raise self._problems.pop(0)
 
@@ -307,14 +309,16 @@ class Consumer(Questions, Generic[K, V]):
 
     # Where to read
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from this offset."""
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Read on from this offset; one with a leader epoch (as `committed` gives it, or a record
+        has it) is looked at first: the log may have been cut since."""
+        epoch = -1
         if isinstance(offset, OffsetAndMetadata):
-            offset = offset.offset
+            offset, _, epoch = offset
         if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
             raise ValueError(f"offset must be a whole number of 0 or more (got {offset!r})")
         self._check_open()
-        self._move(self._subscription.state(partition), offset, None)
+        self._move(self._subscription.state(partition), offset, None, epoch)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Read on from the oldest record there is; of all assigned partitions if none is named."""
@@ -334,10 +338,12 @@ class Consumer(Questions, Generic[K, V]):
         for state in states:
             self._move(state, None, reset)
 
-    def _move(self, state: PartitionState, offset: int | None, reset: str | None) -> None:
+    def _move(
+        self, state: PartitionState, offset: int | None, reset: str | None, epoch: int = -1
+    ) -> None:
         self._taker.end()
         with self._subscription.lock:
-            state.move(offset, reset=reset)
+            state.move(offset, reset=reset, epoch=epoch)
         self._wake()
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int | None:

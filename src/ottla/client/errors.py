@@ -9,7 +9,7 @@ exceptions of `OTHER_NAMES`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.wire.errors import ErrorCode
 
@@ -121,7 +121,12 @@ class NoOffsetForPartitionError(KafkaError):
 
 
 class LogTruncationError(KafkaError):
-    """The log was cut below the position of the consumer."""
+    """The log was cut below the position of the consumer; `divergent_offsets` says for each
+    partition where the logs part (an `OffsetAndMetadata`), or None if nobody knows."""
+
+    def __init__(self, divergent_offsets: Any, *args: object) -> None:
+        super().__init__(*(args or (f"the log was cut: {divergent_offsets}",)))
+        self.divergent_offsets = divergent_offsets
 
 
 class Cancelled(RetriableError):

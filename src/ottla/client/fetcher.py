@@ -68,6 +68,7 @@ class Fetcher:
         self.client = client
         self.subscription = subscription
         self.positions = positions
+        self.validation = positions.validation
         self.changed = changed
         self.failed = failed
         config = client.config
@@ -125,9 +126,10 @@ class Fetcher:
         later: float | None = None
         states = self._rotated()
         room = self.bytes_max - sum(state.queued_bytes for state in states)
+        doubtful: list[PartitionState] = []
         for state in states:
             offset = state.fetch_offset
-            if offset is None or state.asked_for or state.paused or state.held:
+            if offset is None or state.asked_for or state.paused or state.held or state.resolving:
                 continue
             if state.retry_at > now:
                 later = min(later or state.retry_at, state.retry_at)
@@ -135,12 +137,17 @@ class Fetcher:
             known = cluster.partition(*state.partition)
             if known is None or known.leader < 0:
                 later = min(later or now + UNKNOWN_TOPIC_WAIT_S, self._missing(state, now))
+            elif self.validation.needed(state, known):
+                doubtful.append(state)
             elif state.queued_bytes >= self.ahead_bytes or room <= 0:
                 full.add(known.leader)
             elif len(self.busy.get(known.leader, ())) < len(CHANNELS):
                 wanted.setdefault(known.leader, {})[state.partition] = (
                     state, state.version, offset,
                 )  # fmt: skip
+        again = self.validation.ask(doubtful) if doubtful else None
+        if again is not None:
+            later = min(later or again, again)
         return wanted, full, later
 
     def _rotated(self) -> list[PartitionState]:
@@ -273,6 +280,7 @@ class Fetcher:
                 state.received_bytes += batch.size
                 self.fetched_bytes += batch.size
                 state.fetch_offset = max(offset, batch.next_offset)
+                state.fetch_epoch = batch.header.leader_epoch
             state.high_watermark = data.high_watermark
             state.last_stable_offset = data.last_stable_offset
             state.log_start_offset = data.log_start_offset

@@ -18,6 +18,7 @@ from .errors import KafkaError, NoOffsetForPartitionError
 from .offsets import BEGINNING, END, Offsets
 from .structs import TopicPartition
 from .subscription import PartitionState, Subscription
+from .validation import Validation
 
 log = logging.getLogger("ottla.client")
 
@@ -43,6 +44,7 @@ class Positions:
         self.changed = changed
         self.failed = failed
         self.policy: str = client.config["auto_offset_reset"]
+        self.validation = Validation(client, subscription, changed, failed)
 
     def pump(self) -> float | None:
         """Ask for what is missing; when to look again, if that is before the next news."""
@@ -102,8 +104,7 @@ class Positions:
                         continue
                     found = future.result().get(partition)
                     if found is not None:
-                        state.position = state.fetch_offset = found.offset
-                        state.position_epoch = found.leader_epoch
+                        state.place(found.offset, found.leader_epoch)
                     else:
                         self._fall_back(partition, state)
             self._news(problem)
@@ -125,10 +126,11 @@ class Positions:
                         continue
                     state.resolving = False
                     if partition in found:
-                        state.position = state.fetch_offset = found[partition].offset
-                        state.position_epoch = -1
+                        offset, epoch = found[partition].offset, found[partition].leader_epoch
+                        state.place(offset, epoch)
+                        state.validated_epoch = epoch  # by the leader's own answer
                         state.reset = None
-                        log.info("%s-%d begins at offset %d", *partition, state.position)
+                        log.info("%s-%d begins at offset %d", *partition, offset)
                     else:
                         problem = failed[partition]
                         self._later(state)

@@ -51,11 +51,10 @@ class PartitionState:
     """One assigned partition."""
 
     __slots__ = (
-        "append_time", "chunk", "chunk_at", "chunk_end", "fetch_offset", "fetching", "held",
-        "high_watermark",
-        "last_stable_offset", "log_start_offset", "partition", "paused", "position",
-        "position_epoch", "queue", "received_bytes", "reset", "resolving", "retry_at",
-        "taken_bytes", "version",
+        "append_time", "chunk", "chunk_at", "chunk_end", "fetch_epoch", "fetch_offset", "fetching",
+        "held", "high_watermark", "last_stable_offset", "log_start_offset", "partition", "paused",
+        "position", "position_epoch", "queue", "received_bytes", "reset", "resolving", "retry_at",
+        "stale_until", "stop_at", "taken_bytes", "validated_epoch", "version",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition, *, held: bool = False) -> None:
@@ -63,8 +62,12 @@ class PartitionState:
         self.position: int | None = None  # what the caller gets next
         self.position_epoch = -1  # leader epoch of the record before it
         self.fetch_offset: int | None = None  # what to ask for next; never below position
+        self.fetch_epoch = -1  # leader epoch of the record before that
+        self.validated_epoch = -1  # the leader epoch for which the two are known to be true
+        self.stale_until = 0.0  # when to stop waiting for a newer picture of the cluster
+        self.stop_at: int | None = None  # nothing is asked for from here on
         self.reset: str | None = None  # earliest or latest: where to go when there is no position
-        self.resolving = False  # the question for the position is under way
+        self.resolving = False  # the question for the position, or about it, is under way
         self.held = held  # nothing happens before the listener has been told
         self.paused = False
         self.fetching = -1  # the version for which a fetch is under way
@@ -98,8 +101,7 @@ class PartitionState:
     def move(self, offset: int | None, *, reset: str | None = None, epoch: int = -1) -> None:
         """Go elsewhere: to an offset, or to where `reset` says; call it with the lock."""
         self.version += 1
-        self.position = self.fetch_offset = offset
-        self.position_epoch = epoch
+        self.place(offset, epoch)
         self.reset = reset
         self.resolving = False
         self.held = False
@@ -107,6 +109,13 @@ class PartitionState:
         self.queue.clear()
         self.taken_bytes = self.received_bytes
         self.chunk, self.chunk_at = [], 0
+
+    def place(self, offset: int | None, epoch: int) -> None:
+        """Have this position, which nobody has validated."""
+        self.position = self.fetch_offset = offset
+        self.position_epoch = self.fetch_epoch = epoch
+        self.validated_epoch = -1
+        self.stale_until = 0.0
 
 
 class Subscription:
