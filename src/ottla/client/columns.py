@@ -7,6 +7,8 @@ timestamp, timestampType, and headers if wanted.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import KafkaError
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+CONSTANTS_MAX = 64  # columns of one value that are kept to be used again
 
 
 class RecordColumns:
@@ -46,22 +50,22 @@ class RecordColumns:
     @property
     def offsets(self) -> memoryview:
         """The offsets, as a memoryview of int64 (numpy.frombuffer takes it)."""
-        return memoryview(self.columns.offsets).cast("q")
+        return memoryview(self.columns.offsets).cast("q")[: len(self)]
 
     @property
     def timestamps(self) -> memoryview:
         """Milliseconds, as a memoryview of int64."""
-        return memoryview(self.columns.timestamps).cast("q")
+        return memoryview(self.columns.timestamps).cast("q")[: len(self)]
 
     @property
     def keys(self) -> list[bytes | None]:
         """The keys, as a list: an object for each."""
-        return unpacked(self.columns.keys)
+        return unpacked(self.columns.keys, len(self))
 
     @property
     def values(self) -> list[bytes | None]:
         """The values, as a list: an object for each."""
-        return unpacked(self.columns.values)
+        return unpacked(self.columns.values, len(self))
 
     @property
     def headers(self) -> list[list[tuple[str, bytes | None]]]:
@@ -69,27 +73,53 @@ class RecordColumns:
         given = self.columns.headers
         return [given.get(row, []) for row in range(len(self))]
 
-    def to_arrow(self, *, headers: bool = False) -> pyarrow.RecordBatch:
-        """A pyarrow record batch; with `headers`, a last column of lists of (key, value)."""
+    def cut(self, end: int) -> None:
+        """Leave out the records from offset `end` on; nothing is copied."""
+        offsets = self.offsets
+        if len(offsets) and offsets[-1] >= end:
+            self.columns.count = bisect_left(offsets, end)
+
+    def to_arrow(
+        self, *, headers: bool = False, columns: Sequence[str] | None = None, unit: str = "ms"
+    ) -> pyarrow.RecordBatch:
+        """A pyarrow record batch; with `headers`, a last column of lists of (key, value).
+
+        `columns` says which columns, and in which order; there a record without headers has null
+        in `headers`, as in Spark. `unit` is that of the timestamps.
+        """
         arrow = import_pyarrow()
-        count = len(self)
-        stamps = arrow.py_buffer(self.columns.timestamps)
-        names = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
-        arrays = [
-            bytes_array(arrow, self.columns.keys, count),
-            bytes_array(arrow, self.columns.values, count),
-            constant(arrow, self.topic, arrow.string(), count),
-            constant(arrow, self.partition.partition, arrow.int32(), count),
-            arrow.Array.from_buffers(
-                arrow.int64(), count, [None, arrow.py_buffer(self.columns.offsets)]
-            ),
-            arrow.Array.from_buffers(arrow.timestamp("ms", tz="UTC"), count, [None, stamps]),
-            constant(arrow, self.timestamp_type, arrow.int32(), count),
-        ]
-        if headers:
+        names = list(COLUMNS if columns is None else columns)
+        arrays = [self._arrow_column(arrow, name, unit) for name in names]
+        if headers and "headers" not in names:
             names.append("headers")
             arrays.append(arrow.array(self._header_rows(), header_type(arrow)))
         return arrow.RecordBatch.from_arrays(arrays, names=names)
+
+    def _arrow_column(self, arrow: Any, name: str, unit: str) -> Any:
+        """One column, over the memory that is there."""
+        count = len(self)
+        match name:
+            case "key":
+                return bytes_array(arrow, self.columns.keys, count)
+            case "value":
+                return bytes_array(arrow, self.columns.values, count)
+            case "topic":
+                return constant(arrow, self.topic, arrow.string(), count)
+            case "partition":
+                return constant(arrow, self.partition.partition, arrow.int32(), count)
+            case "offset":
+                return numbers_array(arrow, arrow.int64(), self.columns.offsets, count)
+            case "timestamp":
+                kind = arrow.timestamp("ms", tz="UTC")
+                found = numbers_array(arrow, kind, self.columns.timestamps, count)
+                return found if unit == "ms" else found.cast(arrow.timestamp(unit, tz="UTC"))
+            case "timestampType":
+                return constant(arrow, self.timestamp_type, arrow.int32(), count)
+            case "headers":
+                rows = [each or None for each in self._header_rows()]
+                return arrow.array(rows, header_type(arrow))
+            case _:
+                raise ValueError(f"there is no column {name!r}; there are {', '.join(COLUMNS)}")
 
     def _header_rows(self) -> list[list[dict[str, Any]]]:
         return [[{"key": key, "value": value} for key, value in row] for row in self.headers]
@@ -99,25 +129,39 @@ def bytes_array(arrow: Any, column: BytesColumn, count: int) -> Any:
     """A binary array over the memory of a column."""
     validity = arrow.py_buffer(column.validity) if column.nulls else None
     buffers = [validity, arrow.py_buffer(column.offsets), arrow.py_buffer(column.data)]
-    return arrow.Array.from_buffers(arrow.binary(), count, buffers, null_count=column.nulls)
+    return arrow.Array.from_buffers(arrow.binary(), count, buffers)
+
+
+def numbers_array(arrow: Any, kind: Any, data: bytearray, count: int) -> Any:
+    """An array of int64 (whatever they mean) over their memory."""
+    return arrow.Array.from_buffers(kind, count, [None, arrow.py_buffer(data)])
+
+
+constants: dict[tuple[Any, str], Any] = {}
 
 
 def constant(arrow: Any, value: Any, kind: Any, count: int) -> Any:
-    """The same value in every row, made outside of Python."""
-    return arrow.repeat(arrow.scalar(value, kind), count)
+    """The same value in every row; made once and sliced."""
+    known = constants.get((value, str(kind)))
+    if known is None or len(known) < count:
+        if len(constants) >= CONSTANTS_MAX:
+            constants.clear()
+        known = arrow.repeat(arrow.scalar(value, kind), 1 << max(count - 1, 0).bit_length())
+        constants[value, str(kind)] = known
+    return known.slice(0, count)
 
 
 def header_type(arrow: Any) -> Any:
     return arrow.list_(arrow.struct([("key", arrow.string()), ("value", arrow.binary())]))
 
 
-def unpacked(column: BytesColumn) -> list[bytes | None]:
+def unpacked(column: BytesColumn, count: int) -> list[bytes | None]:
     """A column as Python objects."""
     ends = memoryview(column.offsets).cast("i")
     data, validity = column.data, column.validity
     return [
         bytes(data[ends[row] : ends[row + 1]]) if validity[row >> 3] >> (row & 7) & 1 else None
-        for row in range(len(ends) - 1)
+        for row in range(count)
     ]
 
 

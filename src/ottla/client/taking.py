@@ -151,6 +151,7 @@ class Taker:
         state.chunk, state.chunk_at, state.chunk_end = records, 0, end
         if not records:
             state.position = max(state.position, end)
+            state.position_epoch = batch.header.leader_epoch
         return True
 
     def _decode(
@@ -201,28 +202,47 @@ class Taker:
         columns = Columns()
         self._return_chunk(state)
         while state.queue and (most is None or columns.count < most):
-            batch = state.queue[0]
-            if batch.version != state.version or state.position is None:
-                state.queue.popleft()
-                continue
-            append_time = batch.header.log_append_time
-            if columns.count and (
-                append_time != state.append_time or len(columns.values.data) > ARROW_BYTES_MAX
-            ):
+            if not self._add_batch(state, columns):
                 break
-            try:
-                batch.add_to(columns, state.partition, state.position, check_crc=self.check_crcs)
-            except KafkaError:
-                if columns.count:
-                    break
-                raise
-            state.queue.popleft()
-            state.taken_bytes += batch.size
-            state.append_time = append_time
-            state.position = batch.next_offset
-            state.position_epoch = batch.header.leader_epoch
         self.record_count += columns.count
         return columns
+
+    def add_range(
+        self, state: PartitionState, columns: Columns, end: int, *, rows: int, value_bytes: int
+    ) -> bool:
+        """Add batches that wait until there are so many rows or bytes; True when there are, or
+        when what comes next does not belong to these columns (`end` is reached, or the kind of
+        timestamp changes)."""
+        while state.queue and state.position is not None and state.position < end:
+            if columns.count >= rows or len(columns.values.data) >= value_bytes:
+                return True
+            if not self._add_batch(state, columns):
+                return True
+        return state.position is not None and state.position >= end
+
+    def _add_batch(self, state: PartitionState, columns: Columns) -> bool:
+        """Open the next batch into columns; False if it belongs to the next ones."""
+        batch = state.queue[0]
+        if batch.version != state.version or state.position is None:
+            state.queue.popleft()
+            return True
+        append_time = batch.header.log_append_time
+        if columns.count and (
+            append_time != state.append_time or len(columns.values.data) > ARROW_BYTES_MAX
+        ):
+            return False
+        try:
+            batch.add_to(columns, state.partition, state.position, check_crc=self.check_crcs)
+        except KafkaError:
+            if columns.count:
+                return False
+            raise
+        state.queue.popleft()
+        state.taken_bytes += batch.size
+        state.append_time = append_time
+        state.position = batch.next_offset
+        state.position_epoch = batch.header.leader_epoch
+        return True
 
     def _return_chunk(self, state: PartitionState) -> None:
         """A batch half used by `poll` is fetched again, from the position on."""

@@ -3,7 +3,27 @@
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from .options import OptionError, SourceOptions, read_options
+
+TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key: string, value: binary>>",
+}
 
 
 class OttlaDataSource(DataSource):
@@ -12,6 +32,44 @@ class OttlaDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return "ottla"
+
+    def schema(self) -> str:
+        """Columns and types of Spark's Kafka connector."""
+        return ddl(read_options(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from .batch_reader import BatchReader
+
+        return BatchReader(self._settings(schema, "batch"))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from .stream_reader import StreamReader
+
+        return StreamReader(self._settings(schema, "stream"))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from .sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from .sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
+
+    def _settings(self, schema: StructType, kind: str) -> SourceOptions:
+        found = read_options(self.options, kind)
+        if tuple(schema.names) != found.columns:
+            raise OptionError(
+                f"the columns are {', '.join(found.columns)}; .schema(…) cannot change them "
+                f"(got {', '.join(schema.names)})\n"
+                "Try: .option('columns', 'value,timestamp') to leave some out"
+            )
+        return found
+
+
+def ddl(options: SourceOptions) -> str:
+    return ", ".join(f"{name} {TYPES[name]}" for name in options.columns)
 
 
 def register(spark: SparkSession) -> None:

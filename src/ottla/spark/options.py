@@ -1,0 +1,428 @@
+"""The options of the source, declared once: the names and meaning of Spark's Kafka connector.
+
+`read_options` gives a complete `SourceOptions` or raises `OptionError`, which names the option, the
+rule, the value and what to try. Nothing here talks to a broker or needs Spark.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ottla.client.consumer_options import read_options as read_client_options
+from ottla.client.errors import KafkaConfigurationError
+from ottla.client.structs import TopicPartition
+
+log = logging.getLogger("ottla.spark")
+
+EARLIEST = -2
+LATEST = -1
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+HEADERS = "headers"
+DURATION_MS = {
+    "us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
+}  # fmt: skip
+
+
+class OptionError(ValueError):
+    """An option is unknown, has a value it cannot have, or contradicts another."""
+
+
+class Limit(NamedTuple):
+    """Where to begin or end: one offset or time for all partitions, or one for each."""
+
+    option: str  # where it was said
+    text: str  # as it was said
+    everywhere: int | None = None  # EARLIEST or LATEST
+    offsets: Mapping[TopicPartition, int] | None = None
+    timestamps: Mapping[TopicPartition, int] | None = None
+    timestamp: int | None = None
+
+
+class Subscription(NamedTuple):
+    """What to read: names, a pattern, or partitions; one of the three."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: frozenset[TopicPartition] = frozenset()
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What a reader was told."""
+
+    subscription: Subscription
+    starting: Limit
+    ending: Limit
+    latest_if_no_match: bool
+    retries: int
+    retry_interval_ms: int
+    poll_timeout_ms: int
+    metadata_ttl_ms: int
+    max_offsets: int | None
+    min_offsets: int | None
+    max_trigger_delay_ms: int
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    fail_on_data_loss: bool
+    columns: tuple[str, ...]
+    commit_group: str | None
+    client: Mapping[str, str] = field(default_factory=dict)  # Kafka's properties
+
+    @property
+    def servers(self) -> str:
+        return self.client["bootstrap.servers"]
+
+
+class Option(NamedTuple):
+    """One option; `convert` gives the value or raises ValueError with the rule it breaks."""
+
+    name: str
+    convert: Callable[[str], Any]
+    default: str | None
+    only: str = ""  # "batch" or "stream": where alone it is allowed
+
+
+def whole(low: int) -> Callable[[str], int]:
+    rule = f"a whole number of {low} or more"
+
+    def convert(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError(rule) from None
+        if value < low:
+            raise ValueError(rule)
+        return value
+
+    return convert
+
+
+def truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
+
+
+def text_of(text: str) -> str:
+    if not text:
+        raise ValueError("some text")
+    return text
+
+
+def duration_ms(text: str) -> int:
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
+    if found is None or (found[2] and found[2] not in DURATION_MS):
+        raise ValueError("a time such as 500ms, 30s, 15m, 2h or 1d")
+    return int(int(found[1]) * DURATION_MS[found[2] or "ms"])
+
+
+def metadata_ttl(text: str) -> int:
+    rule = "milliseconds of 1 or more, or -1 to ask at every batch"
+    try:
+        value = int(text)
+    except ValueError:
+        raise ValueError(rule) from None
+    if value != -1 and value < 1:
+        raise ValueError(rule)
+    return value
+
+
+def by_partition(text: str, example: str) -> dict[TopicPartition, int]:
+    """A number for each partition, from JSON."""
+    rule = f"JSON such as {example}"
+    try:
+        found = {
+            TopicPartition(topic, int(partition)): number
+            for topic, numbers in json.loads(text).items()
+            for partition, number in numbers.items()
+        }
+    except (ValueError, AttributeError):
+        raise ValueError(rule) from None
+    if any(type(number) is not int for number in found.values()):
+        raise ValueError(rule)
+    return found
+
+
+def offsets_json(text: str) -> dict[TopicPartition, int]:
+    found = by_partition(text, '{"orders": {"0": 23, "1": -1}} (-1 is latest, -2 earliest)')
+    if any(number < EARLIEST for number in found.values()):
+        raise ValueError("offsets of 0 or more, -1 for latest or -2 for earliest")
+    return found
+
+
+def timestamps_json(text: str) -> dict[TopicPartition, int]:
+    found = by_partition(text, '{"orders": {"0": 1700000000000}} (milliseconds)')
+    if any(number < 0 for number in found.values()):
+        raise ValueError("milliseconds since 1970, 0 or more")
+    return found
+
+
+def place(text: str) -> int | dict[TopicPartition, int]:
+    if text.lower() in ("earliest", "latest"):
+        return EARLIEST if text.lower() == "earliest" else LATEST
+    try:
+        return offsets_json(text)
+    except ValueError as rule:
+        raise ValueError(f"earliest, latest or {rule}") from None
+
+
+def topic_list(text: str) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not found:
+        raise ValueError("topics such as orders or orders,payments")
+    return found
+
+
+def pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as problem:
+        raise ValueError(f"a regular expression ({problem})") from None
+    return text_of(text)
+
+
+def partition_list(text: str) -> frozenset[TopicPartition]:
+    try:
+        found = frozenset(
+            TopicPartition(topic, number)
+            for topic, numbers in json.loads(text).items()
+            for number in numbers
+        )
+    except (ValueError, AttributeError, TypeError):
+        found = frozenset()
+    if not found or any(type(each.partition) is not int for each in found):
+        raise ValueError('JSON such as {"orders": [0, 1]}')
+    return found
+
+
+def no_match(text: str) -> bool:
+    if text.lower() not in ("error", "latest"):
+        raise ValueError("error or latest")
+    return text.lower() == "latest"
+
+
+def column_list(text: str) -> tuple[str, ...]:
+    known = {name.lower(): name for name in (*COLUMNS, HEADERS)}
+    found = tuple(part.strip().lower() for part in text.split(",") if part.strip())
+    if not found or len(set(found)) < len(found) or not set(found) <= known.keys():
+        raise ValueError(f"some of {', '.join(known.values())}, each once, with commas between")
+    return tuple(known[name] for name in found)
+
+
+OPTIONS = (
+    Option("subscribe", topic_list, None),
+    Option("subscribePattern", pattern, None),
+    Option("assign", partition_list, None),
+    Option("startingOffsets", place, None),
+    Option("startingTimestamp", whole(0), None),
+    Option("startingOffsetsByTimestamp", timestamps_json, None),
+    Option("startingOffsetsByTimestampStrategy", no_match, "error"),
+    Option("endingOffsets", place, None, "batch"),
+    Option("endingTimestamp", whole(0), None, "batch"),
+    Option("endingOffsetsByTimestamp", timestamps_json, None, "batch"),
+    Option("fetchOffset.numRetries", whole(0), "3"),
+    Option("fetchOffset.retryIntervalMs", whole(0), "1000"),
+    Option("kafkaConsumer.pollTimeoutMs", whole(1), "120000"),
+    Option("partition.metadata.cache.ttl.ms", metadata_ttl, "-1"),
+    Option("maxOffsetsPerTrigger", whole(1), None, "stream"),
+    Option("minOffsetsPerTrigger", whole(1), None, "stream"),
+    Option("maxTriggerDelay", duration_ms, "15m", "stream"),
+    Option("minPartitions", whole(1), None),
+    Option("maxRecordsPerPartition", whole(1), None),
+    Option("failOnDataLoss", truth, "true"),
+    Option("includeHeaders", truth, "false"),
+    Option("groupIdPrefix", text_of, None),
+    Option("columns", column_list, None),
+    Option("commitGroup", text_of, None, "stream"),
+)
+BY_NAME = {option.name.lower(): option for option in OPTIONS}
+STRATEGIES = ("subscribe", "subscribePattern", "assign")
+
+# What Spark's connector refuses to hand to the client, and what to do instead.
+REFUSED = {
+    "auto.offset.reset": "the offsets are Spark's to keep. Try: startingOffsets, which counts when "
+    "a query starts for the first time",
+    "key.deserializer": "keys come as bytes. Try: col('key').cast('string') or from_json",
+    "value.deserializer": "values come as bytes. Try: col('value').cast('string') or from_json",
+    "enable.auto.commit": "the offsets are Spark's to keep. Try: commitGroup, which commits what a "
+    "query has finished to a consumer group",
+    "interceptor.classes": "they could change records. Try: DataFrame operations",
+}
+# Java's options that have nothing to act on here: a script that sets them runs.
+IGNORED = frozenset(
+    {
+        "auto.include.jmx.reporter", "default.api.timeout.ms", "enable.metrics.push",
+        "group.protocol", "group.remote.assignor", "metadata.recovery.rebootstrap.trigger.ms",
+        "metadata.recovery.strategy", "metrics.recording.level",
+        "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms",
+    }
+)  # fmt: skip
+
+
+def read_options(given: Mapping[str, str], kind: str = "") -> SourceOptions:
+    """All options for `kind` ("batch", "stream", or "" where that is not known yet)."""
+    texts = {name.lower(): value.strip() for name, value in given.items()}
+    client = {
+        name.removeprefix("kafka."): texts.pop(name)
+        for name in sorted(texts)
+        if name.startswith("kafka.")
+    }
+    values = {option.name: converted(option, texts, kind) for option in OPTIONS}
+    for name in texts:
+        if name not in BY_NAME:
+            raise OptionError(unknown(name))
+    default = LATEST if kind == "stream" else EARLIEST
+    starting = limit_of("starting", values, texts, default)
+    ending = limit_of("ending", values, texts, LATEST)
+    if kind == "batch":
+        check_batch(starting, ending)
+    lowest, highest = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
+    if lowest is not None and highest is not None and lowest > highest:
+        raise OptionError(
+            f"minOffsetsPerTrigger ({lowest}) is more than maxOffsetsPerTrigger ({highest})\n"
+            "Try: a smaller minOffsetsPerTrigger"
+        )
+    return SourceOptions(
+        subscription=subscription_of(values),
+        starting=starting,
+        ending=ending,
+        latest_if_no_match=values["startingOffsetsByTimestampStrategy"],
+        retries=values["fetchOffset.numRetries"],
+        retry_interval_ms=values["fetchOffset.retryIntervalMs"],
+        poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
+        metadata_ttl_ms=values["partition.metadata.cache.ttl.ms"],
+        max_offsets=highest,
+        min_offsets=lowest,
+        max_trigger_delay_ms=values["maxTriggerDelay"],
+        min_partitions=values["minPartitions"],
+        max_records_per_partition=values["maxRecordsPerPartition"],
+        fail_on_data_loss=values["failOnDataLoss"],
+        columns=columns_of(values),
+        commit_group=values["commitGroup"],
+        client=checked_client(client),
+    )
+
+
+def converted(option: Option, texts: Mapping[str, str], kind: str) -> Any:
+    text = texts.get(option.name.lower())
+    if text is None:
+        return None if option.default is None else option.convert(option.default)
+    if kind and option.only and kind != option.only:
+        if option.only == "stream":
+            log.warning("%s means nothing in a batch query: left out", option.name)
+            return None if option.default is None else option.convert(option.default)
+        raise OptionError(
+            f"{option.name} ({text}) is for batch queries: a stream has no end\n"
+            "Try: trigger(availableNow=True), which reads what is there and stops"
+        )
+    try:
+        return option.convert(text)
+    except ValueError as rule:
+        raise OptionError(f"{option.name} must be {rule} (got {text!r})") from None
+
+
+def unknown(name: str) -> str:
+    close = difflib.get_close_matches(name, BY_NAME, 1, 0.6)
+    if close:
+        hint = f"did you mean {BY_NAME[close[0]].name!r}?"
+    else:
+        hint = f"one of {', '.join(option.name for option in OPTIONS)}, or kafka.… for the client"
+    return f"the source has no option {name!r}\nTry: {hint}"
+
+
+def limit_of(
+    which: str, values: Mapping[str, Any], texts: Mapping[str, str], default: int
+) -> Limit:
+    """The start or the end; a time for all comes before times by partition, and these before
+    offsets, as in Spark's connector."""
+    name = f"{which}Timestamp"
+    if values[name] is not None:
+        return Limit(name, texts[name.lower()], timestamp=values[name])
+    name = f"{which}OffsetsByTimestamp"
+    if values[name] is not None:
+        return Limit(name, texts[name.lower()], timestamps=values[name])
+    name = f"{which}Offsets"
+    found = values[name]
+    if isinstance(found, dict):
+        return Limit(name, texts[name.lower()], offsets=found)
+    found = default if found is None else found
+    return Limit(name, "earliest" if found == EARLIEST else "latest", everywhere=found)
+
+
+def check_batch(starting: Limit, ending: Limit) -> None:
+    """What only a batch query cannot have."""
+    for limit, wrong, word in (starting, LATEST, "latest"), (ending, EARLIEST, "earliest"):
+        alone = [each for each, offset in (limit.offsets or {}).items() if offset == wrong]
+        if limit.everywhere == wrong or alone:
+            where = f" for {alone[0].topic}-{alone[0].partition}" if alone else ""
+            raise OptionError(
+                f"{limit.option} cannot be {word}{where} in a batch query: nothing would be read\n"
+                f"Try: {'earliest' if word == 'latest' else 'latest'}, or an offset"
+            )
+    for kind in "offsets", "timestamps":
+        start, end = getattr(starting, kind), getattr(ending, kind)
+        if start is None or end is None:
+            continue
+        if start.keys() != end.keys():
+            raise OptionError(
+                f"{starting.option} and {ending.option} must name the same partitions "
+                f"(got {starting.text} and {ending.text})"
+            )
+        for each in start:
+            if start[each] > end[each] >= 0:
+                raise OptionError(
+                    f"{starting.option} ({start[each]}) lies behind {ending.option} ({end[each]}) "
+                    f"for {each.topic}-{each.partition}"
+                )
+
+
+def subscription_of(values: Mapping[str, Any]) -> Subscription:
+    said = [name for name in STRATEGIES if values[name] is not None]
+    if len(said) != 1:
+        got = ", ".join(said) or "none"
+        raise OptionError(
+            f"exactly one of {', '.join(STRATEGIES)} says what to read (got {got})\n"
+            "Try: .option('subscribe', 'orders')"
+        )
+    return Subscription(
+        values["subscribe"] or (), values["subscribePattern"], values["assign"] or frozenset()
+    )
+
+
+def columns_of(values: Mapping[str, Any]) -> tuple[str, ...]:
+    if values["columns"] is not None:
+        return tuple(values["columns"])
+    return (*COLUMNS, HEADERS) if values["includeHeaders"] else COLUMNS
+
+
+def checked_client(properties: Mapping[str, str]) -> dict[str, str]:
+    """The client's properties, looked at once here rather than in every task."""
+    for name, why in REFUSED.items():
+        if name in properties:
+            raise OptionError(f"kafka.{name} ({properties[name]}) is not taken: {why}")
+    if "bootstrap.servers" not in properties:
+        raise OptionError(
+            "kafka.bootstrap.servers must say where the brokers are\n"
+            "Try: .option('kafka.bootstrap.servers', 'localhost:9092')"
+        )
+    if "group.id" in properties:
+        log.warning(
+            "kafka.group.id does nothing: partitions are given out by Spark, not by a group. "
+            "commitGroup is the option that commits progress to a group"
+        )
+    kept = {
+        name: value
+        for name, value in properties.items()
+        if name not in IGNORED and name != "group.id"
+    }
+    try:
+        read_client_options({}, dict(kept))
+    except KafkaConfigurationError as problem:
+        raise OptionError(f"kafka.…: {str(problem).removeprefix('Consumer: ')}") from None
+    return kept

@@ -1,0 +1,134 @@
+"""What runs in a task: a range of offsets as Arrow batches.
+
+Consumers are kept per worker process and used again, so that a small micro-batch does not pay for
+connections; they are never shared with a process forked later, nor used by two tasks at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from ottla.client import errors
+from ottla.client.errors import KafkaError
+from ottla.client.ranges import RangeReader
+from ottla.client.structs import TopicPartition
+
+from .options import SourceOptions
+
+log = logging.getLogger("ottla.spark")
+
+ROWS_MIN = 10_000  # in an Arrow batch, as spark.sql.execution.arrow.maxRecordsPerBatch
+BYTES_MIN = 4 * 1024 * 1024  # or so many bytes of values
+IDLE_READERS_MAX = 8  # consumers kept in one worker process
+IDLE_S_MAX = 300.0  # as Spark's spark.kafka.consumer.cache.timeout
+
+
+class DataLoss(KafkaError):
+    """Records that should be read are not there any more."""
+
+
+@dataclass
+class ReadRange(InputPartition):
+    """The work of one task."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __init__(self, topic: str, partition: int, start: int, end: int) -> None:
+        self.topic, self.partition, self.start, self.end = topic, partition, start, end
+
+
+class IdleReaders:
+    """Consumers that wait for their next range."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.idle: list[tuple[float, tuple[Any, ...], RangeReader]] = []
+
+    def take(self, options: SourceOptions, partition: TopicPartition) -> RangeReader:
+        """One made with these options, best one that read this partition before; or a new one."""
+        if self.pid != os.getpid():
+            self.pid, self.idle = os.getpid(), []
+        key = tuple(sorted(options.client.items()))
+        fitting = [each for each in self.idle if each[1] == key]
+        best = [each for each in fitting if each[2].partition == partition] or fitting
+        if best:
+            self.idle.remove(best[-1])
+            return best[-1][2]
+        return RangeReader(options.client)
+
+    def give(self, options: SourceOptions, reader: RangeReader) -> None:
+        """Keep it for the next; the oldest are closed."""
+        now = time.monotonic()
+        self.idle.append((now, tuple(sorted(options.client.items())), reader))
+        while len(self.idle) > IDLE_READERS_MAX or now - self.idle[0][0] > IDLE_S_MAX:
+            self.idle.pop(0)[2].close()
+
+
+idle_readers = IdleReaders()
+
+
+def read_range(options: SourceOptions, work: ReadRange) -> Iterator[Any]:
+    """The records of a range as Arrow batches."""
+    partition = TopicPartition(work.topic, work.partition)
+    reader = idle_readers.take(options, partition)
+    try:
+        start: int | None = work.start
+        while start is not None and start < work.end:
+            try:
+                yield from batches(reader, options, partition, start, work.end)
+                start = None
+            except errors.OffsetOutOfRangeError:
+                start = after_loss(reader, options, partition, work.end)
+    except BaseException:
+        reader.close()
+        raise
+    idle_readers.give(options, reader)
+
+
+def batches(
+    reader: RangeReader, options: SourceOptions, partition: TopicPartition, start: int, end: int
+) -> Iterator[Any]:
+    for columns in reader.read(
+        partition, start, end,
+        rows=ROWS_MIN, value_bytes=BYTES_MIN, timeout_ms=options.poll_timeout_ms,
+    ):  # fmt: skip
+        yield columns.to_arrow(columns=options.columns, unit="us")
+
+
+def after_loss(
+    reader: RangeReader, options: SourceOptions, partition: TopicPartition, end: int
+) -> int | None:
+    """Where to go on when there is nothing at the position; None: nowhere before the end."""
+    position = reader.position(partition)
+    assert position is not None
+    earliest = reader.consumer.beginning_offsets([partition])[partition]
+    latest = reader.consumer.end_offsets([partition])[partition]
+    name = f"{partition.topic}-{partition.partition}"
+    report_loss(
+        options,
+        f"offsets {position} to {end} of {name} were to be read, and it has {earliest} to {latest}",
+    )
+    if position < earliest < end:
+        return earliest
+    return None
+
+
+def report_loss(options: SourceOptions, what: str) -> None:
+    """Raise, or warn, as `failOnDataLoss` says."""
+    if options.fail_on_data_loss:
+        raise DataLoss(
+            f"data may have been lost: {what}. They were deleted (by retention, or with their "
+            "topic) before they were read\n"
+            "Try: failOnDataLoss false, to go on with what is there"
+        )
+    log.warning("data may have been lost: %s (failOnDataLoss is false: going on)", what)
