@@ -1,0 +1,1 @@
+"""`make demo`: people use a shop, Spark counts what they do, a process dies, no count is wrong."""
