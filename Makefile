@@ -28,13 +28,13 @@ $(EXTRAS): scripts/extras.sh $(READY)
 	@sh scripts/extras.sh
 	@touch $@
 
-# The record loops of the client as C extensions; without a compiler they stay plain Python.
-$(COMPILED): src/ottla/client/record_writer.py src/ottla/client/record_reader.py $(READY)
+# The record codec of the client as a C extension; without a compiler it stays plain Python.
+$(COMPILED): src/ottla/client/record_codec.py $(READY)
 	@mkdir -p $(dir $@)
 	@$(BIN)/python scripts/compile.py || true
 	@touch $@
 
-compile: $(COMPILED) ## Compile the record loops of the client (done by test and bench)
+compile: $(COMPILED) ## Compile the record codec of the client (done by test and bench)
 
 demo: $(READY) ## Set up, start a broker, produce and consume with a real client, stop
 	@$(BIN)/python scripts/demo.py

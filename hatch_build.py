@@ -1,4 +1,4 @@
-"""At build time: compile the record loops if a C compiler is there; if not, say so and go on."""
+"""At build time: compile the record codec if a C compiler is there; if not, say so and go on."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class CompileRecordLoops(BuildHookInterface):  # type: ignore[misc]
-    """Puts the compiled loops beside their source, and into the wheel."""
+class CompileRecordCodec(BuildHookInterface):  # type: ignore[misc]
+    """Puts the compiled codec beside its source, and into the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if os.environ.get("OTTLA_PURE") == "1":
@@ -22,7 +22,7 @@ class CompileRecordLoops(BuildHookInterface):  # type: ignore[misc]
 
             compile_script.build()
         except Exception as problem:
-            self.app.display_warning(f"the record loops stay plain Python: {problem}")
+            self.app.display_warning(f"the record codec stays plain Python: {problem}")
             return
         if version != "editable":
             build_data["artifacts"].append("src/ottla/client/*.so")

@@ -162,7 +162,7 @@ def main() -> None:
     arguments = parser.parse_args()
     from ottla.client.records import COMPILED
 
-    print(f"record loops: {'compiled' if COMPILED else 'plain Python'}")
+    print(f"record codec: {'compiled' if COMPILED else 'plain Python'}")
     with tempfile.TemporaryDirectory() as directory, Server(Path(directory) / "data") as server:
         for size, scale in (100, 1.0), (1000, 0.3):
             best = produce(server.bootstrap, size, scale * arguments.scale, arguments.rounds)

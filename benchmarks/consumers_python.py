@@ -218,7 +218,7 @@ def main() -> None:
     arguments = parser.parse_args()
     from ottla.client.records import COMPILED
 
-    print(f"record loops: {'compiled' if COMPILED else 'plain Python'}")
+    print(f"record codec: {'compiled' if COMPILED else 'plain Python'}")
     with tempfile.TemporaryDirectory() as directory, Server(Path(directory) / "data") as server:
         for size, count in (100, 1_000_000), (1000, 500_000):
             best = consume(server.bootstrap, size, int(count * arguments.scale), arguments.rounds)

@@ -15,6 +15,8 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "ottla"
 TESTS = Path(__file__).parent
 FILE_LINES_MAX = 500
+# One compiled unit: its functions call each other as C, which they cannot across modules.
+LONG_FILES = {"client/record_codec.py": 1250}
 
 # THINK ABOUT THE LAYERING BEFORE YOU CHANGE THIS TABLE. A room may always import itself.
 # A value names a room (`log`) or one module of it (`cluster.image`).
@@ -161,8 +163,9 @@ def seam_violations(tree: ast.Module, path: str) -> Iterator[str]:
 
 def length_violations(text: str, path: str) -> Iterator[str]:
     lines = text.count("\n")
-    if lines > FILE_LINES_MAX:
-        yield f"{path}: {lines} lines, at most {FILE_LINES_MAX}; split it by purpose"
+    most = LONG_FILES.get(path, FILE_LINES_MAX)
+    if lines > most:
+        yield f"{path}: {lines} lines, at most {most}; split it by purpose"
 
 
 def violations_in(text: str, path: str) -> list[str]:

@@ -1,8 +1,7 @@
-"""The record loops, plain and compiled: both are held against the wire's own simple codec."""
+"""The record codec, plain and compiled: both are held against the wire's own simple codec."""
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import struct
 from pathlib import Path
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from ottla.client.structs import ConsumerRecord
 from ottla.wire.records import HEADER_BYTES, Record, read_header, read_records, write_batch
+from tests.client.forms import codec_forms
 
 KNOWN_HASHES = {  # from the tests of Kafka's own clients
     b"21": -973932308,
@@ -31,19 +31,7 @@ rows = st.lists(
 )
 
 
-def forms(name: str) -> list[Any]:
-    """The plain module, and the compiled one if it has been built."""
-    found = [pytest.param(importlib.import_module(f"ottla.client.{name}"), id="plain")]
-    try:
-        compiled = importlib.import_module(f"ottla.client._{name}_c")
-    except ImportError:
-        skip = pytest.mark.skip(reason="not compiled here; try: make compile")
-        return [*found, pytest.param(None, id="compiled", marks=skip)]
-    return [*found, pytest.param(compiled, id="compiled")]
-
-
-writers = pytest.mark.parametrize("writer", forms("record_writer"))
-readers = pytest.mark.parametrize("reader", forms("record_reader"))
+codecs = pytest.mark.parametrize("codec", codec_forms())
 
 
 def batch_of(written: list[tuple[int, Any, Any, Any]]) -> bytes:
@@ -52,23 +40,23 @@ def batch_of(written: list[tuple[int, Any, Any, Any]]) -> bytes:
     )
 
 
-def consumer_records(reader: ModuleType, batch: bytes, first_offset: int = 0) -> list[Any]:
+def consumer_records(codec: ModuleType, batch: bytes, first_offset: int = 0) -> list[Any]:
     head = read_header(batch)
-    found: list[Any] = reader.read_consumer_records(
+    found: list[Any] = codec.read_consumer_records(
         batch[HEADER_BYTES:], head.record_count, 0, head.base_timestamp, -1, first_offset,
         ("t", 3, 7), None, None, ConsumerRecord,
     )  # fmt: skip
     return found
 
 
-@writers
+@codecs
 @given(written=rows)
 @settings(max_examples=60, deadline=None)
 def test_appended_records_are_what_the_wire_writes(
-    writer: ModuleType, written: list[tuple[int, Any, Any, Any]]
+    codec: ModuleType, written: list[tuple[int, Any, Any, Any]]
 ) -> None:
     """A batch built record by record has the same bytes as one written at once."""
-    builder = writer.BatchBuilder(64)
+    builder = codec.BatchBuilder(64)
     for time, key, value, h in written:
         while (size := builder.append(time, key, value, h)) < 0:
             builder.grow(builder.room * 2 - size)
@@ -78,10 +66,10 @@ def test_appended_records_are_what_the_wire_writes(
     assert builder.last_timestamp == max(time for time, *_ in written)
 
 
-@writers
-def test_a_full_builder_takes_nothing_and_says_how_much_it_needs(writer: ModuleType) -> None:
+@codecs
+def test_a_full_builder_takes_nothing_and_says_how_much_it_needs(codec: ModuleType) -> None:
     """What does not fit leaves the builder as it was, and the answer is minus the bytes needed."""
-    builder = writer.BatchBuilder(20)
+    builder = codec.BatchBuilder(20)
     assert builder.append(5, None, b"1234", ()) == 11
     assert builder.append(5, None, b"1234", ()) == -11
     assert (builder.record_count, builder.byte_count) == (1, 11)
@@ -92,25 +80,25 @@ def test_a_full_builder_takes_nothing_and_says_how_much_it_needs(writer: ModuleT
     assert builder.append(5, None, b"x" * big, ()) == 22 + big + 11
 
 
-@writers
-def test_keys_hash_as_in_java(writer: ModuleType) -> None:
+@codecs
+def test_keys_hash_as_in_java(codec: ModuleType) -> None:
     """murmur2 gives the values that Java's client gives, without their sign."""
     for key, expected in KNOWN_HASHES.items():
-        assert writer.murmur2(key) == expected & 0x7FFFFFFF
-    assert writer.murmur2(bytearray(b"abc")) == 479470107
-    assert writer.murmur2(b"") == 275646681
+        assert codec.murmur2(key) == expected & 0x7FFFFFFF
+    assert codec.murmur2(bytearray(b"abc")) == 479470107
+    assert codec.murmur2(b"") == 275646681
 
 
-@readers
+@codecs
 @given(written=rows, first=st.integers(0, 30))
 @settings(max_examples=60, deadline=None)
 def test_records_read_are_what_the_wire_reads(
-    reader: ModuleType, written: list[tuple[int, Any, Any, Any]], first: int
+    codec: ModuleType, written: list[tuple[int, Any, Any, Any]], first: int
 ) -> None:
     """Every field of every record from the first wanted offset on."""
     batch = batch_of(written)
     expected = [each for each in read_records(batch) if each.offset >= first]
-    found = consumer_records(reader, batch, first)
+    found = consumer_records(codec, batch, first)
     assert [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in found] == [
         (r.offset, r.timestamp, r.key, r.value, r.headers) for r in expected
     ]
@@ -122,20 +110,20 @@ def test_records_read_are_what_the_wire_reads(
         assert (record.serialized_header_size == -1) == (not record.headers)
 
 
-@readers
+@codecs
 @given(batches=st.lists(rows, min_size=1, max_size=3), first=st.integers(0, 5))
 @settings(max_examples=60, deadline=None)
 def test_columns_hold_what_the_records_hold(
-    reader: ModuleType, batches: list[list[tuple[int, Any, Any, Any]]], first: int
+    codec: ModuleType, batches: list[list[tuple[int, Any, Any, Any]]], first: int
 ) -> None:
     """Several batches, one set of columns: offsets, times, keys, values, nulls and headers."""
-    columns = reader.Columns()
+    columns = codec.Columns()
     expected = []
     for written in batches:
         batch = batch_of(written)
         head = read_header(batch)
         expected += [each for each in read_records(batch) if each.offset >= first]
-        reader.read_columns(
+        codec.read_columns(
             batch[HEADER_BYTES:], head.record_count, 0, head.base_timestamp, -1, first, columns
         )
     count = columns.count
@@ -158,38 +146,38 @@ def unpacked(column: Any, count: int) -> list[bytes | None]:
     ]
 
 
-@readers
-def test_deserializers_and_append_time(reader: ModuleType) -> None:
+@codecs
+def test_deserializers_and_append_time(codec: ModuleType) -> None:
     """Deserializers see bytes or None; under LogAppendTime every record has the batch's time."""
     body = batch_of([(5, b"k", None, [])])[HEADER_BYTES:]
-    (record,) = reader.read_consumer_records(
+    (record,) = codec.read_consumer_records(
         body, 1, 40, 5, 99, 0, ("t", 0, 1), lambda k: k.decode(), lambda v: v, ConsumerRecord
     )
     assert (record.offset, record.timestamp, record.timestamp_type) == (40, 99, 1)
     assert (record.key, record.value) == ("k", None)
 
 
-@readers
+@codecs
 @given(written=rows, cut=st.integers(0, 400), place=st.integers(0, 400), byte=st.integers(0, 255))
 @settings(max_examples=120, deadline=None)
 def test_damage_is_named_and_never_more(
-    reader: ModuleType, written: list[tuple[int, Any, Any, Any]], cut: int, place: int, byte: int
+    codec: ModuleType, written: list[tuple[int, Any, Any, Any]], cut: int, place: int, byte: int
 ) -> None:
     """Cut or changed bytes end in CorruptRecords or in records, never in anything else."""
     head = read_header(batch_of(written))
     body = bytearray(batch_of(written)[HEADER_BYTES:])
     body[place % len(body)] = byte
     for data in bytes(body), bytes(body[: cut % len(body)]):
-        columns = reader.Columns()
+        columns = codec.Columns()
         try:
-            reader.read_columns(data, head.record_count, 0, 0, -1, 0, columns)
-        except reader.CorruptRecords:
+            codec.read_columns(data, head.record_count, 0, 0, -1, 0, columns)
+        except codec.CorruptRecords:
             assert columns.count == 0
         try:
-            found = reader.read_consumer_records(
+            found = codec.read_consumer_records(
                 data, head.record_count, 0, 0, -1, 0, ("t", 0, 0), None, None, ConsumerRecord
             )
-        except reader.CorruptRecords:
+        except codec.CorruptRecords:
             assert columns.count == 0
         else:
             assert columns.count == len(found)

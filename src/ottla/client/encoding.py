@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import struct
+from typing import Any
 
 from ottla.wire.compression import compress
 from ottla.wire.records import (
@@ -17,9 +17,9 @@ from ottla.wire.records import (
 )
 
 from .accumulator import Batch
+from .records import carried
 
 pack_crc = struct.Struct(">I").pack_into
-CASTAGNOLI = 0x82F63B78
 unpack_checked = struct.Struct(">Ih").unpack_from
 
 
@@ -34,6 +34,36 @@ def encode(batch: Batch, codec: int, level: int | None, *, transactional: bool) 
         out = memoryview(bytearray(HEADER_BYTES) + compress(codec, builder.body(), level))
     else:
         out = builder.whole()
+    attributes = codec | (TRANSACTIONAL if transactional else 0)
+    put_header(out, builder, attributes, batch.producer_id, batch.epoch, batch.sequence)
+    return [out]
+
+
+def seal(builder: Any, codec: int, level: int | None) -> bytearray:
+    """The whole batch, of no producer; uncompressed if compression would not make it smaller."""
+    out: bytearray | None = None
+    if codec:
+        body = builder.body()
+        out = bytearray(HEADER_BYTES) + compress(codec, body, level)
+        if len(out) >= HEADER_BYTES + len(body):
+            codec, out = 0, None
+        body.release()
+    if out is None:
+        out = builder.cut()
+    assert out is not None
+    put_header(memoryview(out), builder, codec)
+    return out
+
+
+def put_header(
+    out: memoryview,
+    builder: Any,
+    attributes: int,
+    producer_id: int = -1,
+    epoch: int = -1,
+    sequence: int = -1,
+) -> None:
+    """Fill in the room before the records of `builder`."""
     header_layout.pack_into(
         out,
         0,
@@ -42,17 +72,16 @@ def encode(batch: Batch, codec: int, level: int | None, *, transactional: bool) 
         -1,
         2,
         0,
-        codec | (TRANSACTIONAL if transactional else 0),
+        attributes,
         builder.record_count - 1,
         builder.first_timestamp,
         builder.last_timestamp,
-        batch.producer_id,
-        batch.epoch,
-        batch.sequence,
+        producer_id,
+        epoch,
+        sequence,
         builder.record_count,
     )
     pack_crc(out, CRC_POSITION, crc32c(out[ATTRIBUTES_POSITION:]))
-    return [out]
 
 
 def restamp(batch: Batch, *, transactional: bool) -> None:
@@ -70,37 +99,3 @@ def restamp(batch: Batch, *, transactional: bool) -> None:
     new = bytes(head[ATTRIBUTES_POSITION:HEADER_BYTES])
     behind = sum(map(len, batch.encoded)) - HEADER_BYTES
     pack_crc(head, CRC_POSITION, crc ^ carried(crc32c(old) ^ crc32c(new), behind))
-
-
-def carried(difference: int, size: int) -> int:
-    """What a difference of two checksums is after `size` more bytes, the same for both.
-
-    A CRC is the rest of a division of polynomials over one bit, so this is a multiplication by
-    x^(8 * size), put together from its binary powers.
-    """
-    for power in powers():
-        if not size:
-            break
-        if size & 1:
-            difference = product(power, difference)
-        size >>= 1
-    return difference
-
-
-@functools.cache
-def powers() -> list[int]:
-    """x^8, x^16, x^32 and so on; the highest bit of a number stands for 1."""
-    found = [1 << 23]
-    while len(found) < 32:
-        found.append(product(found[-1], found[-1]))
-    return found
-
-
-def product(first: int, second: int) -> int:
-    """Of two polynomials, modulo that of CRC-32C."""
-    found = 0
-    for bit in range(31, -1, -1):
-        if first >> bit & 1:
-            found ^= second
-        second = second >> 1 ^ (CASTAGNOLI if second & 1 else 0)
-    return found

@@ -1,6 +1,6 @@
-"""Stands in for the `cython` module where there is none: the record loops then run as plain Python.
+"""Stands in for the `cython` module where there is none: the record codec then runs as it is.
 
-Only what record_loops.py says outside of its compiled branches is here.
+Only what record_codec.py says outside of its compiled branches is here.
 """
 
 from __future__ import annotations
@@ -15,11 +15,4 @@ def _same(thing: T) -> T:
     return thing
 
 
-cclass = final = cfunc = inline = _same
-
-
-def _decorator(_: object) -> object:
-    return _same
-
-
-exceptval = boundscheck = wraparound = cdivision = _decorator
+cclass = final = _same

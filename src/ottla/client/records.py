@@ -1,7 +1,7 @@
-"""The record loops, compiled where there is a compiled form: this file is the switch.
+"""The record codec, compiled where there is a compiled form: this file is the switch.
 
 `OTTLA_PURE=1` asks for plain Python. `COMPILED` tells which it is. What the names do is told in
-record_writer.py and record_reader.py.
+record_codec.py.
 """
 
 from __future__ import annotations
@@ -9,29 +9,30 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-FORM = 3  # what the loops must be (see there)
+FORM = 4  # what the codec must be (see there)
 
 if TYPE_CHECKING or os.environ.get("OTTLA_PURE") == "1":
-    from . import record_reader as reader
-    from . import record_writer as writer
+    from . import record_codec as codec
 else:
     try:
-        from . import _record_reader_c as reader
-        from . import _record_writer_c as writer
+        from . import _record_codec_c as codec
 
-        if (getattr(reader, "FORM", 0), getattr(writer, "FORM", 0)) != (FORM, FORM):
+        if getattr(codec, "FORM", 0) != FORM:
             raise ImportError("compiled from other source; try: make compile")
     except ImportError:
-        from . import record_reader as reader
-        from . import record_writer as writer
+        from . import record_codec as codec
 
-COMPILED: bool = writer.COMPILED
-BatchBuilder = writer.BatchBuilder
-encoded_headers = writer.encoded_headers
-HEAD_BYTES: int = writer.HEAD_BYTES
-murmur2 = writer.murmur2
-BytesColumn = reader.BytesColumn
-Columns = reader.Columns
-CorruptRecords = reader.CorruptRecords
-read_columns = reader.read_columns
-read_consumer_records = reader.read_consumer_records
+COMPILED: bool = codec.COMPILED
+HEAD_BYTES: int = codec.HEAD_BYTES
+ArrowBytes = codec.ArrowBytes
+ArrowHeaders = codec.ArrowHeaders
+BatchBuilder = codec.BatchBuilder
+BytesColumn = codec.BytesColumn
+Columns = codec.Columns
+ColumnWriter = codec.ColumnWriter
+CorruptRecords = codec.CorruptRecords
+carried = codec.carried
+encoded_headers = codec.encoded_headers
+murmur2 = codec.murmur2
+read_columns = codec.read_columns
+read_consumer_records = codec.read_consumer_records
