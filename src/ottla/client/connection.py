@@ -29,6 +29,7 @@ from ottla.wire.malformed import WireError
 from ottla.wire.out import Out
 from ottla.wire.schema import reader, writer
 
+from .buffers import Buffers
 from .errors import (
     CorrelationIdError,
     InvalidReceiveError,
@@ -83,12 +84,14 @@ class Connection:
         config: dict[str, Any],
         ended: Callable[[Connection, KafkaError], object],
         ready: Callable[[Connection], object],
+        buffers: Buffers,
     ) -> None:
         self.loop = loop
         self.address = address
         self.config = config
         self.ended = ended
         self.ready = ready
+        self.buffers = buffers
         self.socket: socket.socket | None = None
         self.places: Places = []
         self.connected = False
@@ -104,7 +107,7 @@ class Connection:
         self.correlation_id = 0
         self.buffer = bytearray(RECEIVE_BYTES)
         self.filled = 0
-        self.large: bytearray | None = None
+        self.large: memoryview | None = None
         self.used_at = time.monotonic()
 
     @property
@@ -310,9 +313,9 @@ class Connection:
     def _receive(self) -> None:
         """Read once; small frames through one buffer, a large one straight into its own."""
         assert self.socket is not None
-        target = self.large if self.large is not None else self.buffer
+        target = self.large if self.large is not None else memoryview(self.buffer)
         try:
-            size = self.socket.recv_into(memoryview(target)[self.filled :])
+            size = self.socket.recv_into(target[self.filled :])
         except (BlockingIOError, InterruptedError):
             return
         except OSError as problem:
@@ -328,7 +331,7 @@ class Connection:
                 self._split()
             elif self.filled == len(self.large):
                 frame, self.large, self.filled = self.large, None, 0
-                self._answer(memoryview(frame))
+                self._answer(frame)
         except (WireError, KafkaError) as problem:
             self.close(InvalidReceiveError(f"{self.name}: {problem}"))
 
@@ -342,9 +345,9 @@ class Connection:
             end = pos + 4 + size
             if end > filled:
                 if size > RECEIVE_BYTES - 4:
-                    self.large = bytearray(size)
+                    self.large = self.buffers.lend(size)
                     self.filled = filled - pos - 4
-                    self.large[: self.filled] = self.buffer[pos + 4 : filled]
+                    self.large[: self.filled] = memoryview(self.buffer)[pos + 4 : filled]
                     return
                 break
             frame = bytes(memoryview(self.buffer)[pos + 4 : end])

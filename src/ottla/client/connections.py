@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .buffers import Buffers
 from .cluster import Broker, Cluster
 from .connection import Connection, Request
 from .errors import KafkaConnectionError, KafkaError, NodeNotReadyError
@@ -47,6 +48,7 @@ class Connections:
         }
         self.by_key: dict[tuple[int, str], Connection] = {}
         self.waits: dict[int, Wait] = {}
+        self.buffers = Buffers()
         self.features: dict[str, int] = {}
         self.versions: dict[int, dict[int, tuple[int, int]]] = {}
         self.on_ended: Callable[[int, KafkaError], object] = lambda node_id, reason: None
@@ -90,6 +92,7 @@ class Connections:
             self.config,
             lambda ended, reason: self._ended(node_id, channel, ended, reason),
             lambda ready: self._ready(node_id, channel, ready),
+            self.buffers,
         )
         self.by_key[node_id, channel] = connection
         wait = self.waits.get(node_id)
