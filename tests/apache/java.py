@@ -25,9 +25,13 @@ def run(main_class: str, *arguments: str, timeout_s: float = TIMEOUT_S) -> str:
 
 def run_program(source: Path, *arguments: str, timeout_s: float = TIMEOUT_S) -> str:
     """Compile a `.java` file (once per content) against Kafka's jars and run it."""
-    classes = _compiled(source)
-    path = f"{classes}:{jars.classpath()}"
-    return _run(["java", *QUICK_START, "-cp", path, source.stem, *arguments], timeout_s)
+    return _run(program_command(source, *arguments), timeout_s)
+
+
+def program_command(source: Path, *arguments: str) -> list[str]:
+    """The command that runs a `.java` file, which is compiled first (once per content)."""
+    path = f"{_compiled(source)}:{jars.classpath()}"
+    return ["java", *QUICK_START, "-cp", path, source.stem, *arguments]
 
 
 def run_json(source: Path, *arguments: str, timeout_s: float = TIMEOUT_S) -> list[dict[str, Any]]:

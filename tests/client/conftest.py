@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -50,6 +51,17 @@ def topic(request: pytest.FixtureRequest) -> str:
     """A name that no other test uses; the topic comes with its first use."""
     test = "".join(c if c.isalnum() else "-" for c in request.node.name)[:80]
     return f"{test}-{os.getpid()}-{next(numbers)}"
+
+
+@pytest.fixture
+def crew() -> Iterator[list[Any]]:
+    """The polling members of a test (crew.py); those that still run are stopped after it."""
+    members: list[Any] = []
+    yield members
+    for each in members:
+        each.stopping = True
+    for each in members:
+        each.end()
 
 
 @pytest.fixture

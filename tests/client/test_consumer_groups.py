@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
-import confluent_kafka as ck
-import kafka
 import pytest
 
-from ottla import Consumer, ConsumerRebalanceListener, Producer, TopicPartition
+from ottla import Consumer, ConsumerRebalanceListener, TopicPartition
 from ottla.client import errors
 from ottla.client.assignors import Assignment, Assignor, Member
-
-FAST = {
-    "auto_offset_reset": "earliest",
-    "session_timeout_ms": 6000,
-    "heartbeat_interval_ms": 100,
-    "auto_commit_interval_ms": 100,
-}
+from tests.client.crew import FAST, Polling, confluent, eventually, fill, ours, split
 
 
 class Seen(ConsumerRebalanceListener):
@@ -37,123 +27,6 @@ class Seen(ConsumerRebalanceListener):
 
     def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
         self.calls.append(("lost", sorted(each.partition for each in lost)))
-
-
-class Polling:
-    """A consumer that polls in a thread of its own until it is told to stop."""
-
-    def __init__(self, consumer: Any, poll: Callable[[Any], Sequence[tuple[int, int]]]) -> None:
-        self.consumer = consumer
-        self.poll = poll
-        self.records: list[tuple[int, int]] = []
-        self.told: set[int] | None = None  # what its callbacks said, for confluent-kafka
-        self.stopping = False
-        self.problem: BaseException | None = None
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
-
-    def run(self) -> None:
-        try:
-            while not self.stopping:
-                self.records += self.poll(self.consumer)
-            self.consumer.close()
-        except BaseException as problem:
-            self.problem = problem
-
-    def assigned(self) -> set[int]:
-        if self.told is not None:
-            return set(self.told)
-        return {each.partition for each in self.consumer.assignment()}
-
-    def stop(self) -> None:
-        self.stopping = True
-        self.thread.join(20)
-        assert not self.thread.is_alive(), "close hangs"
-        assert self.problem is None, self.problem
-
-
-def poll_ours(consumer: Any) -> list[tuple[int, int]]:
-    return [(each.partition, each.offset) for found in consumer.poll(50).values() for each in found]
-
-
-def poll_confluent(consumer: Any) -> list[tuple[int, int]]:
-    return [
-        (each.partition(), each.offset())
-        for each in consumer.consume(100, 0.05)
-        if each.error() is None
-    ]
-
-
-def eventually(check: Callable[[], bool], what: str = "", timeout_s: float = 45) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not check():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.02)
-
-
-@pytest.fixture
-def crew() -> Iterator[list[Polling]]:
-    """The polling consumers of a test; those that still run are stopped after it."""
-    members: list[Polling] = []
-    yield members
-    for each in members:
-        each.stopping = True
-    for each in members:
-        each.thread.join(20)
-
-
-def ours(bootstrap: str, topic: str, listener: Any = None, **options: Any) -> Polling:
-    consumer = Consumer(bootstrap_servers=bootstrap, group_id=f"g-{topic}", **{**FAST, **options})
-    consumer.subscribe([topic], listener=listener)
-    return Polling(consumer, poll_ours)
-
-
-def confluent(bootstrap: str, topic: str, strategy: str) -> Polling:
-    consumer = ck.Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": f"g-{topic}",
-            "auto.offset.reset": "earliest",
-            "partition.assignment.strategy": strategy,
-            "session.timeout.ms": 6000,
-            "heartbeat.interval.ms": 100,
-            "auto.commit.interval.ms": 100,
-        }
-    )
-    # Its assignment() must not be called while another thread polls: the two wait for each other.
-    have: set[int] = set()
-    consumer.subscribe(
-        [topic],
-        on_assign=lambda _, got: have.update(each.partition for each in got),
-        on_revoke=lambda _, gone: have.difference_update(each.partition for each in gone),
-    )
-    member = Polling(consumer, poll_confluent)
-    member.told = have
-    return member
-
-
-def kafka_python(bootstrap: str, topic: str, strategy: type) -> Polling:
-    consumer = kafka.KafkaConsumer(
-        topic,
-        bootstrap_servers=bootstrap,
-        group_id=f"g-{topic}",
-        partition_assignment_strategy=[strategy],
-        **FAST,
-    )
-    return Polling(consumer, poll_ours)
-
-
-def split(members: Sequence[Polling], count: int) -> bool:
-    """Whether the members have all partitions, each exactly one."""
-    have = [number for each in members for number in each.assigned()]
-    return sorted(have) == list(range(count))
-
-
-def fill(bootstrap: str, topic: str, partitions: int, each: int = 20, start: int = 0) -> None:
-    with Producer(bootstrap_servers=bootstrap) as producer:
-        for n in range(start, start + each):
-            for partition in range(partitions):
-                producer.send(topic, b"%d" % n, partition=partition)
 
 
 def test_two_members_share_and_one_takes_over(
@@ -179,44 +52,6 @@ def test_two_members_share_and_one_takes_over(
     assert seen.calls[0] == ("assigned", [0, 1, 2, 3])
     assert seen.calls[1] == ("revoked", [0, 1, 2, 3])
     assert seen.calls[-1] == ("revoked", [0, 1, 2, 3])
-
-
-@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
-def test_one_group_with_other_clients(
-    any_bootstrap: str,
-    topic: str,
-    strategy: str,
-    make_topic: Callable[..., None],
-    crew: list[Polling],
-) -> None:
-    """With confluent-kafka and kafka-python in one group everybody has a share, whoever leads;
-    all records are seen."""
-    from kafka.coordinator.assignors.range import RangePartitionAssignor
-    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-
-    theirs = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
-    make_topic(topic, 6)
-    makers: list[Callable[[], Polling]] = [
-        lambda: ours(any_bootstrap, topic, partition_assignment_strategy=strategy),
-        lambda: confluent(any_bootstrap, topic, strategy),
-        lambda: kafka_python(any_bootstrap, topic, theirs[strategy]),
-    ]
-    if strategy == "roundrobin":
-        makers.reverse()  # then others lead first
-    for make in makers:
-        crew.append(make())
-        eventually(lambda: bool(crew[-1].assigned()), "a share")
-    eventually(
-        lambda: split(crew, 6) and all(len(each.assigned()) == 2 for each in crew), "even shares"
-    )
-    fill(any_bootstrap, topic, 6)
-    wanted = {(p, n) for p in range(6) for n in range(20)}
-    eventually(lambda: {each for m in crew for each in m.records} == wanted, "all records")
-    crew[0].stop()  # the leader goes
-    rest = crew[1:]
-    eventually(lambda: split(rest, 6), "the others take over")
-    for each in rest:
-        each.stop()
 
 
 def test_cooperative_members_go_on_meanwhile(

@@ -1,0 +1,83 @@
+"""Our consumer in one group with confluent-kafka's, kafka-python's and Java's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+from tests import needs
+from tests.client.crew import (
+    JavaMember,
+    Member,
+    confluent,
+    eventually,
+    fill,
+    kafka_python,
+    ours,
+    split,
+)
+
+PARTITIONS = 8
+KAFKA_PYTHONS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+JAVAS = {
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
+
+
+@pytest.mark.apache
+@pytest.mark.parametrize("strategy", JAVAS)
+def test_one_group_of_four_clients(
+    any_bootstrap: str,
+    topic: str,
+    strategy: str,
+    make_topic: Callable[..., None],
+    crew: list[Member],
+) -> None:
+    """Everybody has an even share, whoever leads; members leave while records flow, and every
+    record is read exactly once."""
+    needs.apache()
+    make_topic(topic, PARTITIONS)
+    makers: list[Callable[[], Member]] = [
+        lambda: ours(any_bootstrap, topic, partition_assignment_strategy=strategy),
+        lambda: JavaMember(any_bootstrap, topic, JAVAS[strategy]),
+        lambda: confluent(any_bootstrap, topic, strategy),
+        lambda: kafka_python(any_bootstrap, topic, KAFKA_PYTHONS[strategy]),
+    ]
+    if strategy == "roundrobin":
+        makers.reverse()  # then others lead first
+    elif strategy == "cooperative-sticky":
+        makers[:2] = makers[1::-1]
+    for make in makers:
+        crew.append(make())
+        eventually(lambda: bool(crew[-1].assigned()), "a share")
+    eventually(
+        lambda: split(crew, PARTITIONS) and {len(each.assigned()) for each in crew} == {2},
+        "even shares",
+    )
+    fill(any_bootstrap, topic, PARTITIONS)
+    once(crew, 20)
+    for number, leaving in enumerate(crew[:2], 1):  # the leader goes, then the next one
+        fill(any_bootstrap, topic, PARTITIONS, start=number * 40 - 20)
+        leaving.stop()
+        fill(any_bootstrap, topic, PARTITIONS, start=number * 40)
+        eventually(lambda: split(crew[number:], PARTITIONS), "the others take over")  # noqa: B023
+        once(crew, number * 40 + 20)
+    for each in crew[2:]:
+        each.stop()
+
+
+def once(crew: list[Member], count: int) -> None:
+    """Wait until all records are read, so many of each partition; none may come twice."""
+    wanted = [(p, n) for p in range(PARTITIONS) for n in range(count)]
+    eventually(lambda: sum(len(each.records) for each in crew) >= len(wanted), "all records")
+    assert sorted(record for each in crew for record in each.records) == wanted
