@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.client.structs import ConsumerRecord
-from ottla.wire.records import HEADER_BYTES, Record, read_header, read_records, write_batch
+from ottla.wire.records import HEADER_BYTES, Record, crc32c, read_header, read_records, write_batch
 from tests.client.forms import codec_forms
 
 KNOWN_HASHES = {  # from the tests of Kafka's own clients
@@ -87,6 +87,18 @@ def test_keys_hash_as_in_java(codec: ModuleType) -> None:
         assert codec.murmur2(key) == expected & 0x7FFFFFFF
     assert codec.murmur2(bytearray(b"abc")) == 479470107
     assert codec.murmur2(b"") == 275646681
+
+
+@codecs
+@given(first=st.binary(max_size=60), second=st.binary(max_size=60), rest=st.binary(max_size=5000))
+def test_a_checksum_follows_a_change_before_the_rest(
+    codec: ModuleType, first: bytes, second: bytes, rest: bytes
+) -> None:
+    """From the checksums of two beginnings and of one whole: that of the other whole."""
+    second = second[: len(first)].ljust(len(first), b".")
+    difference = crc32c(first) ^ crc32c(second)
+    changed = crc32c(first + rest) ^ codec.carried(difference, len(rest))
+    assert changed == crc32c(second + rest)
 
 
 @codecs
