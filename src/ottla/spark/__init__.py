@@ -11,16 +11,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .pipelines import Pipeline as Pipeline
+    from .pipelines import pipeline as pipeline
+    from .sessions import session as session
     from .source import OttlaDataSource as OttlaDataSource
     from .source import register as register
+    from .topics import PipelineError as PipelineError
+    from .topics import files as files
+    from .topics import table as table
+    from .topics import topic as topic
 
 # Name here → module.
 LAZY: dict[str, str] = {
     "OttlaDataSource": ".source",
+    "Pipeline": ".pipelines",
+    "PipelineError": ".topics",
+    "files": ".topics",
+    "pipeline": ".pipelines",
     "register": ".source",
+    "session": ".sessions",
+    "table": ".topics",
+    "topic": ".topics",
 }
 
-__all__ = ["OttlaDataSource", "register"]
+__all__ = [
+    "OttlaDataSource", "Pipeline", "PipelineError", "files", "pipeline", "register", "session",
+    "table", "topic",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
