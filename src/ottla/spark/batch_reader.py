@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from .asking import Asking
-from .options import SourceOptions
+from .filters import Pushed
+from .options import LATEST, OptionError, SourceOptions
 from .planning import OffsetRange, split
 from .reading import ReadRange, read_range, report_loss
+
+# The module whose process alone may be given a reader with `pushFilters`.
+PUSHDOWN_WORKER = "data_source_pushdown_filters.py"
+NOTHING = ReadRange("", 0, 0, 0)
 
 
 class BatchReader(DataSourceReader):
@@ -18,49 +24,84 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self.settings = options
+        self.pushed = Pushed()
 
     def partitions(self) -> list[InputPartition]:
-        """One for each task; at least one, so that a query over nothing has its columns."""
-        settings = self.settings
-        asking = Asking(settings)
+        """One for each task; at least one, for Spark would make one of its own."""
+        asking = Asking(self.settings)
         try:
-            ranges = self.ranges(asking)
+            ranges = self._narrowed(asking, self._ranges(asking))
         finally:
             asking.close()
         tasks = split(
             ranges,
-            partitions_min=settings.min_partitions,
-            records_max=settings.max_records_per_partition,
+            partitions_min=self.settings.min_partitions,
+            records_max=self.settings.max_records_per_partition,
         )
-        return [ReadRange(*each.partition, each.start, each.end) for each in tasks] or [
-            ReadRange("", 0, 0, 0)
-        ]
+        return [ReadRange(*each.partition, each.start, each.end) for each in tasks] or [NOTHING]
 
-    def ranges(self, asking: Asking) -> list[OffsetRange]:
+    def _ranges(self, asking: Asking) -> list[OffsetRange]:
         """What is to be read, as the options say it and the brokers have it."""
         settings = self.settings
-        start = asking.final(asking.resolved(settings.starting))
-        end = asking.final(asking.resolved(settings.ending))
+        start = asking.resolved(settings.starting)
+        end = asking.resolved(settings.ending)
         earliest, latest = asking.earliest(), asking.latest()
         found = []
-        for each in sorted(start.keys() & end.keys() & latest.keys()):
-            begin, until = start[each], end[each]
+        for each in sorted(start.keys() & end.keys() & earliest.keys() & latest.keys()):
+            low, high = earliest[each], latest[each]
+            begin = low if start[each] < 0 else start[each]
+            if start[each] == LATEST:
+                begin = high
+            until = high if end[each] < 0 else end[each]
             name = f"{each.topic}-{each.partition}"
-            if begin > until and not (begin > latest[each] or until < earliest[each]):
-                raise ValueError(
+            if not low <= begin <= high or until > high:
+                report_loss(
+                    settings,
+                    f"offsets {begin} to {until} of {name} were asked for, and it has {low} to "
+                    f"{high}",
+                )
+            elif begin > until:
+                raise OptionError(
                     f"{settings.starting.option} ({begin}) lies behind {settings.ending.option} "
                     f"({until}) for {name}"
                 )
-            if until > latest[each] or begin < earliest[each] or begin > latest[each]:
-                report_loss(
-                    settings,
-                    f"offsets {begin} to {until} of {name} were asked for, and it has "
-                    f"{earliest[each]} to {latest[each]}",
-                )
-            found.append(OffsetRange(each, max(begin, earliest[each]), min(until, latest[each])))
+            found.append(OffsetRange(each, max(begin, low), min(until, high)))
         return found
+
+    def _narrowed(self, asking: Asking, ranges: list[OffsetRange]) -> list[OffsetRange]:
+        """What the filters leave of it."""
+        found = [each for each in self.pushed.applied(ranges) if each.size > 0]
+        if self.pushed.timestamp_ms is None:
+            return found
+        first = asking.find(dict.fromkeys((e.partition for e in found), self.pushed.timestamp_ms))
+        return [
+            each._replace(start=max(each.start, first[each.partition]))
+            for each in found
+            if first[each.partition] != LATEST
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """In a task: the records of one range."""
         assert isinstance(partition, ReadRange)
         return read_range(self.settings, partition)
+
+
+class FilteringBatchReader(BatchReader):
+    """The same, with filters: Spark takes it only where pushing them is switched on."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take filters; gives back those that Spark has to apply."""
+        return self.pushed.push(filters)
+
+
+def batch_reader(options: SourceOptions) -> BatchReader:
+    """The reader for whoever asks.
+
+    In a session without `spark.sql.python.filterPushdown.enabled` (the default) Spark refuses a
+    reader that has `pushFilters`. It pushes filters in a worker of its own, which only runs where
+    that is switched on: nobody else is given the filtering one.
+    """
+    frame = sys._getframe(1)
+    while frame is not None and not frame.f_code.co_filename.endswith(PUSHDOWN_WORKER):
+        frame = frame.f_back  # type: ignore[assignment]
+    return BatchReader(options) if frame is None else FilteringBatchReader(options)

@@ -38,9 +38,9 @@ class OttlaDataSource(DataSource):
         return ddl(read_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from .batch_reader import BatchReader
+        from .batch_reader import batch_reader
 
-        return BatchReader(self._settings(schema, "batch"))
+        return batch_reader(self._settings(schema, "batch"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from .stream_reader import StreamReader
@@ -73,5 +73,9 @@ def ddl(options: SourceOptions) -> str:
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("ottla")` known to a session that does not look for sources by itself."""
+    """Make `format("ottla")` known to a session that does not look for sources by itself, and let
+    its queries commit their progress as `commitGroup` says."""
+    from .listener import install
+
     spark.dataSource.register(OttlaDataSource)
+    install(spark)

@@ -10,6 +10,7 @@ from there to the offsets found and has no rows; from then on they are in the ch
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,10 +20,12 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
 from .asking import Asking
+from .group_commits import GroupCommits
 from .offsets import PartitionOffsets, StreamOffset, decode, encode, notes
 from .options import LATEST, SourceOptions
 from .planning import between, limited, split, waiting
@@ -36,9 +39,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.settings = options
         self._asking: Asking | None = None
         self._latest: PartitionOffsets | None = None  # as last asked for
+        self._commits = GroupCommits()
         self._only_now = False  # Trigger.AvailableNow
         self._target: PartitionOffsets | None = None  # its end
-        self._batch_at = 0.0  # when a batch was last allowed, for maxTriggerDelay
+        self._batch_at = -math.inf  # when a batch was last allowed, for maxTriggerDelay
 
     @property
     def asking(self) -> Asking:
@@ -57,9 +61,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return encode(self.asking.final(found))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Only what Spark shows: `latestOffset` goes by the options."""
+        """A sign that there is a limit; `latestOffset` goes by the options, which may have two."""
         if self.settings.max_offsets is not None:
             return ReadMaxRows(self.settings.max_offsets)
+        if self.settings.min_offsets is not None:
+            return ReadMinRows(self.settings.min_offsets)
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -68,7 +74,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         """How far the next micro-batch goes; `start` again if there is nothing for one."""
-        if notes(start) and not decode(start):
+        if notes(start):
+            self._latest = self.asking.latest()
             return encode(self.asking.final(self.asking.resolved(self.settings.starting)))
         known = decode(start)
         latest = self._end(known)
@@ -97,7 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: PartitionOffsets, latest: PartitionOffsets, limit: ReadLimit
     ) -> PartitionOffsets:
         settings = self.settings
-        if isinstance(limit, ReadAllAvailable) and settings.max_offsets is not None:
+        if isinstance(limit, ReadAllAvailable):
             return latest  # Trigger.Once wants all, whatever the options say
         new = latest.keys() - start.keys()
         begin = {**(self.asking.earliest(new) if new else {}), **start}
@@ -115,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> list[InputPartition]:
         """The tasks of a micro-batch."""
-        if notes(start) and not decode(start):
+        if notes(start):
             return []
         first, last = decode(start), decode(end)
         new = last.keys() - first.keys()
@@ -135,13 +142,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self.settings, partition)
 
     def commit(self, end: StreamOffset) -> None:
-        """Spark is done with everything before `end`."""
+        """Spark is done with everything before `end`: where nobody listens to the query, this is
+        what commits it to the group."""
+        if self.settings.commit_group is not None:
+            self._commits.commit(self.settings.servers, self.settings.commit_group, decode(end))
 
     def stop(self) -> None:
         """The query is over."""
         if self._asking is not None:
             self._asking.close()
+        self._commits.close()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         # To a task goes what `read` needs.
-        return {**self.__dict__, "_asking": None, "_latest": None, "_target": None}
+        return StreamReader, (self.settings,)

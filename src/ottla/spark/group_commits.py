@@ -1,0 +1,61 @@
+"""Commits to consumer groups, by somebody who is no member: how far a query is, for lag tools."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from ottla.client.consumer import Consumer
+from ottla.client.errors import KafkaError
+from ottla.client.structs import OffsetAndMetadata
+
+from .offsets import PartitionOffsets
+
+log = logging.getLogger("ottla.spark")
+
+COMMITTERS_MAX = 16  # groups that one process keeps a client for
+COMMIT_TIMEOUT_MS = 10_000
+
+
+class GroupCommits:
+    """Commits offsets for groups without being their member. Any thread may call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._consumers: dict[tuple[str, str], Consumer] = {}
+        self._committed: dict[tuple[str, str], PartitionOffsets] = {}
+
+    def commit(self, servers: str, group: str, offsets: PartitionOffsets) -> None:
+        """Commit, and wait for it. A failure is a warning: the query does not depend on it."""
+        key = servers, group
+        with self._lock:
+            if not offsets or self._committed.get(key) == offsets:
+                return
+            try:
+                self._consumer(key).commit(
+                    {each: OffsetAndMetadata(offset, "") for each, offset in offsets.items()},
+                    COMMIT_TIMEOUT_MS,
+                )
+            except KafkaError as problem:
+                log.warning("progress is not committed to group %r: %s", group, problem)
+            else:
+                self._committed[key] = offsets
+
+    def close(self) -> None:
+        """End the connections; a later commit makes new ones."""
+        with self._lock:
+            consumers, self._consumers = list(self._consumers.values()), {}
+            self._committed.clear()
+        for each in consumers:
+            each.close(autocommit=False)
+
+    def _consumer(self, key: tuple[str, str]) -> Consumer:
+        if key not in self._consumers:
+            while len(self._consumers) >= COMMITTERS_MAX:
+                oldest = next(iter(self._consumers))
+                self._committed.pop(oldest, None)
+                self._consumers.pop(oldest).close(autocommit=False)
+            self._consumers[key] = Consumer(
+                bootstrap_servers=key[0], group_id=key[1], enable_auto_commit=False
+            )
+        return self._consumers[key]
