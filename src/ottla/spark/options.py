@@ -424,5 +424,6 @@ def checked_client(properties: Mapping[str, str]) -> dict[str, str]:
     try:
         read_client_options({}, dict(kept))
     except KafkaConfigurationError as problem:
-        raise OptionError(f"kafka.…: {str(problem).removeprefix('Consumer: ')}") from None
+        text = str(problem).removeprefix("Consumer: ")
+        raise OptionError(f"kafka.{'…: ' * text.startswith('there is')}{text}") from None
     return kept
