@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .topics import files as files
     from .topics import table as table
     from .topics import topic as topic
+    from .writing import write as write
 
 # Name here → module.
 LAZY: dict[str, str] = {
@@ -32,11 +33,12 @@ LAZY: dict[str, str] = {
     "session": ".sessions",
     "table": ".topics",
     "topic": ".topics",
+    "write": ".writing",
 }
 
 __all__ = [
     "OttlaDataSource", "Pipeline", "PipelineError", "files", "pipeline", "register", "session",
-    "table", "topic",
+    "table", "topic", "write",
 ]  # fmt: skip
 
 

@@ -114,7 +114,7 @@ class Pipeline:
         return {names[0]: self._frame(made)}
 
     def _frame(self, made: Any) -> Any:
-        if not (hasattr(made, "writeStream") and hasattr(made, "columns")):
+        if not (hasattr(made, "isStreaming") and hasattr(made, "columns")):
             raise PipelineError(
                 f"pipeline {self.name!r} must return a DataFrame (got {described(made)})"
             )
@@ -237,9 +237,6 @@ def _sinks(sink: Sink | None, sinks: Mapping[str, Sink] | Iterable[Sink] | None)
             named[label] = each
     if not named:
         raise PipelineError("it has no sink")
-    for each in named:
-        if not NAME.fullmatch(each) or each == BAD_RECORDS:
-            raise PipelineError(f"a sink cannot be called {each!r}; name it: sinks={{…}}")
     return named
 
 
@@ -265,6 +262,8 @@ def _check_places(
             _check_target(f"sink {name!r}", sink)
         elif mode != "append":
             raise PipelineError(f"sink {name!r} is files, which can only be appended to")
+        if not NAME.fullmatch(name) or name == BAD_RECORDS:
+            raise PipelineError(f"a sink cannot be called {name!r}; name it: sinks={{…}}")
     if bad_records is not None:
         if not isinstance(bad_records, Topic):
             raise PipelineError("bad_records must be a topic")

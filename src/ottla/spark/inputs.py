@@ -1,0 +1,246 @@
+"""The DataFrames that a pipeline's function is given: streams, stored stretches, or empty ones.
+
+`Inputs` says how a declared source is read; its three forms differ only in where records come from.
+Everything after that is the same code, so that the past and the future give the same answer.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from .bounds import ISOLATION, ISOLATION_DEFAULT, Offsets, as_json
+from .parsing import bad_rows, good_rows, is_bad, one_object, parsed, same_columns, schema_of
+from .pipelines import Pipeline
+from .topics import INCLUDABLE, RECORD_COLUMNS, Files, PipelineError, Source, Table, Topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.readwriter import DataFrameReader
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+Reader = TypeVar("Reader", "DataFrameReader", "DataStreamReader")
+RECORD_SCHEMA = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int, headers array<struct<key:string,value:binary>>"
+)
+
+
+class Inputs:
+    """Reads what is declared. `servers` are the brokers."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, servers: str) -> None:
+        self.spark = spark
+        self.pipeline = pipeline
+        self.servers = servers
+
+    # What the forms differ in.
+
+    def records(self, name: str, source: Topic, columns: list[str]) -> DataFrame:
+        """The records of a topic with these columns."""
+        raise NotImplementedError
+
+    def read_files(self, name: str, source: Files) -> DataFrame:
+        raise NotImplementedError
+
+    def table_records(self, name: str, source: Table, columns: list[str]) -> DataFrame:
+        """All records of a table's topic."""
+        options = {"subscribe": source.name, "startingOffsets": "earliest"}
+        reader = self.spark.read.format("ottla")
+        return self.ready(reader, source.options, columns).options(**options).load()
+
+    # What they share.
+
+    def frames(self) -> dict[str, DataFrame]:
+        """What the function takes, by the name of the argument."""
+        return {name: self.frame(name, each) for name, each in self.pipeline.sources.items()}
+
+    def frame(self, name: str, source: Source) -> DataFrame:
+        if isinstance(source, Files):
+            return self.read_files(name, source)
+        if isinstance(source, Table):
+            return self.table(name, source)
+        if not source.parsed:
+            include = source.include or {each: each for each in RECORD_COLUMNS}
+            rows = self.records(name, source, list(include))
+            return rows.select(*(F.col(each).alias(alias) for each, alias in include.items()))
+        schema = self.schema(name, source)
+        stop = self.pipeline.bad_records is None
+        needed = {"value", *source.include}
+        if stop:
+            needed |= {"topic", "partition", "offset"}
+        raw = self.records(name, source, [each for each in INCLUDABLE if each in needed])
+        return good_rows(raw, source, schema, pipeline=self.pipeline.name, stop_at_bad=stop)
+
+    def bad_records(self) -> DataFrame:
+        """The bad records of all sources, as records for their topic."""
+        found = []
+        for name, source in self.pipeline.parsed.items():
+            columns = [each for each in INCLUDABLE if each != "timestampType"]
+            raw = self.records(name, source, columns)
+            schema = self.schema(name, source)
+            found.append(bad_rows(raw, source, schema, pipeline=self.pipeline.name))
+        return same_columns(found)
+
+    def table(self, name: str, source: Table) -> DataFrame:
+        """The latest value of each key. The offset decides; where a topic has grown partitions and
+        a key has moved to another, the time."""
+        columns = ["key", "value", "partition", "offset", "timestamp"]
+        rows = self.table_records(name, source, columns).where(F.col("key").isNotNull())
+        latest = F.max_by(F.struct("value", "timestamp"), F.col("offset")).alias("latest")
+        rows = rows.groupBy("key", "partition").agg(latest)
+        order = F.struct("latest.timestamp", "partition")
+        rows = rows.groupBy("key").agg(F.max_by("latest.value", order).alias("value"))
+        rows = rows.where(F.col("value").isNotNull())
+        key = F.col("key").cast("string").cast(source.key_type) if source.key else None
+        if source.key_type == "binary":
+            key = F.col("key")
+        named = [] if source.key is None or key is None else [key.alias(source.key)]
+        if source.schema is None:
+            return rows.select(*named, "value") if named else rows
+        schema = self.schema(name, source)
+        rows = parsed(rows, schema, source.json_options).where(~is_bad(schema, "skip"))
+        fields = [
+            one_object()[each.name].alias(each.name)
+            for each in schema.fields
+            if each.name != source.key
+        ]
+        return rows.select(*named, *fields)
+
+    def schema(self, name: str, source: Topic | Table | Files) -> StructType:
+        where = f"pipeline {self.pipeline.name!r}: source {name!r}"
+        schema = schema_of(self.spark, source.schema or "", where)
+        if isinstance(source, Topic):
+            both = {each.lower() for each in schema.names} & {
+                each.lower() for each in source.include.values()
+            }
+            if both:
+                raise PipelineError(
+                    f"{where}: {min(both)!r} is a field and an included column; give the latter "
+                    f'another name, include={{"{min(both)}": "record_{min(both)}"}}'
+                )
+        return schema
+
+    def ready(self, reader: Reader, options: Mapping[str, str], columns: list[str]) -> Reader:
+        """A reader with what every topic is read with, and then what its declaration says."""
+        reader = reader.option("kafka.bootstrap.servers", self.servers)
+        reader = reader.option(ISOLATION, ISOLATION_DEFAULT).option("columns", ",".join(columns))
+        return reader.options(**options)
+
+
+class StreamInputs(Inputs):
+    """Streams, from `starts` on where there is no checkpoint; `group` shows how far they are."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        servers: str,
+        starts: Mapping[str, Offsets | None],
+        group: str,
+    ) -> None:
+        super().__init__(spark, pipeline, servers)
+        self.starts = starts
+        self.group = group
+        self.kept: dict[str, DataFrame] = {}
+
+    def records(self, name: str, source: Topic, columns: list[str]) -> DataFrame:
+        start = self.starts.get(name)
+        reader = self.spark.readStream.format("ottla").options(**subscription(source))
+        reader = reader.option("startingOffsets", as_json(start) if start else "earliest")
+        reader = reader.option("commitGroup", self.group)
+        return self.ready(reader, source.options, columns).load()
+
+    def read_files(self, name: str, source: Files) -> DataFrame:
+        if source.schema is not None:
+            schema = self.schema(name, source)
+        else:
+            schema = stored(self.spark, source, self.pipeline.name).schema
+        reader = self.spark.readStream.format(source.format).schema(schema)
+        return reader.options(**source.options).load(source.path)
+
+    def table(self, name: str, source: Table) -> DataFrame:
+        rows = super().table(name, source)
+        if source.refresh == "batch":
+            return rows
+        # Kept by value: no later micro-batch and no lost executor has the topic read again.
+        return self.spark.createDataFrame(rows.toArrow())
+
+
+class PastInputs(Inputs):
+    """What is stored, between offsets that stand still."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        servers: str,
+        stretches: Mapping[str, tuple[Offsets | None, Offsets]],
+    ) -> None:
+        super().__init__(spark, pipeline, servers)
+        self.stretches = stretches
+
+    def records(self, name: str, source: Topic, columns: list[str]) -> DataFrame:
+        begin, end = self.stretches[name]
+        reader = self.spark.read.format("ottla").options(**subscription(source))
+        reader = reader.option("startingOffsets", as_json(begin) if begin else "earliest")
+        reader = reader.option("endingOffsets", as_json(end))
+        options = {each: value for each, value in source.options.items() if each not in STREAM_ONLY}
+        return self.ready(reader, options, columns).load()
+
+    def read_files(self, name: str, source: Files) -> DataFrame:
+        return stored(self.spark, source, self.pipeline.name)
+
+
+class EmptyInputs(Inputs):
+    """No records, and the columns of those to come: enough to build a plan. Asks no broker."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, *, streaming: bool) -> None:
+        super().__init__(spark, pipeline, "")
+        self.streaming = streaming
+        self.directory = tempfile.TemporaryDirectory(prefix="ottla-check-")
+
+    def records(self, name: str, source: Topic, columns: list[str]) -> DataFrame:
+        return self.empty(RECORD_SCHEMA).select(*columns)
+
+    def table_records(self, name: str, source: Table, columns: list[str]) -> DataFrame:
+        return self.spark.createDataFrame([], RECORD_SCHEMA).select(*columns)
+
+    def read_files(self, name: str, source: Files) -> DataFrame:
+        if source.schema is not None:
+            return self.empty(self.schema(name, source))
+        return self.empty(stored(self.spark, source, self.pipeline.name).schema)
+
+    def empty(self, schema: str | StructType) -> DataFrame:
+        reader = self.spark.readStream if self.streaming else self.spark.read
+        return reader.format("json").schema(schema).load(self.directory.name)
+
+
+# Options that mean nothing where there are no micro-batches.
+STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitGroup")
+
+
+def subscription(source: Topic) -> dict[str, str]:
+    if source.pattern is not None:
+        return {"subscribePattern": source.pattern}
+    return {"subscribe": ",".join(source.names)}
+
+
+def stored(spark: SparkSession, source: Files, pipeline: str) -> DataFrame:
+    """Files as they lie there."""
+    reader = spark.read.format(source.format).options(**source.options)
+    if source.schema is not None:
+        reader = reader.schema(source.schema)
+    try:
+        return reader.load(source.path)
+    except AnalysisException as problem:
+        if problem.getCondition() in ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
+            raise PipelineError(
+                f"pipeline {pipeline!r}: there are no {source.format} files in {source.path}"
+            ) from None
+        raise

@@ -1,0 +1,254 @@
+"""A pipeline as a stream: one query for each sink, one for bad records, each with its checkpoint.
+
+`start_stream` gives a `Run`, whose queries live in the session until they fail, end (catch-up) or
+are stopped. A run owes its caller that no two runs share a checkpoint, that its queries begin at
+the same offsets, and that what it says about lag is committed to the groups when it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+
+from .bounds import Bound, Offsets, start_offsets
+from .checkpoints import Home
+from .existing import asking, make_targets, missing_sources
+from .inputs import Inputs, StreamInputs
+from .outputs import records
+from .pipelines import BAD_RECORDS, Pipeline
+from .problems import sentence
+from .progress import Reading, reading_of
+from .topics import Files, PipelineError, Sink, Topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+POLL_S = 0.1
+
+
+class Run:
+    """The queries of one pipeline that has been started."""
+
+    def __init__(self, pipeline: Pipeline, home: Home) -> None:
+        self.pipeline = pipeline
+        self.home = home
+        self.queries: dict[str, StreamingQuery] = {}
+        self._seen: dict[str, tuple[int, str]] = {}
+        self._over = False
+
+    @property
+    def active(self) -> bool:
+        """Is every query at work? One that failed ends the run."""
+        return all(query.isActive for query in self.queries.values())
+
+    def failure(self) -> str | None:
+        """What went wrong, as a sentence; None: nothing so far."""
+        for query in self.queries.values():
+            error = None if query.isActive else query.exception()
+            if error is not None:
+                return sentence(error, self.pipeline)
+        return None
+
+    def readings(self) -> list[Reading]:
+        """What the queries have said since the last call."""
+        found = []
+        for name, query in self.queries.items():
+            for progress in query.recentProgress:
+                said = json.loads(progress.json)
+                # A batch id comes again for a trigger without data; what it says is new.
+                mark = (int(said["batchId"]), str(said.get("timestamp")))
+                if mark > self._seen.get(name, (-1, "")):
+                    self._seen[name] = mark
+                    found.append(reading_of(self.pipeline.name, name, said))
+        return found
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Until all queries have ended, or one has failed; False: neither in that time."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while self.failure() is None and any(each.isActive for each in self.queries.values()):
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            time.sleep(POLL_S)
+        # One that failed takes the others with it: half a pipeline is none.
+        self.stop()
+        return True
+
+    def stop(self) -> None:
+        """End the queries; the next start goes on after the last batch that each has finished."""
+        for query in self.queries.values():
+            # A query that has failed already is told of by `failure`.
+            with contextlib.suppress(PySparkException):
+                query.stop()
+        self.close()
+
+    def close(self) -> None:
+        """Give the checkpoint back, with the groups at the offsets of the last batch."""
+        if self._over:
+            return
+        self._over = True
+        try:
+            for query in self.queries.values():
+                commit_last(query)
+        finally:
+            self.home.release()
+
+
+def start_stream(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    *,
+    bootstrap_servers: str,
+    checkpoint: str,
+    start: Bound = "earliest",
+    catch_up: bool = False,
+    trigger: str | None = None,
+) -> Run:
+    """Start all queries of a pipeline, or none."""
+    from .source import register
+
+    register(spark)
+    home = Home(checkpoint, pipeline.name)
+    home.take()
+    run = Run(pipeline, home)
+    try:
+        starts = prepare(pipeline, bootstrap_servers, home, start)
+        home.keep_run(
+            mode="catch-up" if catch_up else "live",
+            bootstrap_servers=bootstrap_servers,
+            file=pipeline.file,
+            groups={query: pipeline.group_of(query) for query in pipeline.queries},
+        )
+        with settings_of(spark, pipeline), sentences(pipeline):
+            for query in pipeline.queries:
+                group = pipeline.group_of(query)
+                inputs = StreamInputs(spark, pipeline, bootstrap_servers, starts, group)
+                writer = stream_writer(inputs, query).option("checkpointLocation", home.of(query))
+                every = trigger or pipeline.trigger
+                if catch_up:
+                    writer = writer.trigger(availableNow=True)
+                elif every:
+                    writer = writer.trigger(processingTime=every)
+                run.queries[query] = writer.start()
+    except BaseException:
+        run.stop()
+        raise
+    return run
+
+
+def prepare(
+    pipeline: Pipeline, servers: str, home: Home, start: Bound
+) -> Mapping[str, Offsets | None]:
+    """Topics that must be there are; where a new checkpoint begins is looked up and kept."""
+    with asking(servers, pipeline) as (admin, consumer):
+        problems = missing_sources(pipeline, consumer)
+        if problems:
+            raise PipelineError(problems[0])
+        make_targets(pipeline, admin)
+        starts = home.starts()
+        if starts is None:
+            starts = {
+                name: start_offsets(consumer, source, start)
+                for name, source in pipeline.sources.items()
+                if isinstance(source, Topic)
+            }
+            home.keep_starts(starts)
+    return starts
+
+
+def stream_writer(inputs: Inputs, query: str) -> DataStreamWriter:
+    """The writer of one query, up to its trigger and checkpoint."""
+    pipeline = inputs.pipeline
+    if query == BAD_RECORDS:
+        assert pipeline.bad_records is not None
+        return to_topic(
+            inputs.bad_records().writeStream, pipeline.bad_records, inputs.servers
+        ).queryName(query_name(pipeline, query))
+    frame = pipeline.outputs(inputs.frames())[query]
+    sink = pipeline.sinks[query]
+    return sink_writer(frame, pipeline, query, sink, inputs.servers).queryName(
+        query_name(pipeline, query)
+    )
+
+
+def sink_writer(
+    frame: DataFrame, pipeline: Pipeline, query: str, sink: Sink, servers: str
+) -> DataStreamWriter:
+    if not frame.isStreaming:
+        raise PipelineError(
+            f"pipeline {pipeline.name!r}: what goes to {query!r} is not a stream; "
+            "does it come from a table alone?"
+        )
+    if isinstance(sink, Files):
+        writer = frame.writeStream.format(sink.format).option("path", sink.path)
+        if sink.partition_by:
+            writer = writer.partitionBy(*sink.partition_by)
+        return writer.options(**sink.options)
+    rows = records(frame, sink, f"pipeline {pipeline.name!r}: sink {query!r}")
+    if pipeline.mode == "update":
+        # Spark takes no Python sink in this mode; by hand it is the same transaction.
+        return rows.writeStream.outputMode("update").foreachBatch(updater(sink, servers))
+    return to_topic(rows.writeStream.outputMode(pipeline.mode), sink, servers)
+
+
+def to_topic(writer: DataStreamWriter, sink: Topic, servers: str) -> DataStreamWriter:
+    writer = writer.format("ottla").option("kafka.bootstrap.servers", servers)
+    return writer.option("topic", sink.label).options(**sink.options)
+
+
+def updater(sink: Topic, servers: str) -> Any:
+    from .writing import write
+
+    options: dict[str, Any] = dict(sink.options)
+
+    def send(rows: DataFrame, batch_id: int) -> None:
+        write(rows, bootstrap_servers=servers, topic=sink.label, batch=batch_id, **options)
+
+    return send
+
+
+def query_name(pipeline: Pipeline, query: str) -> str:
+    return pipeline.name if len(pipeline.queries) == 1 else f"{pipeline.name}/{query}"
+
+
+def commit_last(query: StreamingQuery) -> None:
+    """Commit the end of the last batch now: the listener may not have come to it yet."""
+    from .listener import commit_progress
+
+    progress = query.lastProgress
+    if progress is not None:
+        commit_progress(progress)
+
+
+@contextlib.contextmanager
+def settings_of(spark: SparkSession, pipeline: Pipeline) -> Iterator[None]:
+    """The session with the pipeline's options; a query keeps what it was started with."""
+    wanted = {
+        name: value for name, value in pipeline.options.items() if spark.conf.isModifiable(name)
+    }
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+@contextlib.contextmanager
+def sentences(pipeline: Pipeline) -> Iterator[None]:
+    """Spark's errors about a plan, as the pipeline's."""
+    try:
+        yield
+    except PySparkException as error:
+        raise PipelineError(sentence(error, pipeline)) from error
