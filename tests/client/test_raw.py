@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from ottla.client.accumulator import Batch, Lane
 from ottla.client.column_batches import ColumnBatches
 from ottla.client.encoding import restamp
-from ottla.client.errors import IllegalArgumentError, IllegalStateError, ProducerFencedError
+from ottla.client.errors import (
+    IllegalArgumentError,
+    IllegalStateError,
+    OffsetOutOfRangeError,
+    ProducerFencedError,
+)
 from ottla.client.raw import RawProducer
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
 from ottla.wire.records import HEADER_BYTES, Record, read_header, read_records, write_batch
@@ -158,3 +163,46 @@ def test_columns_to_topic(bootstrap: str, topic: str) -> None:
     assert sorted((r.key, r.value) for r in seen) == sorted(
         (b"k%d" % (i % 50), b"v%d" % i) for i in range(1000)
     )
+
+
+def test_batches_are_read_back_as_they_are(any_bootstrap: str, topic: str) -> None:
+    """By their offsets, in any order, whole and unopened; and they can be sent on."""
+    batches = [batch_of(*(b"%d" % n for _ in range(n + 1)), compression=n % 5) for n in range(20)]
+    with RawProducer(bootstrap_servers=any_bootstrap) as producer:
+        offsets = [producer.send_batch(topic, 0, data).get(10).offset for data in batches]
+        again = list(producer.read_batches(topic, 0, offsets))
+        assert [read_header(data).base_offset for data in again] == offsets
+        assert [strip(data) for data in again] == [strip(read_records(data)) for data in batches]
+        backwards = list(producer.read_batches(topic, 0, reversed(offsets[::3])))
+        assert [strip(data) for data in backwards] == [
+            strip(read_records(data)) for data in reversed(batches[::3])
+        ]
+        copy = f"{topic}-copy"
+        for data in again:
+            producer.send_batch(copy, 0, data)
+    values = [record.value for data in batches for record in read_records(data)]
+    assert [record.value for record in read_all(any_bootstrap, copy)] == values
+
+
+def strip(batch: Any) -> list[bytes | None]:
+    records = batch if isinstance(batch, list) else read_records(batch)
+    return [record.value for record in records]
+
+
+def test_a_batch_that_is_not_there_is_an_error(bootstrap: str, topic: str) -> None:
+    """Inside another batch, beyond the end, or deleted: named, and never a gap."""
+    with RawProducer(bootstrap_servers=bootstrap) as producer:
+        producer.send_batch(topic, 0, batch_of(b"a", b"b", b"c")).get(10)
+        for wrong in (1, 3, 99):
+            with pytest.raises(OffsetOutOfRangeError):
+                list(producer.read_batches(topic, 0, [0, wrong], timeout_ms=2000))
+
+
+def test_large_batches_are_read_one_after_the_other(bootstrap: str, topic: str) -> None:
+    """More than one answer holds: several, and every batch once."""
+    batches = [batch_of(bytes([n]) * 900_000) for n in range(24)]
+    with RawProducer(bootstrap_servers=bootstrap) as producer:
+        futures = [producer.send_batch(topic, 0, data) for data in batches]
+        offsets = [future.get(20).offset for future in futures]
+        for data, batch in zip(producer.read_batches(topic, 0, offsets), batches, strict=True):
+            assert data[HEADER_BYTES:] == batch[HEADER_BYTES:]

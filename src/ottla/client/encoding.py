@@ -20,6 +20,7 @@ from .accumulator import Batch
 from .records import carried
 
 pack_crc = struct.Struct(">I").pack_into
+unpack_crc = struct.Struct(">I").unpack_from
 unpack_checked = struct.Struct(">Ih").unpack_from
 
 
@@ -99,3 +100,10 @@ def restamp(batch: Batch, *, transactional: bool) -> None:
     new = bytes(head[ATTRIBUTES_POSITION:HEADER_BYTES])
     behind = sum(map(len, batch.encoded)) - HEADER_BYTES
     pack_crc(head, CRC_POSITION, crc ^ carried(crc32c(old) ^ crc32c(new), behind))
+
+
+def intact(batch: Batch) -> bool:
+    """Whether the bytes are those that the checksum was made of."""
+    whole = b"".join(batch.encoded)
+    (crc,) = unpack_crc(whole, CRC_POSITION)
+    return bool(crc32c(whole[ATTRIBUTES_POSITION:]) == crc)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.wire.errors import ErrorCode
 
-from .errors import BrokerResponseError, KafkaError
+from .encoding import intact
+from .errors import BrokerResponseError, KafkaError, error_for
 
 if TYPE_CHECKING:
     from .accumulator import Batch
@@ -55,6 +56,9 @@ def judge(
         batch.ambiguous = True
     elif code in SURELY_NOT_WRITTEN:
         batch.ambiguous = False
+    if code == ErrorCode.CORRUPT_MESSAGE and not intact(batch):
+        # It did not break on the way to the broker, but before it came here.
+        return Verdict("fail", error_for(code, "the batch was damaged before it was sent"))
     if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
         return Verdict("split", error)
     may_retry = batch.attempts <= config["retries"]

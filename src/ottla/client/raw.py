@@ -11,7 +11,7 @@ the broker refuses it.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ottla.wire.malformed import Buffer, MalformedMessage
@@ -21,9 +21,10 @@ from .accumulator import Batch
 from .encoding import restamp
 from .errors import IllegalArgumentError, IllegalStateError
 from .producer import Producer
+from .raw_reading import read_raw_batches
 from .record_future import FutureRecordMetadata
 
-__all__ = ["RawProducer"]
+__all__ = ["RawProducer", "read_raw_batches"]
 
 REQUEST_BYTES = 8 * 1024 * 1024  # a batch of each partition goes into one request
 
@@ -71,6 +72,12 @@ class RawProducer(Producer[Any, Any]):
         self._sender.enter(lane)
         self._sender.poke()
         return FutureRecordMetadata(batch, 0, -1, -1, -1, -1)
+
+    def read_batches(
+        self, topic: str, partition: int, base_offsets: Iterable[int], *, timeout_ms: float = 60_000
+    ) -> Iterator[memoryview]:
+        """The batches that begin at these offsets, as they are (see raw_reading.py)."""
+        return read_raw_batches(self._client, topic, partition, base_offsets, timeout_ms=timeout_ms)
 
 
 def checked_count(view: memoryview, records: int | None) -> int:
