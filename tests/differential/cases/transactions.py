@@ -402,6 +402,8 @@ def listed(peer: Peer, version: int) -> None:
         ask("by a part", transactional_id_pattern="[ac]")
         ask("by no pattern", transactional_id_pattern="")
         ask("by a broken pattern", transactional_id_pattern="(ab[")
+        ask("by a pattern without case", transactional_id_pattern="(?i).*-[AC]")
+        ask("by what RE2 does not have", transactional_id_pattern=r"(.)\1.*")
 
 
 @case("WriteTxnMarkers")

@@ -5,11 +5,11 @@ Filters: states, producer ids, for how long a transaction has been open, a patte
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ottla.broker.context import Context, Pending
 from ottla.broker.gather import Gather
+from ottla.broker.patterns import Pattern, PatternError
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.runtime import Seat
 from ottla.coordinator.transaction import TransactionState as State
@@ -30,19 +30,20 @@ def handle(
     coordinator = context.broker.coordinators.transactions.coordinator
     if coordinator.loading:
         return failure(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, context)
-    pattern: re.Pattern[str] | None = None
+    pattern: Pattern | None = None
     if request.transactional_id_pattern:
         try:
-            pattern = re.compile(request.transactional_id_pattern)
-        except re.error:
+            pattern = Pattern(request.transactional_id_pattern)
+        except PatternError:
             return failure(request, ErrorCode.INVALID_REGULAR_EXPRESSION, context)
     unknown = [name for name in request.state_filters if name not in STATES]
     seats = list(coordinator.active_seats())
     pending = Pending()
 
     def done(parts: list[Any]) -> None:
-        if None in parts:
-            pending.resolve(failure(request, ErrorCode.NOT_COORDINATOR, context))
+        refusal = next((each for each in parts if isinstance(each, ErrorCode)), None)
+        if refusal is not None:
+            pending.resolve(failure(request, refusal, context))
             return
         pending.resolve(
             ListTransactionsResponse(
@@ -61,7 +62,7 @@ def handle(
 
 def ask(
     request: ListTransactionsRequest,
-    pattern: re.Pattern[str] | None,
+    pattern: Pattern | None,
     seat: Seat[TransactionShard],
     gather: Gather,
     number: int,
@@ -69,15 +70,19 @@ def ask(
     """Look at one seat; what it shows must be committed before it is told."""
 
     def decide(effects: Effects, now_ms: int) -> None:
-        found = listed(request, pattern, seat.shard, now_ms)
-        effects.reply(gather.part(number, lambda error: None), found)
+        found: list[TransactionState] | ErrorCode
+        try:
+            found = listed(request, pattern, seat.shard, now_ms)
+        except PatternError:  # it would take too long
+            found = ErrorCode.INVALID_REGULAR_EXPRESSION
+        effects.reply(gather.part(number, lambda error: ErrorCode.NOT_COORDINATOR), found)
 
     seat.run(decide)
 
 
 def listed(
     request: ListTransactionsRequest,
-    pattern: re.Pattern[str] | None,
+    pattern: Pattern | None,
     shard: TransactionShard,
     now_ms: int,
 ) -> list[TransactionState]:
@@ -92,7 +97,7 @@ def listed(
             continue
         if duration_ms >= 0 and now_ms - each.start_timestamp_ms <= duration_ms:
             continue
-        if pattern is not None and not pattern.fullmatch(each.transactional_id):
+        if pattern is not None and not pattern.matches(each.transactional_id):
             continue
         found.append(
             TransactionState(
