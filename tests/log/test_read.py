@@ -9,6 +9,7 @@ import pytest
 
 from ottla.log.failures import OffsetOutOfRange
 from ottla.log.log import Log
+from ottla.log.segment import HINTS_MAX
 from ottla.seams.disk import RealDisk
 from ottla.seams.simulated_disk import SimulatedDisk
 from ottla.settings import LogConfig
@@ -35,6 +36,24 @@ def test_every_offset_is_found() -> None:
             part = one.read(offset, bytes_max=100, end_offset=200)
             assert part is not None
             assert read_header(part.file.pread(61, part.position)).base_offset == offset
+
+
+def test_hints_of_tailing_readers_are_few() -> None:
+    """Each read of the end leaves a hint for the next one; at the limit they begin anew, and every
+    offset is found as before."""
+    log = new_log(SimulatedDisk(), ONE_SEGMENT)
+    most = 0
+    for number in range(3 * HINTS_MAX):
+        put(log, b"%d" % number)
+        part = log.read(number, bytes_max=1 << 20, end_offset=number + 1)
+        assert part is not None
+        assert read_header(part.file.pread(61, part.position)).base_offset == number
+        most = max(most, len(log.active.hints or ()))
+    assert most == HINTS_MAX
+    for offset in range(3 * HINTS_MAX):
+        part = log.read(offset, bytes_max=100, end_offset=log.end_offset)
+        assert part is not None
+        assert read_header(part.file.pread(61, part.position)).base_offset == offset
 
 
 def test_an_offset_inside_a_batch_gives_the_whole_batch() -> None:
