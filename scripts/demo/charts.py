@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 860, 260
+BARS_WIDTH = 420
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 14, 30
 
 
@@ -86,7 +87,7 @@ def lines(
     parts += [part for span in spans for part in drawn_span(span, x_of)]
     for number, line in enumerate(series):
         parts += drawn_line(line, number, x_of, y_of)
-    return svg(title, HEIGHT, parts) + legend([line.name for line in series])
+    return svg(title, WIDTH, HEIGHT, parts) + legend([line.name for line in series])
 
 
 def grid(ticks: Sequence[float], y_of: Scale) -> list[str]:
@@ -138,19 +139,20 @@ def drawn_line(line: Line, number: int, x_of: Scale, y_of: Scale) -> list[str]:
 
 def bars(rows: Sequence[tuple[str, float, str]], *, title: str, number: int = 0) -> str:
     """Horizontal bars: (name, value, what stands behind the bar)."""
-    row_height, label, behind = 30, 150, 110
+    row_height, label, behind = 30, 128, 96
     height = row_height * max(1, len(rows)) + 8
-    x_of = Scale(0, max([value for _, value, _ in rows] or [1]), 0, WIDTH - label - behind)
+    x_of = Scale(0, max([value for _, value, _ in rows] or [1]), 0, BARS_WIDTH - label - behind)
     parts = []
     for index, (name, value, text) in enumerate(rows):
         y = 4 + index * row_height
         width = max(x_of(value), 2)
+        size = f'width="{width}" height="20" rx="3"'
         parts += [
             f'<text class="name end" x="{label - 10}" y="{y + 19}">{escape(name)}</text>',
-            f'<rect class="bar s{number}" x="{label}" y="{y + 4}" width="{width}" height="21"/>',
+            f'<rect class="bar s{number}" x="{label}" y="{y + 4}" {size}/>',
             f'<text class="tick" x="{label + width + 8}" y="{y + 19}">{escape(text)}</text>',
         ]
-    return svg(title, height, parts)
+    return svg(title, BARS_WIDTH, height, parts)
 
 
 def legend(names: Sequence[str]) -> str:
@@ -162,9 +164,9 @@ def legend(names: Sequence[str]) -> str:
     return f'<p class="legend">{entries}</p>'
 
 
-def svg(title: str, height: float, parts: Sequence[str]) -> str:
+def svg(title: str, width: float, height: float, parts: Sequence[str]) -> str:
     inside = "\n".join(parts)
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">'
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">'
         f"\n{inside}\n</svg>"
     )

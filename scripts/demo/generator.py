@@ -49,7 +49,7 @@ STEPS = (
 EVENTS_PER_VISIT = 1 + 0.55 * (1 + 0.40 * (1 + 0.45))
 WAVE_S = 900.0
 # The last event of all is so late that every window before it closes.
-CLOSING_S = 1800.0
+CLOSING_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class People:
         return self.random.choice(
             (
                 whole[: self.random.randrange(20, len(whole) - 2)],
-                whole.replace(b'"at": "', b'"at": "yesterday ' + tag),
+                json.dumps({"id": event.id, "user": 7, "at": f"yesterday {event.id}"}).encode(),
                 b"\x00\xff\xfe " + tag,
                 b"<event>" + tag + b"</event>",
             )
@@ -176,9 +176,18 @@ def zipf(count: int, skew: float) -> list[float]:
 
 
 class Sender(threading.Thread):
-    """Sends what the people do, at the pace of the clock, and remembers it."""
+    """Sends what the people do, at the pace of the clock, and remembers it.
 
-    def __init__(self, bootstrap_servers: str, topic: str, people: People) -> None:
+    The first of them come before the door opens: the rest wait for `opened`.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        people: People,
+        opened: threading.Event | None = None,
+    ) -> None:
         super().__init__(name="generator", daemon=True)
         self.bootstrap_servers = bootstrap_servers
         self.topic = topic
@@ -186,7 +195,15 @@ class Sender(threading.Thread):
         self.events: list[Event] = []
         self.broken: list[Broken] = []
         self.failure: BaseException | None = None
+        self.opened = opened
         self.stopped = threading.Event()
+
+    def stop(self) -> None:
+        self.stopped.set()
+        if self.opened is not None:
+            self.opened.set()
+        if self.is_alive():
+            self.join()
 
     @property
     def sent(self) -> int:
@@ -200,6 +217,8 @@ class Sender(threading.Thread):
                     if self.stopped.wait(max(0.0, due - time.monotonic())):
                         return
                     self._send(producer, tick)
+                    if self.opened is not None:
+                        self.opened.wait()
                     due = max(due + TICK_S, time.monotonic() - TICK_S)
         except BaseException as failure:
             self.failure = failure

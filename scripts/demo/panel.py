@@ -16,7 +16,7 @@ BARS = "▁▂▃▄▅▆▇█"
 SPARKS = 24
 PLAIN_EVERY_S = 5.0
 HAPPENINGS = 4
-WIDTH_MAX = 96
+WIDTH_MIN, WIDTH_MAX = 70, 96
 BOLD, DIM, TINT, GOOD, BAD, OFF = (
     "\033[1m", "\033[2m", "\033[36m", "\033[32m", "\033[31m", "\033[0m",
 )  # fmt: skip
@@ -123,7 +123,8 @@ class Screen:
 
     def __init__(self, out: TextIO | None = None) -> None:
         self.out = out or sys.stdout
-        self.live = self.out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        wide = shutil.get_terminal_size().columns > WIDTH_MIN
+        self.live = wide and self.out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self.height = 0
         self.next_plain_s = 0.0
 

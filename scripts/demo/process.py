@@ -33,7 +33,9 @@ wait $child
 class Process:
     """One run, from its start to its end or death."""
 
-    def __init__(self, command: list[str], log: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: list[str], log: Path, environment: Mapping[str, str], directory: Path
+    ) -> None:
         self.log = log
         self._readings: list[dict[str, Any]] = []
         with log.open("ab") as errors:
@@ -43,6 +45,7 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env=dict(environment),
+                cwd=directory,
                 # A group of its own: Ctrl-C is for the demo, which ends this one in its own way.
                 start_new_session=True,
             )

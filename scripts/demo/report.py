@@ -45,7 +45,6 @@ section { background: var(--card); border: 1px solid var(--rule); border-radius:
 @media (max-width: 460px) { .two { grid-template-columns: 1fr; } }
 svg { width: 100%; height: auto; display: block; margin-top: 8px; overflow: visible; }
 svg text { font: 13px system-ui, sans-serif; fill: var(--soft); }
-.two svg text { font-size: 21px; }
 svg text.name { fill: var(--ink); } svg .end { text-anchor: end; }
 svg .middle { text-anchor: middle; } svg text.mark { fill: var(--span); font-weight: 600; }
 svg .grid { stroke: var(--rule); stroke-width: 1; }
@@ -169,8 +168,8 @@ def top_pages(story: Story) -> str:
 def funnel(story: Story) -> str:
     first = story.funnel[0][1] if story.funnel else 0
     rows = [
-        (name, float(count), f"{count:,}" + (f" ({count / first:.0%})" if first else ""))
-        for name, count in story.funnel
+        (name, float(count), f"{count:,}" + (f" ({count / first:.0%})" if index else ""))
+        for index, (name, count) in enumerate(story.funnel)
     ]
     drawn = charts.bars(rows, title="Funnel", number=2)
     return section("Funnel", "How far a visit goes.", drawn)

@@ -100,7 +100,7 @@ def test_broken_records_are_broken_and_single(ticks: list[list[Sent]]) -> None:
 
 
 def test_the_last_event_closes_every_window(ticks: list[list[Sent]], events: list[Event]) -> None:
-    """The last tick is one event, half an hour after all others."""
+    """The last tick is one event, an hour after all others."""
     (last,) = ticks[-1]
     assert last is events[-1]
     before_ms = max(event.at_ms for event in events[:-1])
