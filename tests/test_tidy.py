@@ -47,6 +47,8 @@ MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/server.py": {"broker", "coordination", "log", "server", "wire"} | SHARED,
     "cli/control.py": {"broker.faults", "wire"},
     "cli/pipeline.py": {"spark"},
+    "cli/pipeline_run.py": {"spark"},
+    "cli/pipeline_view.py": {"spark"},
     "cli/log.py": {"log", "wire"} | SHARED,
     "cli/storage.py": {"log"} | SHARED,
 }

@@ -30,6 +30,7 @@ COMMANDS = {
     "perf": ("ottla.cli.perf", "perf"),
     "cluster": ("ottla.cli.cluster", "cluster"),
     "transactions": ("ottla.cli.transactions", "transactions"),
+    "pipeline": ("ottla.cli.pipeline", "pipeline"),
 }
 
 

@@ -50,6 +50,10 @@ class Home:
         """The checkpoint of one query."""
         return f"{self.url}/{query}" if self.remote else str(self.path / query)
 
+    @property
+    def where(self) -> str:
+        return self.url or str(self.path)
+
     def take(self) -> None:
         """Make the directory ours until `release`; two runs over one would fence each other."""
         if self.remote:

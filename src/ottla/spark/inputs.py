@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from .bounds import ISOLATION, ISOLATION_DEFAULT, Offsets, as_json
 from .parsing import bad_rows, good_rows, is_bad, one_object, parsed, same_columns, schema_of
 from .pipelines import Pipeline
+from .progress import BAD_ROWS
 from .topics import INCLUDABLE, RECORD_COLUMNS, Files, PipelineError, Source, Table, Topic
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Inputs:
             raw = self.records(name, source, columns)
             schema = self.schema(name, source)
             found.append(bad_rows(raw, source, schema, pipeline=self.pipeline.name))
-        return same_columns(found)
+        return same_columns(found).observe(BAD_ROWS, F.count(F.lit(1)).alias(BAD_ROWS))
 
     def table(self, name: str, source: Table) -> DataFrame:
         """The latest value of each key. The offset decides; where a topic has grown partitions and
@@ -204,6 +205,9 @@ class EmptyInputs(Inputs):
         super().__init__(spark, pipeline, "")
         self.streaming = streaming
         self.directory = tempfile.TemporaryDirectory(prefix="ottla-check-")
+
+    def close(self) -> None:
+        self.directory.cleanup()
 
     def records(self, name: str, source: Topic, columns: list[str]) -> DataFrame:
         return self.empty(RECORD_SCHEMA).select(*columns)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
+from .problems import first_line
 from .topics import HEADERS, PipelineError, Topic
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ def schema_of(spark: SparkSession, schema: str | StructType, where: str) -> Stru
     try:
         parsed = _parse_datatype_string(schema)
     except PySparkException as problem:
-        reason = str(problem).strip().splitlines()[0]
-        raise PipelineError(f"{where}: the schema {schema!r} is not DDL: {reason}") from None
+        raise PipelineError(
+            f"{where}: the schema {schema!r} is not DDL: {first_line(str(problem))}"
+        ) from None
     if not isinstance(parsed, StructType):
         raise PipelineError(f"{where}: the schema {schema!r} names no fields")
     return parsed

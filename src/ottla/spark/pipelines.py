@@ -94,8 +94,12 @@ class Pipeline:
         """The function's DataFrames, by sink."""
         try:
             made = self(**frames) if self.by_keyword else self(*frames.values())
-        except PipelineError as problem:
-            raise PipelineError(f"pipeline {self.name!r}: {problem}") from problem
+        except Exception as problem:
+            # Spark's own errors have their words elsewhere; these are of Python.
+            if type(problem).__module__.startswith("pyspark."):
+                raise
+            what = "" if isinstance(problem, PipelineError) else f"{type(problem).__name__}: "
+            raise PipelineError(f"pipeline {self.name!r}: {what}{problem}") from problem
         names = list(self.sinks)
         if self.returns == "dict":
             if not isinstance(made, Mapping) or set(made) != set(names):

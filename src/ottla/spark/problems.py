@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from .pipelines import Pipeline
 
 CAUSE_LINES = re.compile(r"^(?:pyspark|ottla|[\w.]+)\.(?:errors\.)?\w*(?:Error|Exception): (.+)$")
-STOPPED = re.compile(r"pipeline '[^']+' has no bad_records, and a record does not parse: [^\n]+")
+STOPPED = re.compile(
+    r"pipeline '[^']+' has no bad_records, and a record does not parse: "
+    r"topic \S+, partition \d+, offset \d+: [^\n]+"
+)
 WATERMARK = (
     "{what} needs a watermark in mode {mode!r}: events.withWatermark(TIME_COLUMN, '1 minute') "
     "before it, and the time (or a window of it) among what it groups by"

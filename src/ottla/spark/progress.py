@@ -11,6 +11,9 @@ from typing import Any
 
 from .offsets import decode, lag
 
+# The name under which a query tells how many bad records it found.
+BAD_ROWS = "bad_rows"
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -28,6 +31,7 @@ class Reading:
     state_rows: int | None
     state_bytes: int | None
     late_rows: int
+    bad_rows: int | None = None
 
     def as_object(self) -> dict[str, Any]:
         return asdict(self)
@@ -54,7 +58,17 @@ def reading_of(pipeline: str, query: str, progress: Mapping[str, Any]) -> Readin
             sum(int(each.get("memoryUsedBytes") or 0) for each in states) if states else None
         ),
         late_rows=sum(int(each.get("numRowsDroppedByWatermark") or 0) for each in states),
+        bad_rows=observed(progress.get("observedMetrics") or {}),
     )
+
+
+def observed(metrics: Mapping[str, Any]) -> int | None:
+    """The bad records of a batch, where the query looks for them."""
+    found = metrics.get(BAD_ROWS)
+    if found is None:
+        return None
+    # Spark gives a row, as a mapping or (in some versions) as its values in order.
+    return int(found[BAD_ROWS] if isinstance(found, Mapping) else found[0])
 
 
 def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
@@ -77,7 +91,7 @@ def watermark_of(event_time: Mapping[str, Any]) -> str | None:
     return None if not found or str(found).startswith("1970-01-01T00:00:00") else str(found)
 
 
-def line(reading: Reading, name: str, late_total: int) -> str:
+def line(reading: Reading, name: str, late_total: int, bad_total: int = 0) -> str:
     """One line for a person. A row that came too late is always said."""
     parts = [
         f"{name}  batch {reading.batch_id}",
@@ -87,6 +101,7 @@ def line(reading: Reading, name: str, late_total: int) -> str:
         f"watermark {clock(reading.watermark)}" if reading.watermark else "",
         state_text(reading) if reading.state_rows is not None else "",
         f"{late_total:,} too late" if late_total else "",
+        f"{bad_total:,} bad" if bad_total else "",
     ]
     return "   ".join(part for part in parts if part)
 

@@ -39,6 +39,8 @@ class Run:
     def __init__(self, pipeline: Pipeline, home: Home) -> None:
         self.pipeline = pipeline
         self.home = home
+        # Does it go on from a checkpoint?
+        self.resumed = home.starts() is not None
         self.queries: dict[str, StreamingQuery] = {}
         self._seen: dict[str, tuple[int, str]] = {}
         self._over = False

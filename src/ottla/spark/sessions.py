@@ -7,6 +7,7 @@ without the lines that mean nothing to a reader; when it does not start, all of 
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import shutil
@@ -64,6 +65,8 @@ logger.utils.level = off
 logger.python.name = org.apache.spark.api.python
 logger.python.level = off
 """
+# PySpark logs what it raises, as JSON with the whole plan.
+TWICE_SAID = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 # Said by the JVM or by Spark's scripts whatever one does.
 MEANINGLESS = re.compile(
     r"WARNING: (Using incubator modules|A terminally deprecated|A restricted method"
@@ -103,7 +106,8 @@ def session(
         builder = builder.config(option, value)
     made = builder.getOrCreate()
     if existing is None and not verbose:
-        made.sparkContext.setLogLevel("ERROR")
+        for logger in TWICE_SAID:
+            logging.getLogger(logger).disabled = True
     return made
 
 

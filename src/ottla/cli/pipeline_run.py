@@ -1,0 +1,295 @@
+"""`ottla pipeline run`: the session, the queries, the signals, and starting again after a failure.
+
+The first SIGINT or SIGTERM stops the queries and ends with 0; a second one ends at once. With
+`--restart` the work is done in a child, so that even a killed JVM is survived.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.failure import Failure
+from ottla.cli.pipeline_view import View, say
+from ottla.spark.bounds import Bound
+from ottla.spark.pipelines import Pipeline
+from ottla.spark.topics import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ottla.spark.running import Run
+
+LOOK_EVERY_S = 0.25
+BACKOFF_FIRST_S = 1.0
+BACKOFF_MAX_S = 30.0
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line says."""
+
+    pipelines: list[Pipeline]
+    mode: str
+    servers: str
+    start: Bound
+    until: Bound
+    master: str
+    checkpoint: str
+    trigger: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    as_json: bool = False
+    verbose: bool = False
+
+
+class Stop:
+    """Has somebody asked us to stop?"""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self._before: dict[int, Any] = {}
+
+    def listen(self) -> None:
+        for number in STOP_SIGNALS:
+            self._before[number] = signal.signal(number, self._hear)
+
+    def forget(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self._asked.is_set():
+            # The JVM goes when the pipe from us closes; the checkpoint holds what is done.
+            os._exit(128 + number)
+        self._asked.set()
+
+    @property
+    def asked(self) -> bool:
+        return self._asked.is_set()
+
+    def wait(self, seconds: float) -> None:
+        self._asked.wait(seconds)
+
+
+def run(wanted: Wanted) -> int:
+    """Run to the end, or until it is stopped; the exit code."""
+    try:
+        spark = session_for(wanted)
+        try:
+            if wanted.mode == "past":
+                return run_past(wanted, spark)
+            return run_stream(wanted, spark)
+        finally:
+            end_session(spark)
+    except PipelineError as problem:
+        raise failure_of(problem) from problem
+
+
+def session_for(wanted: Wanted) -> SparkSession:
+    """One session for all pipelines: what they want of it, and over that what the caller wants."""
+    from ottla.spark.sessions import session
+
+    merged: dict[str, str] = {}
+    for each in wanted.pipelines:
+        merged |= each.options
+    names = ", ".join(each.name for each in wanted.pipelines)
+    return session(
+        wanted.master,
+        name=f"ottla pipeline {names}",
+        settings={**merged, **wanted.settings},
+        import_from=dict.fromkeys(Path(each.file).resolve().parent for each in wanted.pipelines),
+        verbose=wanted.verbose,
+    )
+
+
+def end_session(spark: SparkSession) -> None:
+    """A JVM that has died cannot be told anything."""
+    try:
+        spark.stop()
+    except Exception as gone:
+        if not is_gone(gone):
+            raise
+
+
+def is_gone(error: BaseException) -> bool:
+    """Is this the JVM's end, and not an answer of it?"""
+    return isinstance(error, ConnectionError) or type(error).__name__ in (
+        "Py4JNetworkError",
+        "Py4JError",
+    )
+
+
+def settled(pipeline: Pipeline, settings: Mapping[str, str]) -> Pipeline:
+    """The pipeline without options that the command line has the last word on."""
+    kept = {name: value for name, value in pipeline.options.items() if name not in settings}
+    return replace(pipeline, options=kept)
+
+
+def run_past(wanted: Wanted, spark: SparkSession) -> int:
+    import json
+
+    for each in wanted.pipelines:
+        began = time.monotonic()
+        rows = settled(each, wanted.settings).past(
+            spark, bootstrap_servers=wanted.servers, start=wanted.start, until=wanted.until
+        )
+        took_s = time.monotonic() - began
+        if wanted.as_json:
+            print(json.dumps({"pipeline": each.name, "rows": rows, "took_s": round(took_s, 3)}))
+        else:
+            listed = ", ".join(f"{count:,} rows to {sink}" for sink, count in rows.items())
+            print(f"{each.name}: {listed}; {took_s:.1f} s", flush=True)
+    return 0
+
+
+def run_stream(wanted: Wanted, spark: SparkSession) -> int:
+    stop = Stop()
+    stop.listen()
+    runs: list[Run] = []
+    view = View(sys.stdout, as_json=wanted.as_json)
+    try:
+        for each in wanted.pipelines:
+            if stop.asked:
+                break
+            runs.append(
+                settled(each, wanted.settings).start(
+                    spark,
+                    bootstrap_servers=wanted.servers,
+                    checkpoint=wanted.checkpoint,
+                    start=wanted.start,
+                    catch_up=wanted.mode == "catch-up",
+                    trigger=wanted.trigger,
+                )
+            )
+            tell_start(runs[-1], wanted)
+        follow(runs, view, stop)
+    except Exception as error:
+        if not is_gone(error):
+            raise
+        raise Failure(
+            "Spark's JVM has ended", "--verbose shows what it said; --restart 3 starts it again"
+        ) from error
+    finally:
+        finish(runs, view)
+        stop.forget()
+    tell_end(wanted, view, stopped=stop.asked)
+    return 0
+
+
+def follow(runs: list[Run], view: View, stop: Stop) -> None:
+    """Show what the queries say until they end, one fails, or somebody stops them."""
+    parent = os.getppid()
+    while not stop.asked:
+        for each in runs:
+            for reading in each.readings():
+                view.show(reading)
+        for each in runs:
+            failed = each.failure()
+            if failed is not None:
+                raise PipelineError(failed)
+        if not any(query.isActive for each in runs for query in each.queries.values()):
+            return
+        if os.environ.get(SUPERVISED) and os.getppid() != parent:
+            return
+        stop.wait(LOOK_EVERY_S)
+
+
+def finish(runs: list[Run], view: View) -> None:
+    for each in runs:
+        try:
+            each.stop()
+            for reading in each.readings():
+                view.show(reading)
+        except Exception as error:
+            if not is_gone(error):
+                raise
+            each.home.release()
+    view.finish()
+
+
+def tell_start(run: Run, wanted: Wanted) -> None:
+    where = "goes on" if run.resumed else "begins"
+    note = ", --from is not used" if run.resumed and wanted.start != "earliest" else ""
+    say(f"{run.pipeline.name} {where} ({run.home.where}{note})", as_json=wanted.as_json)
+
+
+def tell_end(wanted: Wanted, view: View, *, stopped: bool) -> None:
+    if view.late:
+        say(
+            f"{view.late:,} rows came later than the watermark and were left out",
+            as_json=wanted.as_json,
+        )
+    if view.bad:
+        say(f"{view.bad:,} records did not parse and are in bad_records", as_json=wanted.as_json)
+    if stopped:
+        say("stopped; the next run goes on from here", as_json=wanted.as_json)
+    elif wanted.mode == "catch-up":
+        say("caught up", as_json=wanted.as_json)
+
+
+def failure_of(problem: PipelineError) -> Failure:
+    fact, _, hint = str(problem).partition("\nTry: ")
+    return Failure(" ".join(fact.split()), hint or "ottla pipeline check FILE")
+
+
+SUPERVISED = "OTTLA_PIPELINE_SUPERVISED"
+
+
+def supervise(restarts: int, work: Callable[[], int]) -> int:
+    """Do the work in a child; when it fails, again, up to so many times."""
+    backoff_s = BACKOFF_FIRST_S
+    for attempt in range(restarts + 1):
+        child = os.fork()
+        if child == 0:
+            # A group of its own: a Ctrl-C is passed on once, by us.
+            os.setpgid(0, 0)
+            os.environ[SUPERVISED] = "1"
+            return work()
+        code, stopped = wait_for(child)
+        if code == 0 or stopped or attempt == restarts:
+            return code
+        again = f"restart {attempt + 1} of {restarts} in {backoff_s:.0f} s"
+        print(f"ottla: the run failed; {again}", file=sys.stderr, flush=True)
+        if asleep(backoff_s):
+            return code
+        backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
+    return 1
+
+
+def wait_for(child: int) -> tuple[int, bool]:
+    """The child's exit code, and whether somebody stopped us; signals go on to it."""
+    stopped = False
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        nonlocal stopped
+        stopped = True
+        os.kill(child, number)
+
+    before = {number: signal.signal(number, pass_on) for number in STOP_SIGNALS}
+    try:
+        _, status = os.waitpid(child, 0)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    code = os.waitstatus_to_exitcode(status)
+    return (128 - code if code < 0 else code), stopped
+
+
+def asleep(seconds: float) -> bool:
+    """Wait; True: somebody stopped us meanwhile."""
+    stop = Stop()
+    stop.listen()
+    try:
+        stop.wait(seconds)
+        return stop.asked
+    finally:
+        stop.forget()

@@ -1,0 +1,106 @@
+"""Find a pipeline's mistakes before anything runs.
+
+The plan is built over empty inputs with the columns of the real ones, once as a stream and once as
+a batch, and each is started with a sink that takes nothing: what Spark would refuse later, it
+refuses now. Only then is the broker asked for the topics.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from .existing import asking, missing_sources, missing_targets
+from .inputs import EmptyInputs
+from .outputs import need, records
+from .pipelines import BAD_RECORDS, Pipeline
+from .problems import sentence
+from .running import settings_of
+from .topics import Files, PipelineError, Topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(slots=True)
+class Findings:
+    """Sentences: what is wrong, and what one may want to know."""
+
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def check(pipeline: Pipeline, spark: SparkSession, servers: str | None) -> Findings:
+    """All that is wrong; without `servers` the topics are not looked for."""
+    found = Findings()
+    with settings_of(spark, pipeline):
+        found.problems += plan_problems(pipeline, spark, streaming=True)
+        if not found.problems:
+            found.notes += [
+                f"{problem} (with --past only)"
+                for problem in plan_problems(pipeline, spark, streaming=False)
+            ]
+    if servers is not None:
+        try:
+            with asking(servers, pipeline) as (admin, consumer):
+                found.problems += missing_sources(pipeline, consumer)
+                missing = missing_targets(pipeline, set(admin.list_topics()))
+        except PipelineError as problem:
+            found.problems.append(str(problem))
+        else:
+            found.notes += [
+                f"pipeline {pipeline.name!r}: topic {name!r} is not there; run makes it"
+                for name in missing
+            ]
+    return found
+
+
+def plan_problems(pipeline: Pipeline, spark: SparkSession, *, streaming: bool) -> list[str]:
+    """What Spark says to the plan."""
+    inputs = EmptyInputs(spark, pipeline, streaming=streaming)
+    try:
+        frames = pipeline.outputs(inputs.frames())
+        for query, frame in frames.items():
+            try_plan(ready(frame, pipeline, query), pipeline, streaming)
+        if BAD_RECORDS in pipeline.queries:
+            try_plan(inputs.bad_records(), pipeline, streaming, mode="append")
+    except PipelineError as problem:
+        return [str(problem)]
+    except PySparkException as error:
+        return [sentence(error, pipeline)]
+    finally:
+        inputs.close()
+    return []
+
+
+def ready(frame: DataFrame, pipeline: Pipeline, query: str) -> DataFrame:
+    """The frame as its sink takes it."""
+    sink = pipeline.sinks[query]
+    where = f"pipeline {pipeline.name!r}: sink {query!r}"
+    if isinstance(sink, Topic):
+        return records(frame, sink, where)
+    assert isinstance(sink, Files)
+    for column in sink.partition_by:
+        need(frame, column, f"{where} makes its directories by")
+    return frame
+
+
+def try_plan(
+    frame: DataFrame, pipeline: Pipeline, streaming: bool, mode: str | None = None
+) -> None:
+    if not streaming:
+        frame.write.format("noop").mode("overwrite").save()
+        return
+    if not frame.isStreaming:
+        raise PipelineError(
+            f"pipeline {pipeline.name!r} returns what is not a stream: "
+            "does it come from a table alone?"
+        )
+    with tempfile.TemporaryDirectory(prefix="ottla-check-") as directory:
+        writer = frame.writeStream.format("noop").outputMode(mode or pipeline.mode)
+        writer = writer.option("checkpointLocation", directory).trigger(availableNow=True)
+        query = writer.start()
+        query.awaitTermination()
