@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.log.append import Origin
-from ottla.log.checksum import BLOCK_BYTES, crc32c
 from ottla.log.log import Log
 from ottla.seams.simulated_disk import SimulatedDisk
 from ottla.settings import LogConfig
+from ottla.wire.checksum import crc32c
 from ottla.wire.compression import Compression
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, read_header, read_records, write_batch
@@ -304,16 +304,3 @@ def test_a_full_disk_leaves_no_part_of_a_batch() -> None:
         pass
     size = log.active.file.size()
     assert size == log.active.size_bytes > 0
-
-
-@given(st.integers(0, 3 * BLOCK_BYTES), st.integers(0, 100))
-def test_checksum_in_blocks_is_the_checksum(size: int, position: int) -> None:
-    """With and without whole blocks, writable or not."""
-    from google_crc32c import value
-
-    data = bytes(range(256)) * (size // 256 + 1)
-    data = data[:size]
-    position = min(position, size)
-    expected = value(data[position:])
-    assert crc32c(memoryview(bytearray(data)), position) == expected
-    assert crc32c(memoryview(data), position) == expected

@@ -82,7 +82,7 @@ def put_header(
         sequence,
         builder.record_count,
     )
-    pack_crc(out, CRC_POSITION, crc32c(out[ATTRIBUTES_POSITION:]))
+    pack_crc(out, CRC_POSITION, crc32c(out, ATTRIBUTES_POSITION))
 
 
 def restamp(batch: Batch, *, transactional: bool) -> None:
@@ -106,4 +106,4 @@ def intact(batch: Batch) -> bool:
     """Whether the bytes are those that the checksum was made of."""
     whole = b"".join(batch.encoded)
     (crc,) = unpack_crc(whole, CRC_POSITION)
-    return bool(crc32c(whole[ATTRIBUTES_POSITION:]) == crc)
+    return bool(crc32c(whole, ATTRIBUTES_POSITION) == crc)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log.checksum import crc32c
 from ottla.log.header import BATCH_OVERHEAD, HEADER, HEADER_BYTES
+from ottla.wire.checksum import crc32c
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

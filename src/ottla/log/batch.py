@@ -10,8 +10,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.log.checksum import crc32c
 from ottla.log.segment import BATCH_OVERHEAD, HEADER
+from ottla.wire.checksum import crc32c
 from ottla.wire.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
 from ottla.wire.records import (
     ATTRIBUTES_POSITION,

@@ -12,8 +12,8 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.append import APPEND_TIME_BIT, CODEC_MASK, CRC_FROM, TRANSACTIONAL_BIT, RecordError
-from ottla.log.checksum import crc32c
 from ottla.log.header import HEADER
+from ottla.wire.checksum import crc32c
 from ottla.wire.compression import Compression
 from ottla.wire.errors import ErrorCode
 from ottla.wire.malformed import MalformedMessage

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from ottla.log import lookup, trim
 from ottla.log.append import AppendResult, Origin
-from ottla.log.checksum import crc32c
 from ottla.log.epochs import LeaderEpochs, load_epochs
 from ottla.log.failures import OffsetOutOfRange
 from ottla.log.header import HEADER
@@ -29,6 +28,7 @@ from ottla.log.replay import load_producers
 from ottla.log.segment import SNAPSHOT, Segment
 from ottla.log.syncing import Syncable, synced, to_sync
 from ottla.log.unusual import append_unusual
+from ottla.wire.checksum import crc32c
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

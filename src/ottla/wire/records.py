@@ -15,8 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-import google_crc32c
-
+from .checksum import crc32c
 from .compression import DECOMPRESSED_BYTES_MAX, Compression, compress, decompress
 from .malformed import Buffer, MalformedMessage
 from .varint import put_varint, read_varint, read_varlong
@@ -53,7 +52,6 @@ NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 SEQUENCE_MAX = 0x7FFFFFFF
-CRC_PIECE_BYTES = 64 * 1024
 
 header_layout = struct.Struct(">qiibIhiqqqhii")
 unpack_header = header_layout.unpack_from
@@ -201,21 +199,6 @@ class Record:
         )
 
 
-def crc32c(data: Buffer) -> int:
-    """The CRC-32C (Castagnoli) of `data`."""
-    if type(data) is bytes:
-        return int(google_crc32c.value(data))
-    # The library takes nothing but bytes. Copies of this size stay in the processor's cache and
-    # are reused by the allocator; one copy of a large batch would cost several times as much.
-    if len(data) <= CRC_PIECE_BYTES:
-        return int(google_crc32c.value(bytes(data)))
-    checksum = 0
-    for start in range(0, len(data), CRC_PIECE_BYTES):
-        piece = bytes(data[start : start + CRC_PIECE_BYTES])
-        checksum = google_crc32c.extend(checksum, piece)
-    return int(checksum)
-
-
 def read_header(view: Buffer, pos: int = 0) -> BatchHeader:
     """The header of the batch at `pos`; its magic is 2, nothing else is checked."""
     if len(view) - pos > MAGIC_POSITION and view[pos + MAGIC_POSITION] != 2:
@@ -258,8 +241,8 @@ def read_records(
     header = read_header(batch)
     if header.size != len(batch):
         raise CorruptBatch(f"batch of {len(batch)} bytes says it has {header.size}")
-    if check_crc and crc32c(batch[ATTRIBUTES_POSITION:]) != header.crc:
-        found = crc32c(batch[ATTRIBUTES_POSITION:])
+    if check_crc and crc32c(batch, ATTRIBUTES_POSITION) != header.crc:
+        found = crc32c(batch, ATTRIBUTES_POSITION)
         raise CorruptBatch(f"batch has checksum {found:#010x}, its header says {header.crc:#010x}")
     data: Buffer = batch[HEADER_BYTES:]
     data = bytes(data) if not header.compression else decompress(header.compression, data, limit)
@@ -375,7 +358,7 @@ def write_batch(
         len(kept),
     )
     batch += data
-    checksum = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:])
+    checksum = crc32c(batch, ATTRIBUTES_POSITION)
     struct.pack_into(">I", batch, CRC_POSITION, checksum)
     return bytes(batch)
 
