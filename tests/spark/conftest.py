@@ -55,6 +55,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # The warehouse and Derby's files must not fall into the working directory.
     home: Path = tmp_path_factory.mktemp("spark")
+    # Where tests of the sink ask for faults (ottla.spark.faultpoints).
+    os.environ["OTTLA_FAULTS"] = str(tmp_path_factory.mktemp("faults"))
     builder = SparkSession.builder.master("local[2]").appName("ottla tests")
     for name, value in {**CONF, "spark.sql.warehouse.dir": str(home / "warehouse")}.items():
         builder = builder.config(name, value)
@@ -74,6 +76,17 @@ def cluster() -> Iterator[Standalone]:
 
     with standalone(workers=2) as started:
         yield started
+
+
+@pytest.fixture
+def faults(spark: SparkSession) -> Iterator[Path]:
+    """The directory in which a file asks for a fault in the session's jobs; empty before, after."""
+    directory = Path(os.environ["OTTLA_FAULTS"])
+    for path in directory.iterdir():
+        path.unlink()
+    yield directory
+    for path in directory.iterdir():
+        path.unlink()
 
 
 @pytest.fixture(scope="session")

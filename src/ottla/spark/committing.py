@@ -38,7 +38,9 @@ PROCESS = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
 TRANSACTION_TIMEOUT_S = 60
 TRANSACTION_TIMEOUT_S_MAX = 900  # transaction.max.timeout.ms, as clusters have it by default
 BYTES_PER_S_MIN = 4 * 1024 * 1024  # slower than this no commit should be
+ABORT_TIMEOUT_S = 10.0
 ATTEMPTS_MAX = 5
+SESSIONS_MAX = 16  # queries that one process commits for
 # Where the ledger of a batch without rows, so without a topic, is kept.
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -114,7 +116,7 @@ class Session:
             reach("commit.before-end")
         except BaseException:
             with suppress(errors.KafkaError):
-                producer.abort_transaction()
+                producer.abort_transaction(ABORT_TIMEOUT_S)
             raise
         self.ending = True
         producer.commit_transaction()
@@ -203,6 +205,8 @@ def _begin_ledger(session: Session, order: Order, now_ms: int) -> None:
     batch = order.batch if last is None else max(order.batch, last.batch)
     entry = Ledger(batch, 0, order.run, now_ms)
     topics = {order.topic} if order.topic else session.ledger_topics
+    if order.topic:
+        session.producer.partitions_for(order.topic)  # makes a topic that nobody has written to yet
     try:
         session.transact([], entry, set(topics))
     except errors.AuthorizationError:
@@ -229,6 +233,8 @@ def _session(order: Order, byte_count: int) -> Session:
         forget(order)
         session = None
     if session is None:
+        while len(_sessions) >= SESSIONS_MAX:
+            _sessions.pop(next(iter(_sessions))).close()
         session = _sessions[key] = Session(order, wanted_s)
     return session
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -124,7 +125,9 @@ class ParcelWriter:
             )
         if self.carrier != "topic" and self.staging.visible():
             origin = self.parcel.origin
-            path = self.staging.parcel_path(origin.sink, origin.batch, origin.task, origin.attempt)
+            path = self.staging.parcel_path(
+                origin.sink, origin.batch, origin.task, origin.attempt, origin.run or uuid.uuid4()
+            )
             self._file = open(path, "wb")  # noqa: SIM115  closed by finish or discard
             self.parcel.path = str(path)
             for piece in self.pending:

@@ -7,6 +7,7 @@ sees to it that `commit` gets exactly one parcel per task, whatever was tried ag
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from ottla.client.errors import KafkaError
+
 from .faultpoints import reach
 from .parcels import Origin, Parcel, ParcelWriter, discard
 from .rows import Layout, Piece, RowEncoder, SinkError, layout
@@ -27,6 +30,8 @@ from .staging import Notes, Staging, clear, folder, prepare, read_notes, remove,
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+log = logging.getLogger("ottla.spark")
 
 NAME = "ottla-spark-"
 
@@ -128,7 +133,7 @@ class Sink:
             properties=self.options.properties,
             batch=batch,
             run=origin.run,
-            follows=notes is not None and notes.run == origin.run and notes.batch < (batch or 0),
+            follows=follows(notes, origin.run, batch),
             accept=self.options.accept,
             topic=self.layout.topic,
         )
@@ -141,6 +146,22 @@ class Sink:
         else:
             write_notes(directory, origin.sink, Notes(origin.run, batch, PROCESS))
             clear(directory, origin.sink, batch)
+        self.clear_topic(parcels, last=batch is None)
+
+    def clear_topic(self, parcels: Sequence[Parcel], *, last: bool) -> None:
+        """Empty the staging topic, if there is one; delete it after a sink's last write."""
+        staged = [parcel for parcel in parcels if parcel.staging_topic is not None]
+        if not staged:
+            return
+        from .staging_topic import delete, empty
+
+        try:
+            if last and staged[0].staging_topic is not None:
+                delete(self.options.properties, staged[0].staging_topic)
+            else:
+                empty(self.options.properties, staged)
+        except KafkaError as problem:  # its retention will do it
+            log.warning("%s is not emptied: %s", staged[0].staging_topic, problem)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -187,6 +208,7 @@ class BatchSink(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         throw_away(messages)
+        self.sink.clear_topic([each for each in messages if isinstance(each, Parcel)], last=True)
 
 
 def encoded(rows: Iterator[pa.RecordBatch], encoder: RowEncoder) -> Iterator[Piece]:
@@ -200,6 +222,11 @@ def origin_of(context: TaskContext, name: str | None, options: SinkOptions) -> O
     batch = context.getLocalProperty("streaming.sql.batchId")
     query = context.getLocalProperty("sql.streaming.queryId")
     if name is None:
+        if not query or batch is None:
+            raise SinkError(
+                "this task does not know its query and batch: continuous processing is not for "
+                "this sink\nTry: .trigger(processingTime=…) or availableNow"
+            )
         name = options.name or f"{NAME}{query}"
     return Origin(
         sink=name,
@@ -208,6 +235,13 @@ def origin_of(context: TaskContext, name: str | None, options: SinkOptions) -> O
         task=context.partitionId(),
         attempt=context.taskAttemptId(),
     )
+
+
+def follows(notes: Notes | None, run: str, batch: int | None) -> bool:
+    """Whether this run of the query has finished an earlier batch."""
+    if notes is None or batch is None or not run:
+        return False
+    return notes.run == run and notes.batch < batch
 
 
 def throw_away(messages: list[WriterCommitMessage | None]) -> None:

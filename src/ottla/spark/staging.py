@@ -2,7 +2,7 @@
 
     <root>/ottla-spark-<uid>/token                shows a task that it sees the driver's directory
                             /<sink>/run.json      which run of the query has finished which batch
-                            /<sink>/<batch>-<task>-<attempt>.parcel
+                            /<sink>/<batch>-<task>-<attempt>-<run>.parcel
 
 The root is the option `stagingDirectory`, else where Spark keeps its scratch files. Nothing here
 has to survive: what is lost is replayed by Spark. What dead drivers left goes at the next commit of
@@ -49,10 +49,11 @@ class Staging:
         except OSError:
             return False
 
-    def parcel_path(self, sink: str, batch: int, task: int, attempt: int) -> Path:
+    def parcel_path(self, sink: str, *parts: object) -> Path:
+        """For `parts`, the batch first: a name that no other attempt of any driver has."""
         place = Path(self.directory, sink)
         place.mkdir(mode=0o700, exist_ok=True)
-        return place / f"{batch}-{task}-{attempt}{PARCEL}"
+        return place / ("-".join(map(str, parts)) + PARCEL)
 
 
 def folder(root: str | None) -> Path:
