@@ -4,14 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := .cache/.extras
+JAVA := .cache/.java
 COMPILED := .cache/.compiled
 PYTEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench unit apache compile clean
+.PHONY: help demo demo-cluster test check format bench unit apache compile clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -28,6 +29,12 @@ $(EXTRAS): scripts/extras.sh $(READY)
 	@sh scripts/extras.sh
 	@touch $@
 
+# What Spark needs: where it cannot be had, the demo says what to install.
+$(JAVA): scripts/extras.sh
+	@mkdir -p $(dir $@)
+	@sh scripts/extras.sh java
+	@touch $@
+
 # The record codec of the client as a C extension; without a compiler it stays plain Python.
 $(COMPILED): src/ottla/client/record_codec.py $(READY)
 	@mkdir -p $(dir $@)
@@ -36,8 +43,11 @@ $(COMPILED): src/ottla/client/record_codec.py $(READY)
 
 compile: $(COMPILED) ## Compile the record codec of the client (done by test and bench)
 
-demo: $(READY) ## Set up, start a broker, produce and consume with a real client, stop
-	@$(BIN)/python scripts/demo.py
+demo: $(READY) $(JAVA) $(COMPILED) ## User behaviour, live: a broker, Spark, a kill in the middle, a report (2 minutes)
+	@$(BIN)/python -m scripts.demo
+
+demo-cluster: $(READY) $(JAVA) $(COMPILED) ## The same on a Spark cluster: a master and two workers
+	@$(BIN)/python -m scripts.demo --cluster
 
 test: $(READY) $(EXTRAS) $(COMPILED) check ## Set up, run the checks and all tests
 	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup

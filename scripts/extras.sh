@@ -1,18 +1,22 @@
 #!/bin/sh
-# Install what some tests need beyond Python: Java and Maven (Apache Kafka's jars) and kcat.
-# Nothing here is fatal: what cannot be had is named, and the tests that need it skip, saying why.
+# Install what is needed beyond Python: Java (Spark, some tests), Maven (Apache Kafka's jars), kcat.
+# With the argument `java` only that. Nothing here is fatal: what cannot be had is named, and the
+# tests that need it skip, saying why.
 set -u
 
+only="${1:-all}"
 missing=""
 command -v java >/dev/null 2>&1 || missing="$missing default-jdk-headless"
-command -v mvn >/dev/null 2>&1 || missing="$missing maven"
-command -v kcat >/dev/null 2>&1 || command -v kafkacat >/dev/null 2>&1 || missing="$missing kcat"
+[ "$only" = java ] || command -v mvn >/dev/null 2>&1 || missing="$missing maven"
+[ "$only" = java ] || command -v kcat >/dev/null 2>&1 || command -v kafkacat >/dev/null 2>&1 || missing="$missing kcat"
 
 if [ -n "$missing" ]; then
   if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
     echo "installing:$missing"
     { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y $missing; } >/dev/null 2>&1 ||
       echo "could not install:$missing (their tests will skip)"
+  elif [ "$only" = java ]; then
+    : # the demo itself says what to install
   elif command -v brew >/dev/null 2>&1; then
     echo "not installed:$missing. Try: brew install openjdk@17 maven kcat (their tests skip until then)"
   else
@@ -20,6 +24,7 @@ if [ -n "$missing" ]; then
   fi
 fi
 
+[ "$only" = java ] && exit 0
 if command -v java >/dev/null 2>&1 && command -v mvn >/dev/null 2>&1; then
   .venv/bin/python -m tests.apache.fetch || echo "could not fetch Apache Kafka's jars (their tests will skip)"
 fi

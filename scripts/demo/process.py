@@ -69,6 +69,9 @@ class Process:
 
     def kill(self) -> None:
         """SIGKILL to all of it: Python, Spark's JVM, its workers."""
+        for pid in (*descendants(self.pid), self.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._shell.pid, signal.SIGKILL)
         self._end()
@@ -96,3 +99,20 @@ class Process:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
+
+
+def descendants(pid: int) -> list[int]:
+    """Its children, their children, and so on: Spark's JVM has a session of its own."""
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
+    )
+    children: dict[int, list[int]] = {}
+    for line in listed.stdout.splitlines():
+        child, parent = map(int, line.split())
+        children.setdefault(parent, []).append(child)
+    found, to_look = [], [pid]
+    while to_look:
+        below = children.get(to_look.pop(), [])
+        found += below
+        to_look += below
+    return found

@@ -29,6 +29,8 @@ START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 15.0
 POLL_S = 0.2
 DAEMON_MEMORY = "256m"
+# For the executors too: they live for minutes, and compile only what is hot by then.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # Less than a worker's: the executor's JVM needs more than its heap.
 EXECUTOR_MEMORY = "700m"
 # $1 is the daemon's directory, $2 whether it goes away in the end, the rest is its command. The
@@ -250,5 +252,6 @@ def environment(home: Path) -> Mapping[str, str]:
         "SPARK_LOCAL_DIRS": str(home / "local"),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": DAEMON_MEMORY,
+        "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
         "PYSPARK_PYTHON": sys.executable,
     }
