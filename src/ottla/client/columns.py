@@ -7,6 +7,7 @@ timestamp, timestampType, and headers if wanted.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,7 @@ class RecordColumns:
         arrays = [self._arrow_column(arrow, name, unit) for name in names]
         if headers and "headers" not in names:
             names.append("headers")
-            arrays.append(arrow.array(self._header_rows(), header_type(arrow)))
+            arrays.append(self._arrow_headers(arrow, null=False))
         return arrow.RecordBatch.from_arrays(arrays, names=names)
 
     def _arrow_column(self, arrow: Any, name: str, unit: str) -> Any:
@@ -116,13 +117,45 @@ class RecordColumns:
             case "timestampType":
                 return constant(arrow, self.timestamp_type, arrow.int32(), count)
             case "headers":
-                rows = [each or None for each in self._header_rows()]
-                return arrow.array(rows, header_type(arrow))
+                return self._arrow_headers(arrow, null=True)
             case _:
                 raise ValueError(f"there is no column {name!r}; there are {', '.join(COLUMNS)}")
 
-    def _header_rows(self) -> list[list[dict[str, Any]]]:
-        return [[{"key": key, "value": value} for key, value in row] for row in self.headers]
+    def _arrow_headers(self, arrow: Any, *, null: bool) -> Any:
+        """The headers as lists; a record without any has an empty one, or null."""
+        count = len(self)
+        given = self.columns.headers
+        if not given and null:
+            return arrow.nulls(count, header_type(arrow))
+        rows = sorted(row for row in given if row < count)
+        pairs = [pair for row in rows for pair in given[row]]
+        ends = array("i", bytes(4 * (count + 1)))
+        end = place = 0
+        for row in [*rows, count]:
+            if end:
+                ends[place : row + 1] = array("i", [end]) * (row + 1 - place)
+            if row < count:
+                end += len(given[row])
+                place = row + 1
+        content = arrow.StructArray.from_arrays(
+            [
+                arrow.array([key for key, _ in pairs], arrow.string()),
+                arrow.array([value for _, value in pairs], arrow.binary()),
+            ],
+            fields=list(header_type(arrow).value_type),
+        )
+        validity = arrow.py_buffer(bitmap(rows, count)) if null else None
+        return arrow.Array.from_buffers(
+            header_type(arrow), count, [validity, arrow.py_buffer(ends)], children=[content]
+        )
+
+
+def bitmap(rows: list[int], count: int) -> bytearray:
+    """A bit for each row, set for these."""
+    found = bytearray((count + 7) // 8)
+    for row in rows:
+        found[row >> 3] |= 1 << (row & 7)
+    return found
 
 
 def bytes_array(arrow: Any, column: BytesColumn, count: int) -> Any:
