@@ -52,7 +52,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     needs.java()
     from pyspark.sql import SparkSession
 
+    from ottla.spark.home import quick_home
+
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each Python of Spark's would compile us anew
+    os.environ.setdefault("SPARK_HOME", str(quick_home(tmp_path_factory.mktemp("home"))))
     # The warehouse and Derby's files must not fall into the working directory.
     home: Path = tmp_path_factory.mktemp("spark")
     # Where tests of the sink ask for faults (ottla.spark.faultpoints).
