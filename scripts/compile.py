@@ -17,13 +17,14 @@ from pathlib import Path
 
 ROOM = Path(__file__).parent.parent / "src" / "ottla" / "client"
 SOURCE = ROOM / "record_codec.py"
+DECLARATIONS = ROOM / "record_codec.pxd"
 STAMP = ROOM / "_record_codec.stamp"
 NAME = "_record_codec_c"
 
 
 def source_hash() -> str:
     """What the compiled form must have been made from."""
-    return hashlib.sha256(SOURCE.read_bytes()).hexdigest()
+    return hashlib.sha256(SOURCE.read_bytes() + DECLARATIONS.read_bytes()).hexdigest()
 
 
 def build(target: Path = ROOM) -> Path:
@@ -33,8 +34,12 @@ def build(target: Path = ROOM) -> Path:
     from setuptools.dist import Distribution
 
     with tempfile.TemporaryDirectory() as scratch:
-        copy = Path(scratch) / f"{NAME}.py"
+        copy = Path(scratch) / "ottla" / "client" / f"{NAME}.py"
+        copy.parent.mkdir(parents=True)
+        for package in copy.parent, copy.parent.parent:  # or the declarations are not found
+            (package / "__init__.py").touch()
         shutil.copy(SOURCE, copy)
+        shutil.copy(DECLARATIONS, copy.with_suffix(".pxd"))
         extension = Extension(
             f"ottla.client.{NAME}", [str(copy)], extra_compile_args=["-O3", "-g0"]
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import struct
 from pathlib import Path
@@ -193,6 +194,84 @@ def test_damage_is_named_and_never_more(
             assert columns.count == 0
         else:
             assert columns.count == len(found)
+
+
+@codecs
+@given(written=rows)
+@settings(max_examples=30, deadline=None)
+def test_a_view_is_read_in_place(
+    codec: ModuleType, written: list[tuple[int, Any, Any, Any]]
+) -> None:
+    """Records and columns of a view of shared memory are those of its bytes, and stay when the
+    memory is written over."""
+    batch = batch_of(written)
+    head = read_header(batch)
+    memory = bytearray(b"..." + batch)
+    view = memoryview(memory)[3:]
+    found = codec.read_consumer_records(
+        view, head.record_count, 0, head.base_timestamp, -1, 0, ("t", 3, 7), None, None,
+        ConsumerRecord, HEADER_BYTES,
+    )  # fmt: skip
+    columns = codec.Columns()
+    codec.read_columns(
+        view, head.record_count, 0, head.base_timestamp, -1, 0, columns, HEADER_BYTES
+    )
+    memory[:] = bytes(len(memory))
+    view.release()
+    memory.clear()  # nobody holds on to it
+    assert found == consumer_records(codec, batch)
+    assert [type(each) for each in found] == [ConsumerRecord] * len(written)
+    assert unpacked(columns.values, columns.count) == [each.value for each in found]
+
+
+@codecs
+def test_a_header_cut_off_is_damage(codec: ModuleType) -> None:
+    """A header whose content is longer than its record ends in CorruptRecords, nothing else."""
+    batch = batch_of([(0, None, b"v", [("name", b"content")])])
+    head = read_header(batch)
+    body = bytearray(batch[HEADER_BYTES:])
+    place = body.index(b"content") - 1
+    for size in 0x7E, 0x10, 0x0C, 0x00:
+        body[place] = size
+        with pytest.raises(codec.CorruptRecords):
+            codec.read_consumer_records(
+                bytes(body), head.record_count, 0, 0, -1, 0, ("t", 0, 0), None, None, ConsumerRecord
+            )
+        with pytest.raises(codec.CorruptRecords):
+            codec.read_columns(bytes(body), head.record_count, 0, 0, -1, 0, codec.Columns())
+
+
+@codecs
+def test_records_are_made_as_tuples_only(codec: ModuleType) -> None:
+    """What is not a tuple class is refused before any memory is touched."""
+    body = batch_of([(0, None, b"v", [])])[HEADER_BYTES:]
+    with pytest.raises(TypeError):
+        codec.read_consumer_records(body, 1, 0, 0, -1, 0, ("t", 0, 0), None, None, dict)
+
+
+@codecs
+@given(data=st.binary(max_size=3000), repeat=st.integers(1, 20))
+@settings(max_examples=40, deadline=None)
+def test_checksums_of_views_are_those_of_bytes(codec: ModuleType, data: bytes, repeat: int) -> None:
+    """Small or large, bytes or a view: the CRC-32C is the same."""
+    data *= repeat
+    expected = crc32c(data)
+    assert codec.checksum(data) == expected
+    assert codec.checksum(memoryview(bytearray(b"x" + data))[1:]) == expected
+
+
+def test_records_of_bytes_are_no_work_for_the_collector() -> None:
+    """Compiled, records without deserializers are not tracked; with one, they are."""
+    from ottla.client import records
+
+    if not records.COMPILED:
+        pytest.skip("the record codec is not compiled")
+    body = batch_of([(0, b"k", b"v", [])])[HEADER_BYTES:]
+    for function, tracked in (None, False), (lambda value: [value], True):
+        (record,) = records.read_consumer_records(
+            body, 1, 0, 0, -1, 0, ("t", 0, 0), None, function, ConsumerRecord
+        )
+        assert gc.is_tracked(record) is tracked
 
 
 def test_the_switch_takes_the_compiled_form_when_it_is_there() -> None:

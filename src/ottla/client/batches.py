@@ -19,13 +19,12 @@ from ottla.wire.records import (
     HEADER_BYTES,
     BatchHeader,
     batch_bounds,
-    crc32c,
     read_header,
     read_records,
 )
 
 from .errors import CorruptRecordException, KafkaError
-from .records import Columns, CorruptRecords, read_columns, read_consumer_records
+from .records import Columns, CorruptRecords, checksum, read_columns, read_consumer_records
 from .structs import ConsumerRecord, TopicPartition
 
 Function = Callable[[Any], Any]
@@ -105,19 +104,19 @@ class FetchedBatch:
         """Where in the `_body` the records begin."""
         return 0 if self.header.compression else HEADER_BYTES - ATTRIBUTES_POSITION
 
-    def _body(self, check_crc: bool) -> bytes:
-        """The records, decompressed, or as they are behind the end of the header: what the checksum
-        covers, so that one copy serves both."""
+    def _body(self, check_crc: bool) -> bytes | memoryview:
+        """What the checksum covers: the end of the header, and the records behind it; or the
+        records decompressed."""
         assert self.data is not None
-        covered = bytes(self.data[ATTRIBUTES_POSITION:])
+        covered = self.data[ATTRIBUTES_POSITION:]
         if check_crc:
-            found = crc32c(covered)
+            found = checksum(covered)
             if found != self.header.crc:
                 raise CorruptRecords(f"checksum {found:#x}, its header says {self.header.crc:#x}")
         codec = self.header.compression
         if not codec:
             return covered
-        return decompress(codec, memoryview(covered)[HEADER_BYTES - ATTRIBUTES_POSITION :])
+        return decompress(codec, covered[HEADER_BYTES - ATTRIBUTES_POSITION :])
 
     def _corrupt(self, partition: TopicPartition, problem: Exception) -> KafkaError:
         header = self.header

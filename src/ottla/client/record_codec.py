@@ -17,19 +17,28 @@ of one batch; whatever the bytes are, the outcome is records or `CorruptRecords`
 
 from __future__ import annotations
 
-import gc
-
 try:
     import cython
 except ImportError:
     from . import no_cython as cython
 
 if cython.compiled:
-    from cython.cimports.cpython.bytearray import PyByteArray_Resize
+    from cython.cimports.cpython.buffer import (
+        PyBUF_SIMPLE,
+        PyBuffer_Release,
+        PyObject_GetBuffer,
+    )
+    from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_Resize
+    from cython.cimports.cpython.ref import Py_INCREF
+    from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
+    from cython.cimports.cpython.version import PY_VERSION_HEX
     from cython.cimports.libc.string import memcpy
+    from cython.cimports.posix.dlfcn import RTLD_NOW, dlopen, dlsym
+
+from ottla.wire.records import crc32c
 
 COMPILED = bool(cython.compiled)
-FORM = 4  # raised with every change of what records.py sees, so that an old extension is not taken
+FORM = 5  # raised with every change of what records.py sees, so that an old extension is not taken
 HEAD_BYTES = 61  # a batch's header, filled in when the batch is done
 RECORD_BYTES_MIN = 7
 
@@ -787,6 +796,36 @@ class CorruptRecords(ValueError):
     """The bytes of a batch are not records."""
 
 
+def checksum(data) -> int:
+    """The CRC-32C of bytes or of a view of them."""
+    if cython.compiled and crc32c_value != cython.NULL:
+        buffer: Py_buffer
+        found: cython.uint
+        PyObject_GetBuffer(data, cython.address(buffer), PyBUF_SIMPLE)
+        try:
+            if buffer.len >= 16384:  # worth letting others have the interpreter's lock
+                with cython.nogil:
+                    found = crc32c_value(cython.cast(cython.p_uchar, buffer.buf), buffer.len)
+            else:
+                found = crc32c_value(cython.cast(cython.p_uchar, buffer.buf), buffer.len)
+        finally:
+            PyBuffer_Release(cython.address(buffer))
+        return found
+    return crc32c(data)
+
+
+def find_checksum(path: bytes) -> bool:
+    """Take the checksum's function from the library that Python's google_crc32c is made with: that
+    takes views, and can do without the interpreter's lock. False if it is not to be found."""
+    if cython.compiled:
+        global crc32c_value
+        library: cython.p_void = dlopen(path, RTLD_NOW)
+        if library != cython.NULL:
+            crc32c_value = cython.cast(Checksum, dlsym(library, b"crc32c_value"))
+        return crc32c_value != cython.NULL
+    return False
+
+
 class BytesColumn:
     """Keys or values in Arrow's layout: all bytes, 32-bit ends, a bit for each that is not null."""
 
@@ -817,6 +856,8 @@ if cython.compiled:
 
     @cython.cfunc
     @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
     def take(p: cython.p_uchar, end: cython.p_uchar, value: cython.p_longlong) -> cython.p_uchar:
         """Read a number; the place after it, or NULL."""
         found: cython.ulonglong = 0
@@ -835,6 +876,8 @@ if cython.compiled:
         return cython.NULL
 
     @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
     def parse(
         start: cython.p_uchar, p: cython.p_uchar, end: cython.p_uchar, f: cython.p_longlong
     ) -> cython.p_uchar:
@@ -842,7 +885,7 @@ if cython.compiled:
         size: cython.longlong = 0
         stop: cython.p_uchar
         p = take(p, end, cython.address(size))
-        if p == cython.NULL or size < RECORD_BYTES_MIN - 1 or size > end - p:
+        if p == cython.NULL or size < 6 or size > end - p:  # RECORD_BYTES_MIN - 1
             return cython.NULL
         stop = p + size
         p = take(p + 1, stop, f)
@@ -869,6 +912,13 @@ if cython.compiled:
         f[7] = p - start
         f[8] = stop - start
         return stop
+
+    @cython.cfunc
+    @cython.inline
+    def put_field(record: object, place: cython.Py_ssize_t, field: object) -> cython.void:
+        """Put a field into a tuple that is being made."""
+        Py_INCREF(field)
+        PyTuple_SET_ITEM(record, place, field)
 
 
 def number(data: bytes, pos: int) -> tuple:
@@ -918,6 +968,8 @@ def read_headers(data: bytes, pos: int, count: int, end: int) -> list:
         size, pos = number(data, pos + size)
         content = None if size < 0 else data[pos : pos + size]
         pos += max(size, 0)
+        if pos > end:
+            break
         headers.append((name, content))
     if pos != end:
         raise CorruptRecords(f"record ends at byte {pos}, its size says {end}")
@@ -930,7 +982,7 @@ def check_count(size: int, count: int) -> None:
 
 
 def read_consumer_records(
-    data: bytes,
+    data,
     count: int,
     base_offset: int,
     base_timestamp: int,
@@ -946,77 +998,164 @@ def read_consumer_records(
 
     `append_time` is -1, or the time of every record; `place` is topic, partition and leader epoch.
     Deserializers are functions of bytes or None, or None to leave them. The records are in `data`
-    from byte `begin` on.
+    (bytes or a view of them) from byte `begin` on.
     """
     check_count(len(data) - begin, count)
+    if not issubclass(make, tuple):
+        raise TypeError(f"records are made as tuples, not as {make!r}")
     found = []
-    # Thousands of new tuples would make the collector look at them again and again, and none of
-    # them can be garbage yet.
-    paused = COMPILED and key_deserializer is None and value_deserializer is None and gc.isenabled()
-    if paused:
-        gc.disable()
-    try:
-        walk(data, count, base_offset, base_timestamp, append_time, first_offset, place,
-             key_deserializer, value_deserializer, make, found, begin)  # fmt: skip
-    except IndexError:
-        raise CorruptRecords("the batch ends inside a record") from None
-    finally:
-        if paused:
-            gc.enable()
+    if cython.compiled:
+        buffer: Py_buffer
+        PyObject_GetBuffer(data, cython.address(buffer), PyBUF_SIMPLE)
+        try:
+            walk(cython.cast(cython.p_uchar, buffer.buf), buffer.len, begin, count, base_offset,
+                 base_timestamp, append_time, first_offset, place, key_deserializer,
+                 value_deserializer, make, found)  # fmt: skip
+        except IndexError:
+            raise CorruptRecords("a record ends inside a header") from None
+        finally:
+            PyBuffer_Release(cython.address(buffer))
+    else:
+        try:
+            walk_plain(bytes(data), begin, count, base_offset, base_timestamp, append_time,
+                       first_offset, place, key_deserializer, value_deserializer, make,
+                       found)  # fmt: skip
+        except IndexError:
+            raise CorruptRecords("the batch ends inside a record") from None
     return found
 
 
-def walk(
+if cython.compiled:
+
+    @cython.cfunc
+    def walk(
+        start: cython.p_uchar,
+        size: cython.Py_ssize_t,
+        begin: cython.Py_ssize_t,
+        count: cython.Py_ssize_t,
+        base_offset: cython.longlong,
+        base_timestamp: cython.longlong,
+        append_time: cython.longlong,
+        first_offset: cython.longlong,
+        place: tuple,
+        key_deserializer: object,
+        value_deserializer: object,
+        make: object,
+        found: list,
+    ) -> object:
+        """Read one record after the other into `found`.
+
+        A record of bytes and numbers cannot be part of a cycle, so the collector need not look at
+        it: thousands of young tuples would have it look again and again.
+        """
+        topic, partition, leader_epoch = place
+        timestamp_type: object = 0 if append_time < 0 else 1
+        atomic: cython.bint = key_deserializer is None and value_deserializer is None
+        p: cython.p_uchar = start + begin
+        end: cython.p_uchar = start + size
+        f: cython.longlong[9]
+        left: cython.Py_ssize_t
+        timestamp: cython.longlong
+        last_timestamp: cython.longlong = -1
+        last_size: cython.longlong = -1
+        time: object = -1
+        key_size: object
+        value_size: object = -1
+        key: object
+        value: object
+        headers: list
+        headers_size: object
+        record: object
+        kind: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), make)
+        for left in range(count):  # noqa: B007
+            p = parse(start, p, end, f)
+            if p == cython.NULL:
+                raise CorruptRecords("a record that is cut off or does not fill its size")
+            if base_offset + f[1] < first_offset:
+                continue
+            key = None if f[3] < 0 else start[f[2] : f[2] + f[3]]
+            value = None if f[5] < 0 else start[f[4] : f[4] + f[5]]
+            if not atomic:
+                if key_deserializer is not None:
+                    key = key_deserializer(key)
+                if value_deserializer is not None:
+                    value = value_deserializer(value)
+            timestamp = append_time if append_time >= 0 else base_timestamp + f[0]
+            if timestamp != last_timestamp:
+                last_timestamp = timestamp
+                time = timestamp
+            key_size = f[3] if f[3] >= 0 else -1
+            if f[5] != last_size:
+                last_size = f[5]
+                value_size = f[5] if f[5] >= 0 else -1
+            if f[6]:
+                headers = read_headers(start[f[7] : f[8]], 0, f[6], f[8] - f[7])
+                headers_size = f[8] - f[7]
+            else:
+                headers = []
+                headers_size = -1
+            if PY_VERSION_HEX < 0x030E0000:
+                record = PyType_GenericAlloc(kind, 13)
+                put_field(record, 0, topic)
+                put_field(record, 1, partition)
+                put_field(record, 2, leader_epoch)
+                put_field(record, 3, base_offset + f[1])
+                put_field(record, 4, time)
+                put_field(record, 5, timestamp_type)
+                put_field(record, 6, key)
+                put_field(record, 7, value)
+                put_field(record, 8, headers)
+                put_field(record, 9, None)
+                put_field(record, 10, key_size)
+                put_field(record, 11, value_size)
+                put_field(record, 12, headers_size)
+            else:  # a tuple has more inside that only its own maker knows
+                record = new_tuple(make, (
+                    topic, partition, leader_epoch, base_offset + f[1], time, timestamp_type,
+                    key, value, headers, None, key_size, value_size, headers_size,
+                ))  # fmt: skip
+            if atomic:
+                PyObject_GC_UnTrack(headers)
+                PyObject_GC_UnTrack(record)
+            found.append(record)
+        if p != end:
+            raise CorruptRecords("bytes after the last record")
+        return None
+
+
+def walk_plain(
     data: bytes,
-    count: cython.Py_ssize_t,
-    base_offset: cython.longlong,
-    base_timestamp: cython.longlong,
-    append_time: cython.longlong,
-    first_offset: cython.longlong,
+    at: int,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int,
+    first_offset: int,
     place: tuple,
     key_deserializer,
     value_deserializer,
     make,
     found: list,
-    begin: cython.Py_ssize_t,
 ) -> None:
     """Read one record after the other into `found`."""
     topic, partition, leader_epoch = place
     timestamp_type = 0 if append_time < 0 else 1
-    at: cython.Py_ssize_t = begin
-    left: cython.Py_ssize_t
-    offset: cython.longlong
-    timestamp: cython.longlong
-    if cython.compiled:
-        start: cython.p_uchar = data
-        p: cython.p_uchar = start + begin
-        end: cython.p_uchar = start + len(data)
-        f: cython.longlong[9]
-    for left in range(count):  # noqa: B007
-        if cython.compiled:
-            p = parse(start, p, end, f)
-            if p == cython.NULL:
-                raise CorruptRecords("a record that is cut off or does not fill its size")
-            at = p - start
-        else:
-            f = parse_plain(data, at)
-            at = f[8]
-        offset = base_offset + f[1]
-        if offset < first_offset:
+    for _ in range(count):
+        f = parse_plain(data, at)
+        at = f[8]
+        if base_offset + f[1] < first_offset:
             continue
-        if cython.compiled:
-            key = None if f[3] < 0 else start[f[2] : f[2] + f[3]]
-            value = None if f[5] < 0 else start[f[4] : f[4] + f[5]]
-        else:
-            key = None if f[3] < 0 else data[f[2] : f[2] + f[3]]
-            value = None if f[5] < 0 else data[f[4] : f[4] + f[5]]
+        key = None if f[3] < 0 else data[f[2] : f[2] + f[3]]
+        value = None if f[5] < 0 else data[f[4] : f[4] + f[5]]
         if key_deserializer is not None:
             key = key_deserializer(key)
         if value_deserializer is not None:
             value = value_deserializer(value)
-        timestamp = append_time if append_time >= 0 else base_timestamp + f[0]
         fields = (
-            topic, partition, leader_epoch, offset, timestamp, timestamp_type, key, value,
+            topic, partition, leader_epoch,
+            base_offset + f[1],
+            append_time if append_time >= 0 else base_timestamp + f[0],
+            timestamp_type, key, value,
             read_headers(data, f[7], f[6], f[8]) if f[6] else [],
             None,
             f[3] if f[3] >= 0 else -1,
@@ -1029,7 +1168,7 @@ def walk(
 
 
 def read_columns(
-    data: bytes,
+    data,
     count: int,
     base_offset: int,
     base_timestamp: int,
@@ -1038,140 +1177,260 @@ def read_columns(
     columns: Columns,
     begin: int = 0,
 ) -> None:
-    """Add the records from `first_offset` on to `columns`; nothing is added if they are corrupt."""
+    """Add the records from `first_offset` on to `columns`; nothing is added if they are corrupt.
+
+    `data` is as for `read_consumer_records`.
+    """
     check_count(len(data) - begin, count)
-    try:
-        kept, key_bytes, value_bytes = measure(data, count, first_offset - base_offset, begin)
-    except IndexError:
-        raise CorruptRecords("the batch ends inside a record") from None
-    row = columns.count
+    if cython.compiled:
+        buffer: Py_buffer
+        PyObject_GetBuffer(data, cython.address(buffer), PyBUF_SIMPLE)
+        try:
+            add_rows(cython.cast(cython.p_uchar, buffer.buf), buffer.len, begin, count, base_offset,
+                     base_timestamp, append_time, first_offset, columns)  # fmt: skip
+        except IndexError:
+            raise CorruptRecords("a record ends inside a header") from None
+        finally:
+            PyBuffer_Release(cython.address(buffer))
+    else:
+        try:
+            add_rows_plain(bytes(data), begin, count, base_offset, base_timestamp, append_time,
+                           first_offset, columns)  # fmt: skip
+        except IndexError:
+            raise CorruptRecords("the batch ends inside a record") from None
+
+
+def make_room(columns: Columns, kept: int, key_bytes: int, value_bytes: int) -> None:
+    """Make the columns larger by so much; what is new in them will be written over."""
+    rows = columns.count + kept
     for column, size in (columns.keys, key_bytes), (columns.values, value_bytes):
         grow(column.data, len(column.data) + size)
-        grow(column.offsets, 4 * (row + kept + 1))
-        column.validity.extend(bytes((row + kept + 7) // 8 - len(column.validity)))
-    grow(columns.offsets, 8 * (row + kept))
-    grow(columns.timestamps, 8 * (row + kept))
-    fill(data, count, base_offset, base_timestamp, append_time, first_offset, columns,
-         key_bytes, value_bytes, begin)  # fmt: skip
-    columns.count = row + kept
+        grow(column.offsets, 4 * (rows + 1))
+        column.validity.extend(bytes((rows + 7) // 8 - len(column.validity)))
+    grow(columns.offsets, 8 * rows)
+    grow(columns.timestamps, 8 * rows)
 
 
 def grow(room: bytearray, size: cython.Py_ssize_t) -> None:
-    """Make the room so large; what is new in it will be written over."""
     if cython.compiled:
         PyByteArray_Resize(room, size)
     else:
         room.extend(bytes(size - len(room)))
 
 
-def measure(
-    data: bytes, count: cython.Py_ssize_t, first: cython.longlong, begin: cython.Py_ssize_t
-) -> tuple:
-    """How many records from `first` on there are, and how large their keys and values."""
-    kept: cython.longlong = 0
-    key_bytes: cython.longlong = 0
-    value_bytes: cython.longlong = 0
-    at: cython.Py_ssize_t = begin
-    left: cython.Py_ssize_t
-    if cython.compiled:
-        start: cython.p_uchar = data
+if cython.compiled:
+
+    @cython.cfunc
+    def add_rows(
+        start: cython.p_uchar,
+        size: cython.Py_ssize_t,
+        begin: cython.Py_ssize_t,
+        count: cython.Py_ssize_t,
+        base_offset: cython.longlong,
+        base_timestamp: cython.longlong,
+        append_time: cython.longlong,
+        first_offset: cython.longlong,
+        columns: object,
+    ) -> object:
+        """Measure, make room, fill it; without the interpreter's lock if that takes a while."""
         p: cython.p_uchar = start + begin
-        f: cython.longlong[9]
-    for left in range(count):  # noqa: B007
-        if cython.compiled:
-            p = parse(start, p, start + len(data), f)
-            if p == cython.NULL:
-                raise CorruptRecords("a record that is cut off or does not fill its size")
-            at = p - start
+        end: cython.p_uchar = start + size
+        found: cython.longlong[4]  # how many rows, bytes of keys and values, rows with headers
+        good: cython.bint
+        long: cython.bint = size >= 16384
+        if long:
+            with cython.nogil:
+                good = measure(start, p, end, count, first_offset - base_offset, found)
         else:
-            f = parse_plain(data, at)
-            at = f[8]
-        if f[1] < first:
-            continue
-        kept += 1
-        if f[3] > 0:
-            key_bytes += f[3]
-        if f[5] > 0:
-            value_bytes += f[5]
-        if f[6]:
-            read_headers(data, f[7], f[6], f[8])
+            good = measure(start, p, end, count, first_offset - base_offset, found)
+        if not good:
+            raise CorruptRecords("a record that is cut off, or bytes after the last record")
+        row: cython.Py_ssize_t = columns.count
+        headers: dict = {}
+        if found[3]:
+            headers = headers_by_row(start, p, end, count, first_offset - base_offset, row)
+        make_room(columns, found[0], found[1], found[2])
+        keys = columns.keys
+        values = columns.values
+        key: RowBytes
+        value: RowBytes
+        point(cython.address(key), keys.data, found[1], keys.offsets, keys.validity)
+        point(cython.address(value), values.data, found[2], values.offsets, values.validity)
+        offsets: cython.p_longlong = cython.cast(
+            cython.p_longlong, PyByteArray_AS_STRING(columns.offsets)
+        )
+        timestamps: cython.p_longlong = cython.cast(
+            cython.p_longlong, PyByteArray_AS_STRING(columns.timestamps)
+        )
+        if long:
+            with cython.nogil:
+                fill(start, p, end, count, base_offset, base_timestamp, append_time, first_offset,
+                     row, offsets, timestamps, cython.address(key),
+                     cython.address(value))  # fmt: skip
+        else:
+            fill(start, p, end, count, base_offset, base_timestamp, append_time, first_offset,
+                 row, offsets, timestamps, cython.address(key), cython.address(value))  # fmt: skip
+        keys.nulls += key.nulls
+        values.nulls += value.nulls
+        columns.headers.update(headers)
+        columns.count = row + found[0]
+        return None
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def measure(
+        start: cython.p_uchar,
+        p: cython.p_uchar,
+        end: cython.p_uchar,
+        count: cython.Py_ssize_t,
+        first: cython.longlong,
+        found: cython.p_longlong,
+    ) -> cython.bint:
+        """How many records from `first` on there are, how large their keys and values, how many
+        have headers; False if they are no records."""
+        f: cython.longlong[9]
+        left: cython.Py_ssize_t
+        found[0] = found[1] = found[2] = found[3] = 0
+        for left in range(count):  # noqa: B007
+            p = parse(start, p, end, f)
+            if p == cython.NULL:
+                return False
+            if f[1] < first:
+                continue
+            found[0] += 1
+            if f[3] > 0:
+                found[1] += f[3]
+            if f[5] > 0:
+                found[2] += f[5]
+            if f[6]:
+                found[3] += 1
+        return p == end
+
+    @cython.cfunc
+    def headers_by_row(
+        start: cython.p_uchar,
+        p: cython.p_uchar,
+        end: cython.p_uchar,
+        count: cython.Py_ssize_t,
+        first: cython.longlong,
+        row: cython.Py_ssize_t,
+    ) -> dict:
+        f: cython.longlong[9]
+        left: cython.Py_ssize_t
+        headers: dict = {}
+        for left in range(count):  # noqa: B007
+            p = parse(start, p, end, f)
+            if f[1] < first:
+                continue
+            if f[6]:
+                headers[row] = read_headers(start[f[7] : f[8]], 0, f[6], f[8] - f[7])
+            row += 1
+        return headers
+
+    @cython.cfunc
+    def point(
+        place: cython.pointer(RowBytes),
+        data: bytearray,
+        size: cython.Py_ssize_t,
+        ends: bytearray,
+        validity: bytearray,
+    ) -> cython.void:
+        """Where the new rows of a column of bytes go, of which there are `size`."""
+        place.data = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(data))
+        place.ends = cython.cast(cython.p_int, PyByteArray_AS_STRING(ends))
+        place.validity = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(validity))
+        place.end = len(data) - size
+        place.nulls = 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_row(
+        place: cython.pointer(RowBytes),
+        row: cython.Py_ssize_t,
+        bytes_at: cython.p_uchar,
+        size: cython.longlong,
+    ) -> cython.void:
+        if size < 0:
+            place.nulls += 1
+        else:
+            place.validity[row >> 3] |= 1 << (row & 7)
+            if size > 0:
+                memcpy(place.data + place.end, bytes_at, size)
+                place.end += size
+        place.ends[row + 1] = place.end
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def fill(
+        start: cython.p_uchar,
+        p: cython.p_uchar,
+        end: cython.p_uchar,
+        count: cython.Py_ssize_t,
+        base_offset: cython.longlong,
+        base_timestamp: cython.longlong,
+        append_time: cython.longlong,
+        first_offset: cython.longlong,
+        row: cython.Py_ssize_t,
+        offsets: cython.p_longlong,
+        timestamps: cython.p_longlong,
+        key: cython.pointer(RowBytes),
+        value: cython.pointer(RowBytes),
+    ) -> cython.void:
+        """Write the numbers and bytes into the room that was made."""
+        f: cython.longlong[9]
+        left: cython.Py_ssize_t
+        for left in range(count):  # noqa: B007
+            p = parse(start, p, end, f)
+            if base_offset + f[1] < first_offset:
+                continue
+            offsets[row] = base_offset + f[1]
+            timestamps[row] = append_time if append_time >= 0 else base_timestamp + f[0]
+            put_row(key, row, start + f[2], f[3])
+            put_row(value, row, start + f[4], f[5])
+            row += 1
+
+
+def add_rows_plain(
+    data: bytes,
+    at: int,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int,
+    first_offset: int,
+    columns: Columns,
+) -> None:
+    """Parse, make room, fill it."""
+    rows = []
+    for _ in range(count):
+        f = parse_plain(data, at)
+        at = f[8]
+        if base_offset + f[1] >= first_offset:
+            rows.append(f)
     if at != len(data):
         raise CorruptRecords("bytes after the last record")
-    return kept, key_bytes, value_bytes
-
-
-def fill(
-    data: bytes,
-    count: cython.Py_ssize_t,
-    base_offset: cython.longlong,
-    base_timestamp: cython.longlong,
-    append_time: cython.longlong,
-    first_offset: cython.longlong,
-    columns: Columns,
-    key_bytes: cython.Py_ssize_t,
-    value_bytes: cython.Py_ssize_t,
-    begin: cython.Py_ssize_t,
-) -> None:
-    """Write the numbers and bytes into the room that `read_columns` made."""
-    row: cython.Py_ssize_t = columns.count
-    at: cython.Py_ssize_t = begin
-    left: cython.Py_ssize_t
-    offset: cython.longlong
-    timestamp: cython.longlong
-    keys = columns.keys
-    values = columns.values
-    key_end: cython.Py_ssize_t = len(keys.data) - key_bytes
-    value_end: cython.Py_ssize_t = len(values.data) - value_bytes
-    offsets: cython.longlong[::1] = memoryview(columns.offsets).cast("q")
-    timestamps: cython.longlong[::1] = memoryview(columns.timestamps).cast("q")
-    key_offsets: cython.int[::1] = memoryview(keys.offsets).cast("i")
-    value_offsets: cython.int[::1] = memoryview(values.offsets).cast("i")
-    key_data: cython.uchar[::1] = memoryview(keys.data)
-    value_data: cython.uchar[::1] = memoryview(values.data)
-    key_validity: cython.uchar[::1] = memoryview(keys.validity)
-    value_validity: cython.uchar[::1] = memoryview(values.validity)
-    key_nulls: cython.Py_ssize_t = 0
-    value_nulls: cython.Py_ssize_t = 0
-    if cython.compiled:
-        start: cython.p_uchar = data
-        p: cython.p_uchar = start + begin
-        f: cython.longlong[9]
-    for left in range(count):  # noqa: B007
-        if cython.compiled:
-            p = parse(start, p, start + len(data), f)
-        else:
-            f = parse_plain(data, at)
-            at = f[8]
-        offset = base_offset + f[1]
-        if offset < first_offset:
-            continue
-        timestamp = append_time if append_time >= 0 else base_timestamp + f[0]
-        offsets[row] = offset
-        timestamps[row] = timestamp
-        if f[3] < 0:
-            key_nulls += 1
-        else:
-            key_validity[row >> 3] |= 1 << (row & 7)
-            if cython.compiled:
-                if f[3] > 0:
-                    memcpy(cython.address(key_data[key_end]), start + f[2], f[3])
+    row = columns.count
+    headers = {
+        row + index: read_headers(data, f[7], f[6], f[8]) for index, f in enumerate(rows) if f[6]
+    }
+    make_room(columns, len(rows), 0, 0)
+    offsets = memoryview(columns.offsets).cast("q")
+    timestamps = memoryview(columns.timestamps).cast("q")
+    for index, f in enumerate(rows, row):
+        offsets[index] = base_offset + f[1]
+        timestamps[index] = append_time if append_time >= 0 else base_timestamp + f[0]
+    for column, place in (columns.keys, 2), (columns.values, 4):
+        ends = memoryview(column.offsets).cast("i")
+        for index, f in enumerate(rows, row):
+            if f[place + 1] < 0:
+                column.nulls += 1
             else:
-                key_data[key_end : key_end + f[3]] = data[f[2] : f[2] + f[3]]
-            key_end += f[3]
-        if f[5] < 0:
-            value_nulls += 1
-        else:
-            value_validity[row >> 3] |= 1 << (row & 7)
-            if cython.compiled:
-                if f[5] > 0:
-                    memcpy(cython.address(value_data[value_end]), start + f[4], f[5])
-            else:
-                value_data[value_end : value_end + f[5]] = data[f[4] : f[4] + f[5]]
-            value_end += f[5]
-        if f[6]:
-            columns.headers[row] = read_headers(data, f[7], f[6], f[8])
-        row += 1
-        key_offsets[row] = key_end
-        value_offsets[row] = value_end
-    keys.nulls += key_nulls
-    values.nulls += value_nulls
+                column.validity[index >> 3] |= 1 << (index & 7)
+                column.data += data[f[place] : f[place] + f[place + 1]]
+            ends[index + 1] = len(column.data)
+    columns.headers.update(headers)
+    columns.count += len(rows)

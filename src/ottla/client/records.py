@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-FORM = 4  # what the codec must be (see there)
+import google_crc32c
+
+FORM = 5  # what the codec must be (see there)
 
 if TYPE_CHECKING or os.environ.get("OTTLA_PURE") == "1":
     from . import record_codec as codec
@@ -32,7 +34,11 @@ Columns = codec.Columns
 ColumnWriter = codec.ColumnWriter
 CorruptRecords = codec.CorruptRecords
 carried = codec.carried
+checksum = codec.checksum
 encoded_headers = codec.encoded_headers
 murmur2 = codec.murmur2
 read_columns = codec.read_columns
 read_consumer_records = codec.read_consumer_records
+
+if COMPILED and google_crc32c.implementation == "c":
+    codec.find_checksum(os.fsencode(google_crc32c._crc32c.__file__))
