@@ -6,6 +6,7 @@ The first SIGINT or SIGTERM stops the queries and ends with 0; a second one ends
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -82,6 +83,7 @@ class Stop:
 
 def run(wanted: Wanted) -> int:
     """Run to the end, or until it is stopped; the exit code."""
+    show_warnings()
     try:
         spark = session_for(wanted)
         try:
@@ -92,6 +94,15 @@ def run(wanted: Wanted) -> int:
             end_session(spark)
     except PipelineError as problem:
         raise failure_of(problem) from problem
+
+
+def show_warnings() -> None:
+    """What the source, the sink and the pipelines warn of goes to stderr, in our manner."""
+    logger = logging.getLogger("ottla.spark")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("ottla: %(message)s"))
+    logger.addHandler(handler)
+    logger.propagate = False
 
 
 def session_for(wanted: Wanted) -> SparkSession:
@@ -113,8 +124,10 @@ def session_for(wanted: Wanted) -> SparkSession:
 
 def end_session(spark: SparkSession) -> None:
     """A JVM that has died cannot be told anything."""
+    from ottla.spark.sessions import close
+
     try:
-        spark.stop()
+        close(spark)
     except Exception as gone:
         if not is_gone(gone):
             raise

@@ -6,6 +6,7 @@ Everything after that is the same code, so that the past and the future give the
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
@@ -15,7 +16,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from .bounds import ISOLATION, ISOLATION_DEFAULT, Offsets, as_json
-from .parsing import bad_rows, good_rows, is_bad, one_object, parsed, same_columns, schema_of
+from .parsing import (
+    bad_rows,
+    good_rows,
+    is_bad,
+    one_object,
+    parsed,
+    reason,
+    same_columns,
+    schema_of,
+)
 from .pipelines import Pipeline
 from .progress import BAD_ROWS
 from .topics import INCLUDABLE, RECORD_COLUMNS, Files, PipelineError, Source, Table, Topic
@@ -25,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
+log = logging.getLogger("ottla.spark")
 Reader = TypeVar("Reader", "DataFrameReader", "DataStreamReader")
 RECORD_SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
@@ -88,16 +99,36 @@ class Inputs:
             found.append(bad_rows(raw, source, schema, pipeline=self.pipeline.name))
         return same_columns(found).observe(BAD_ROWS, F.count(F.lit(1)).alias(BAD_ROWS))
 
-    def table(self, name: str, source: Table) -> DataFrame:
-        """The latest value of each key. The offset decides; where a topic has grown partitions and
-        a key has moved to another, the time."""
+    def latest_values(self, name: str, source: Table) -> DataFrame:
+        """Key and value of a table's rows. The offset decides which is the latest; where a topic
+        has grown partitions and a key has moved to another, the time."""
         columns = ["key", "value", "partition", "offset", "timestamp"]
         rows = self.table_records(name, source, columns).where(F.col("key").isNotNull())
         latest = F.max_by(F.struct("value", "timestamp"), F.col("offset")).alias("latest")
         rows = rows.groupBy("key", "partition").agg(latest)
         order = F.struct("latest.timestamp", "partition")
         rows = rows.groupBy("key").agg(F.max_by("latest.value", order).alias("value"))
-        rows = rows.where(F.col("value").isNotNull())
+        return rows.where(F.col("value").isNotNull())
+
+    def warn_of_tables(self) -> None:
+        """Say how many values of tables do not parse: they are left out, and stay where they are,
+        so they are no bad records that could be lost."""
+        for name, source in self.pipeline.sources.items():
+            if isinstance(source, Table) and source.schema is not None:
+                schema = self.schema(name, source)
+                rows = parsed(self.latest_values(name, source), schema, source.json_options)
+                bad = rows.where(is_bad(schema, "skip")).select("key", reason(schema)).take(1001)
+                if bad:
+                    count = "more than 1,000" if len(bad) > 1000 else f"{len(bad):,}"
+                    log.warning(
+                        "pipeline %r: table %r: %s values do not parse and are left out; "
+                        "that of key %s: %s",
+                        self.pipeline.name, name, count, bytes(bad[0][0]), bad[0][1],
+                    )  # fmt: skip
+
+    def table(self, name: str, source: Table) -> DataFrame:
+        """The latest values with their columns."""
+        rows = self.latest_values(name, source)
         key = F.col("key").cast("string").cast(source.key_type) if source.key else None
         if source.key_type == "binary":
             key = F.col("key")

@@ -111,10 +111,10 @@ def reason(schema: StructType) -> Column:
     well_formed = F.expr("try_parse_json(cast(value as string))").isNotNull()
     chain = F.when(F.col("value").isNull(), "the value is null")
     chain = chain.when(~is_utf8(), "the value is not UTF-8")
-    chain = chain.when(F.trim(text) == "", "the value is empty")
+    chain = chain.when(text.rlike(r"^\s*$"), "the value is empty")
     chain = chain.when(~well_formed, "malformed JSON")
-    chain = chain.when(~F.ltrim(text).startswith("{"), "not a JSON object")
-    chain = chain.when(F.coalesce(F.size(objects), F.lit(0)) != 1, "more than one JSON object")
+    chain = chain.when(~text.rlike(r"^\s*\{"), "not a JSON object")
+    chain = chain.when(F.coalesce(F.size(objects), F.lit(0)) != 1, "not exactly one JSON object")
     for each in schema.fields:
         found = F.get_json_object(text, f"$['{each.name}']")
         chain = chain.when(

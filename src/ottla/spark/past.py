@@ -48,6 +48,7 @@ def run_past(
     inputs = PastInputs(spark, pipeline, bootstrap_servers, stretches)
     written: dict[str, int] = {}
     with settings_of(spark, pipeline), sentences(pipeline):
+        inputs.warn_of_tables()
         for query, frame in pipeline.outputs(inputs.frames()).items():
             sink = pipeline.sinks[query]
             where = f"pipeline {pipeline.name!r}: sink {query!r}"

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from .pipelines import Pipeline
 
-CAUSE_LINES = re.compile(r"^(?:pyspark|ottla|[\w.]+)\.(?:errors\.)?\w*(?:Error|Exception): (.+)$")
+# The last line of a traceback: an error of Python, not of Java.
+CAUSE_LINES = re.compile(
+    r"^(?!(?:org|java|scala|py4j|net|io)\.)(?:\w+\.)*\w*(?:Error|Exception): (?!Traceback)(.+)$"
+)
 STOPPED = re.compile(
     r"pipeline '[^']+' has no bad_records, and a record does not parse: "
     r"topic \S+, partition \d+, offset \d+: [^\n]+"

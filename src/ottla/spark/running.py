@@ -128,6 +128,7 @@ def start_stream(
             groups={query: pipeline.group_of(query) for query in pipeline.queries},
         )
         with settings_of(spark, pipeline), sentences(pipeline):
+            Inputs(spark, pipeline, bootstrap_servers).warn_of_tables()
             for query in pipeline.queries:
                 group = pipeline.group_of(query)
                 inputs = StreamInputs(spark, pipeline, bootstrap_servers, starts, group)

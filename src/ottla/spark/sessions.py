@@ -111,6 +111,15 @@ def session(
     return made
 
 
+def close(spark: SparkSession) -> None:
+    """End a session and its JVM's work, without words about what it leaves."""
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        # Its connection ends in the middle when the JVM goes, which socketserver would print.
+        server.handle_error = lambda *_: None
+    spark.stop()
+
+
 def chosen(master: str, name: str, settings: Mapping[str, str]) -> dict[str, str]:
     """All settings of a session: ours, then the caller's."""
     local = LOCAL_SETTINGS if master.startswith("local") else {}
