@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 START_TIMEOUT_S = 30.0
@@ -38,11 +39,15 @@ class BrokerFailed(RuntimeError):
 class Broker:
     """One server process. `options` are the broker's, by Kafka's names with `_` for `.` allowed."""
 
+    # Whether it takes faults on demand, and ends when the process that started it does.
+    controlled = True
+
     def __init__(self, *, directory: str | os.PathLike[str] | None = None, **options: object):
         self._given_directory = directory
         self.options = DEFAULTS | {option_name(name): value for name, value in options.items()}
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ready_line = ""
         self._root: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
         self._address = ("127.0.0.1", 0)
         self._output = b""
 
@@ -67,7 +72,7 @@ class Broker:
 
     @property
     def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self.process is not None and self.process.poll() is None
 
     @property
     def directory(self) -> Path:
@@ -77,9 +82,8 @@ class Broker:
 
     def logs(self) -> str:
         """What the broker has logged so far."""
-        if self._root is None:
-            return ""
-        return (self._root / "broker.log").read_text(errors="replace")
+        path = None if self._root is None else self._log_path
+        return path.read_text(errors="replace") if path is not None and path.exists() else ""
 
     def start(self) -> Broker:
         """Start, or start again on the same data and port."""
@@ -89,36 +93,43 @@ class Broker:
             given = self._given_directory
             self._root = Path(tempfile.mkdtemp(prefix="ottla-test-") if given is None else given)
             self._root.mkdir(parents=True, exist_ok=True)
-        with (self._root / "broker.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+        self._forget()
+        with self._log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command(),
+                stdin=subprocess.PIPE if self.controlled else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=self._environment(),
             )
         self._output = b""
-        found = ADDRESS.search(self._line(START_TIMEOUT_S))
+        self.ready_line = self._line(START_TIMEOUT_S)
+        found = ADDRESS.search(self.ready_line)
         if found is None:
             self.kill()
             raise BrokerFailed(f"the broker did not start:\n{self.logs()}")
         self._address = (found[1].strip("[]"), int(found[2]))
         return self
 
-    def stop(self) -> None:
-        """Stop cleanly; nothing happens if it does not run."""
-        if self._process is None:
-            return
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self.kill()
-                raise BrokerFailed(f"the broker did not stop:\n{self.logs()}") from None
-        self._forget()
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Stop cleanly; its exit code, which is 0 too if it does not run."""
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise BrokerFailed(f"the broker did not stop:\n{self.logs()}") from None
+        finally:
+            self._forget()
 
     def kill(self) -> None:
         """SIGKILL: what a crash of the process does."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
             self._forget()
 
     def restart(self, *, kill: bool = False) -> Broker:
@@ -163,7 +174,12 @@ class Broker:
     def __enter__(self) -> Broker:
         return self.start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             self.stop()
         finally:
@@ -173,23 +189,37 @@ class Broker:
         state = self.bootstrap_servers if self.running else "not running"
         return f"<ottla.testing.Broker {state}>"
 
+    @property
+    def _log_path(self) -> Path:
+        assert self._root is not None
+        return self._root / "broker.log"
+
+    def _environment(self) -> dict[str, str] | None:
+        """What the server's environment is; None: ours."""
+        return None
+
+    def _arguments(self) -> list[str]:
+        """Arguments of `ottla server` besides address, directory and options."""
+        return ["--control"] if self.controlled else []
+
     def _command(self) -> list[str]:
         sets = [
             part for name, value in self.options.items() for part in ("--set", setting(name, value))
         ]
         return [
-            sys.executable, "-m", "ottla", "server", "--control",
+            sys.executable, "-m", "ottla", "server", *self._arguments(),
             "--data-dir", str(self.directory), "--listen", self.bootstrap_servers, *sets,
         ]  # fmt: skip
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
+        if self.process is None:
             raise BrokerFailed("the broker is not running; call start() or restart()")
-        return self._process
+        return self.process
 
     def _tell(self, command: dict[str, Any]) -> None:
         process = self._running()
-        assert process.stdin is not None
+        if process.stdin is None:
+            raise BrokerFailed("this broker takes no faults")
         try:
             process.stdin.write(json.dumps(command).encode() + b"\n")
             process.stdin.flush()
@@ -216,7 +246,7 @@ class Broker:
         return line.decode()
 
     def _forget(self) -> None:
-        process, self._process = self._process, None
+        process, self.process = self.process, None
         if process is not None:
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
