@@ -23,6 +23,13 @@ def run(main_class: str, *arguments: str, timeout_s: float = TIMEOUT_S) -> str:
     return _run(["java", *QUICK_START, "-cp", jars.classpath(), main_class, *arguments], timeout_s)
 
 
+def said(main_class: str, *arguments: str, timeout_s: float = TIMEOUT_S) -> str:
+    """All that one of Kafka's classes says, however it ends."""
+    command = ["java", *QUICK_START, "-cp", jars.classpath(), main_class, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+    return done.stdout + done.stderr
+
+
 def run_program(source: Path, *arguments: str, timeout_s: float = TIMEOUT_S) -> str:
     """Compile a `.java` file (once per content) against Kafka's jars and run it."""
     return _run(program_command(source, *arguments), timeout_s)

@@ -48,7 +48,7 @@ NEEDS = {("eligible.leader.replicas.version", 1): 23}  # levels of metadata.vers
 
 def describe(given: Given) -> None:
     with connected(given) as admin:
-        found = admin.describe_features()
+        found = admin.describe_features(broker_id=given.value("node-id"))
     epoch = found["epoch"] if found["epoch"] >= 0 else "-"
     for name in sorted(found["features"]):
         low, high = found["features"][name]["supported"] or (0, 0)
@@ -179,6 +179,7 @@ def feature_dependencies(given: Given) -> None:
     print("\n".join(lines))
 
 
+NODE = (Option("node-id", "ID", "the broker to ask; any one else", kind=int),)
 RELEASE = (Option("release-version", "RELEASE", "a release, such as 4.2 or 4.0-IV3"),)
 LIST = (Option("feature", "NAME=LEVEL", "a feature; may be repeated", required=True),)
 
@@ -186,7 +187,7 @@ LIST = (Option("feature", "NAME=LEVEL", "a feature; may be repeated", required=T
 def commands() -> dict[str, Command]:
     names: Sequence[Option] = (Option("feature", "NAME", "a feature; may be repeated"), *UPDATE[3:])
     return {
-        "describe": Command("show the features", (), describe),
+        "describe": Command("show the features", NODE, describe),
         "upgrade": Command("raise features", UPDATE[:-1], upgrade),
         "downgrade": Command("lower features", UPDATE, downgrade),
         "disable": Command("switch features off", names, disable),

@@ -133,6 +133,7 @@ class Parser:
         for option in self.options:
             if option.skipped and option.name in values:
                 raise Failure(f"--{option.name}: {option.skipped}", f"{self.tool} without it")
+        for option in self.options:
             if option.required and option.name not in values:
                 self.refuse(f"--{option.name} is missing")
         if words and not self.words:

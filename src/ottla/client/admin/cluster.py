@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.client.errors import error_for, raise_for
+from ottla.client.errors import IllegalArgumentError, error_for, raise_for
 from ottla.client.structs import TopicPartition
 
 from .base import AdminBase, by_topic
@@ -71,9 +71,12 @@ class ClusterView(AdminBase):
 
     get_broker_version_data = api_versions
 
-    def describe_features(self, send_request_to_controller: bool = False) -> dict[str, Any]:
-        """Features as `{name: {"finalized": …, "supported": (low, high)}}`, and their epoch."""
-        answer = self._versions(None)
+    def describe_features(
+        self, send_request_to_controller: bool = False, broker_id: int | None = None
+    ) -> dict[str, Any]:
+        """Features as `{name: {"finalized": …, "supported": (low, high)}}`, and their epoch; of
+        this broker, or of any one."""
+        answer = self._versions(broker_id)
         found: dict[str, Any] = {
             each.name: {"supported": (each.min_version, each.max_version), "finalized": 0}
             for each in answer.supported_features
@@ -90,7 +93,10 @@ class ClusterView(AdminBase):
             client_software_name="ottla", client_software_version=__version__
         )
         if broker_id is not None:
-            self._broker_ids()
+            known = self._broker_ids()
+            if broker_id not in known:
+                names = ", ".join(map(str, known))
+                raise IllegalArgumentError(f"there is no broker {broker_id}\nTry: one of {names}")
             return self._ask(request, broker_id, check=lambda got: raise_for(got.error_code))
         return self._ask(request, check=lambda got: raise_for(got.error_code))
 
