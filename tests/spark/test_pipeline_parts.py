@@ -152,6 +152,7 @@ def test_a_reading_sums_up_a_batch() -> None:
     assert (reading.rows, reading.rows_per_s, reading.lag) == (500, 2000.0, 2)
     assert (reading.state_rows, reading.state_bytes, reading.late_rows) == (15, 3072, 3)
     assert reading.watermark == "2026-11-15T15:59:00.000Z"
+    assert reading.watermark_at == datetime(2026, 11, 15, 15, 59, tzinfo=UTC)
 
 
 def test_what_a_query_does_not_have_is_not_told() -> None:

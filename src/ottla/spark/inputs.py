@@ -194,7 +194,7 @@ class StreamInputs(Inputs):
         else:
             schema = stored(self.spark, source, self.pipeline.name).schema
         reader = self.spark.readStream.format(source.format).schema(schema)
-        return reader.options(**source.options).load(source.path)
+        return reader.options(**source.options).load(source.location)
 
     def table(self, name: str, source: Table) -> DataFrame:
         rows = super().table(name, source)
@@ -272,7 +272,7 @@ def stored(spark: SparkSession, source: Files, pipeline: str) -> DataFrame:
     if source.schema is not None:
         reader = reader.schema(source.schema)
     try:
-        return reader.load(source.path)
+        return reader.load(source.location)
     except AnalysisException as problem:
         if problem.getCondition() in ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
             raise PipelineError(

@@ -83,7 +83,7 @@ def write_files(rows: DataFrame, sink: Files, where: str) -> None:
     if sink.partition_by:
         writer = writer.partitionBy(*sink.partition_by)
     try:
-        writer.save(sink.path)
+        writer.save(sink.location)
     except AnalysisException as problem:
         if problem.getCondition() != "PATH_ALREADY_EXISTS":
             raise

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
 from .offsets import decode, lag
@@ -32,6 +33,11 @@ class Reading:
     state_bytes: int | None
     late_rows: int
     bad_rows: int | None = None
+
+    @property
+    def watermark_at(self) -> datetime | None:
+        """The watermark as a moment."""
+        return None if self.watermark is None else datetime.fromisoformat(self.watermark)
 
     def as_object(self) -> dict[str, Any]:
         return asdict(self)

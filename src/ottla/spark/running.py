@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 POLL_S = 0.1
+# A query's planner is a Python process that Spark gives 10 seconds to call back; on a busy machine
+# several at once do not make it, so they start one after another, and again if need be.
+STARTS_MAX = 4
+START_TIMEOUT_S = 120.0
+STARTING = ("Initializing", "Starting")
+TOO_SLOW = "failed to connect back"
 
 
 class Run:
@@ -125,6 +131,7 @@ def start_stream(
             mode="catch-up" if catch_up else "live",
             bootstrap_servers=bootstrap_servers,
             file=pipeline.file,
+            jvm_pid=jvm_pid(spark),
             groups={query: pipeline.group_of(query) for query in pipeline.queries},
         )
         with settings_of(spark, pipeline), sentences(pipeline):
@@ -138,11 +145,28 @@ def start_stream(
                     writer = writer.trigger(availableNow=True)
                 elif every:
                     writer = writer.trigger(processingTime=every)
-                run.queries[query] = writer.start()
+                run.queries[query] = started(writer)
     except BaseException:
         run.stop()
         raise
     return run
+
+
+def started(writer: DataStreamWriter) -> StreamingQuery:
+    """Start a query and see it past the start of its planner."""
+    for _ in range(STARTS_MAX):
+        query = writer.start()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while (
+            query.isActive
+            and str(query.status["message"]).startswith(STARTING)
+            and time.monotonic() < deadline
+        ):
+            time.sleep(POLL_S)
+        error = None if query.isActive else query.exception()
+        if error is None or TOO_SLOW not in str(error):
+            break
+    return query
 
 
 def prepare(
@@ -189,7 +213,7 @@ def sink_writer(
             "does it come from a table alone?"
         )
     if isinstance(sink, Files):
-        writer = frame.writeStream.format(sink.format).option("path", sink.path)
+        writer = frame.writeStream.format(sink.format).option("path", sink.location)
         if sink.partition_by:
             writer = writer.partitionBy(*sink.partition_by)
         return writer.options(**sink.options)
@@ -214,6 +238,13 @@ def updater(sink: Topic, servers: str) -> Any:
         write(rows, bootstrap_servers=servers, topic=sink.label, batch=batch_id, **options)
 
     return send
+
+
+def jvm_pid(spark: SparkSession) -> int | None:
+    """The JVM's process, if it is ours."""
+    gateway = spark.sparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    return None if process is None else int(process.pid)
 
 
 def query_name(pipeline: Pipeline, query: str) -> str:

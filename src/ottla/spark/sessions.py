@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from .home import quick_home
 from .java import JavaMissing, find_java
 from .topics import PipelineError
 
@@ -135,7 +136,7 @@ def launch(settings: Mapping[str, str], import_from: Iterable[str | Path], verbo
 
     directory = Path(tempfile.mkdtemp(prefix="ottla-spark-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    prepare_environment(settings["spark.master"], import_from)
+    prepare_environment(settings["spark.master"], import_from, directory)
     log_file = directory / "log4j2.properties"
     log_file.write_text(
         LOG4J.format(level="warn" if verbose else "error") + ("" if verbose else QUIET)
@@ -161,12 +162,15 @@ def launch(settings: Mapping[str, str], import_from: Iterable[str | Path], verbo
     SparkContext._ensure_initialized(gateway=gateway)
 
 
-def prepare_environment(master: str, import_from: Iterable[str | Path]) -> None:
+def prepare_environment(master: str, import_from: Iterable[str | Path], directory: Path) -> None:
     """What the JVM and the Python workers inherit."""
+    # Each Python of Spark's would compile what it imports anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if master.startswith("local"):
         # Without it Spark warns of a host name that means loopback, and takes another address.
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        os.environ.setdefault("SPARK_HOME", str(quick_home(directory)))
     paths = [str(each) for each in import_from]
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([*paths, *([before] if before else [])])

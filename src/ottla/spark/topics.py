@@ -6,6 +6,7 @@ itself when it is made, and for its place (source, sink, bad records) by `pipeli
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -86,6 +87,11 @@ class Files:
     @property
     def label(self) -> str:
         return self.path.rstrip("/").rpartition("/")[2] or "files"
+
+    @property
+    def location(self) -> str:
+        """The path as the JVM and every executor understand it: relative ones are ours."""
+        return self.path if "://" in self.path else os.path.abspath(self.path)
 
 
 Source = Topic | Table | Files
