@@ -132,12 +132,23 @@ class Demo:
         self.process = Process(
             [sys.executable, "-m", "ottla", *arguments],
             self.home / "pipelines.log",
-            {**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS, "SPARK_LOCAL_IP": "127.0.0.1"},
+            {**os.environ, **self._environment()},
             ROOT,
         )
         self.stack.callback(self.process.kill)
         self.story.master = master
         self.story.command = shlex.join(["ottla", *arguments])
+
+    def _environment(self) -> dict[str, str]:
+        """For the pipelines: what a killed JVM leaves behind must be below our directory."""
+        temporary = self.home / "tmp"
+        temporary.mkdir(exist_ok=True)
+        return {
+            "JDK_JAVA_OPTIONS": f"{JAVA_OPTIONS} -Djava.io.tmpdir={temporary}",
+            "SPARK_LOCAL_DIRS": str(temporary),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "TMPDIR": str(temporary),
+        }
 
     def _open_shop(self) -> None:
         """A first handful of events wakes Spark up; the clock starts when they are counted."""

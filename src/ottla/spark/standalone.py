@@ -8,7 +8,6 @@ executors, when the pipe from us closes: so nothing is left behind, not even whe
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -23,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from .home import quick_home
 from .java import find_java
 
 START_TIMEOUT_S = 90.0
@@ -54,15 +54,17 @@ class ClusterFailed(RuntimeError):
 class Daemon:
     """One master or worker under its guard."""
 
-    def __init__(self, home: Path, command: list[str], *, remove: bool) -> None:
+    def __init__(self, home: Path, arguments: list[str], *, remove: bool) -> None:
         self.home = home
-        home.mkdir(parents=True)
+        (home / "tmp").mkdir(parents=True)
+        spark_home = quick_home(home)
+        command = [str(spark_home / "bin" / "spark-class"), *arguments]
         self.process = subprocess.Popen(
             ["sh", "-c", GUARD, "guard", str(home), "1" if remove else "0", *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=environment(home),
+            env=environment(home, spark_home),
             # A group of its own: Ctrl-C is for us alone, and the guard can end them all.
             start_new_session=True,
         )
@@ -172,11 +174,11 @@ class Standalone:
     # ---- inside ----------------------------------------------------------------------------------
 
     def _daemon(self, name: str, kind: str, *arguments: str) -> Daemon:
-        command = [
-            str(spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}",
+        words = [
+            f"org.apache.spark.deploy.{kind}",
             "--host", "127.0.0.1", "--webui-port", "0", *arguments,
         ]  # fmt: skip
-        return Daemon(self.directory / name, command, remove=self.remove)
+        return Daemon(self.directory / name, words, remove=self.remove)
 
     def _logged(self, daemon: Daemon, pattern: str) -> str:
         """What a daemon says once it listens: only it knows which port it got."""
@@ -234,24 +236,21 @@ def standalone(
 LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def spark_home() -> Path:
-    """Where the pip package keeps Spark, without importing it."""
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise ClusterFailed("pyspark is not installed. Try: pip install 'ottla[spark]'")
-    return Path(found.origin).parent
-
-
-def environment(home: Path) -> Mapping[str, str]:
+def environment(home: Path, spark_home: Path) -> Mapping[str, str]:
     """A daemon's: nothing of a Spark that may be installed on this machine besides."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        # Bytecode is kept, or every Python worker would compile all it imports.
+        if not name.startswith("SPARK_") and name != "PYTHONDONTWRITEBYTECODE"
+    }
     return {
         **kept,
-        "SPARK_HOME": str(spark_home()),
+        "SPARK_HOME": str(spark_home),
         "SPARK_CONF_DIR": str(home / "conf"),
-        "SPARK_LOCAL_DIRS": str(home / "local"),
+        "SPARK_LOCAL_DIRS": str(home / "tmp"),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": DAEMON_MEMORY,
-        "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
+        "JDK_JAVA_OPTIONS": f"{JAVA_OPTIONS} -Djava.io.tmpdir={home / 'tmp'}",
         "PYSPARK_PYTHON": sys.executable,
     }
