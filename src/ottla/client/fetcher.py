@@ -131,6 +131,8 @@ class Fetcher:
             offset = state.fetch_offset
             if offset is None or state.asked_for or state.paused or state.held or state.resolving:
                 continue
+            if state.stop_at is not None and offset >= state.stop_at:
+                continue
             if state.retry_at > now:
                 later = min(later or state.retry_at, state.retry_at)
                 continue

@@ -62,7 +62,10 @@ class Positions:
             elif self.commits is not None:
                 committed[partition] = state
             else:
-                self._fall_back(partition, state)
+                with self.subscription.lock:
+                    if state.position is not None:
+                        continue  # a seek came in between
+                    self._fall_back(partition, state)
                 if state.reset is not None:
                     resets[partition] = state
         if committed:

@@ -57,10 +57,10 @@ class RangeReader:
         if self.partition != partition:
             self._assign(partition)
         state = consumer._subscription.state(partition)
-        state.stop_at = None
-        consumer._problems.clear()
-        consumer.seek(partition, start)
+        # The end first: a fetch sent before the seek finds records there, and is not held.
         state.stop_at = end
+        consumer.seek(partition, start)
+        consumer._problems.clear()
         taker = consumer._taker
         while state.position is not None and state.position < end:
             columns = Columns()
@@ -80,11 +80,16 @@ class RangeReader:
                     yield found
 
     def _assign(self, partition: TopicPartition) -> None:
-        """Take the partition once its leader is known: before, fetching would only warn."""
-        client = self.consumer._client
+        """Take the partition, at no position yet, once its leader is known: before that, fetching
+        would only warn."""
+        consumer, client = self.consumer, self.consumer._client
+        client.metadata.topics = {partition.topic}
         if client.cluster.leader(*partition) < 0:
-            client.wait(client.refresh([partition.topic]), client.config["request_timeout_ms"])
-        self.consumer.assign([partition])
+            client.wait(client.refresh(), client.config["request_timeout_ms"])
+        subscription = consumer._subscription
+        subscription.by_user = True
+        subscription.topics = frozenset({partition.topic})
+        subscription.replace([partition], held=True)
 
     def position(self, partition: TopicPartition) -> int | None:
         """How far the last range was read."""

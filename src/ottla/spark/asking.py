@@ -59,14 +59,14 @@ class Asking:
     def latest(self, known: Mapping[TopicPartition, int] | None = None) -> PartitionOffsets:
         """The ends of all partitions. An end before a `known` offset is asked for again: right
         after an election a broker may not know better yet."""
-        found = self._listed(LATEST, None)
+        found = self._retrying(self._latest)
         for _ in range(self.options.retries - 1):
             wrong = {each for each, offset in (known or {}).items() if found.get(each, 0) < offset}
             if not wrong & found.keys():
                 break
             log.warning("%s ended earlier than was read already: asking again", names(wrong))
             time.sleep(self.options.retry_interval_ms / 1000)
-            found = self._listed(LATEST, None)
+            found = self._retrying(self._latest)
         return found
 
     def resolved(self, limit: Limit) -> PartitionOffsets:
@@ -119,6 +119,21 @@ class Asking:
             return self._find(dict.fromkeys(partitions, what))
 
         return self._retrying(attempt)
+
+    def _latest(self) -> PartitionOffsets:
+        """The ends; those of the partitions known so far are asked for together with the question
+        which there are: this is on the way of every micro-batch."""
+        early = None
+        if self._known and self._offsets is not None:
+            early = self._offsets.ask(dict.fromkeys(self._known, LATEST))
+        partitions = self._partitions()
+        found: PartitionOffsets = {}
+        if early is not None:
+            timeout_ms = self._bootstrapped().config["request_timeout_ms"]
+            answers, _ = self._bootstrapped().wait(early, timeout_ms)
+            found = {each: answers[each].offset for each in partitions & answers.keys()}
+        rest = partitions - found.keys()
+        return {**found, **self._find(dict.fromkeys(rest, LATEST))}
 
     def _find(self, wanted: Mapping[TopicPartition, int]) -> PartitionOffsets:
         if not wanted:

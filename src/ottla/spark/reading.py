@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow
 from pyspark.sql.datasource import InputPartition
 
 from ottla.client import errors
@@ -28,6 +29,8 @@ ROWS_MIN = 10_000  # in an Arrow batch, as spark.sql.execution.arrow.maxRecordsP
 BYTES_MIN = 4 * 1024 * 1024  # or so many bytes of values
 IDLE_READERS_MAX = 8  # consumers kept in one worker process
 IDLE_S_MAX = 300.0  # as Spark's spark.kafka.consumer.cache.timeout
+OUT_OF_RANGE_TRIES_MAX = 5  # when the offset should be there
+OUT_OF_RANGE_PAUSE_S = 0.2
 
 
 class DataLoss(KafkaError):
@@ -42,9 +45,6 @@ class ReadRange(InputPartition):
     partition: int
     start: int
     end: int
-
-    def __init__(self, topic: str, partition: int, start: int, end: int) -> None:
-        self.topic, self.partition, self.start, self.end = topic, partition, start, end
 
 
 class IdleReaders:
@@ -70,7 +70,7 @@ class IdleReaders:
         """Keep it for the next; the oldest are closed."""
         now = time.monotonic()
         self.idle.append((now, tuple(sorted(options.client.items())), reader))
-        while len(self.idle) > IDLE_READERS_MAX or now - self.idle[0][0] > IDLE_S_MAX:
+        while len(self.idle) > IDLE_READERS_MAX or self.idle[0][0] + IDLE_S_MAX < now:
             self.idle.pop(0)[2].close()
 
 
@@ -79,16 +79,25 @@ idle_readers = IdleReaders()
 
 def read_range(options: SourceOptions, work: ReadRange) -> Iterator[Any]:
     """The records of a range as Arrow batches."""
+    if work.start >= work.end:
+        return
     partition = TopicPartition(work.topic, work.partition)
     reader = idle_readers.take(options, partition)
     try:
         start: int | None = work.start
+        tries = 0
         while start is not None and start < work.end:
             try:
                 yield from batches(reader, options, partition, start, work.end)
                 start = None
             except errors.OffsetOutOfRangeError:
-                start = after_loss(reader, options, partition, work.end)
+                tries += 1
+                start = after_loss(reader, options, partition, work.end, tries)
+            except errors.KafkaTimeoutError:
+                if partition.topic in reader.consumer.topics():
+                    raise
+                report_loss(options, f"topic {partition.topic!r} is gone, with offsets to be read")
+                start = None
     except BaseException:
         reader.close()
         raise
@@ -102,25 +111,34 @@ def batches(
         partition, start, end,
         rows=ROWS_MIN, value_bytes=BYTES_MIN, timeout_ms=options.poll_timeout_ms,
     ):  # fmt: skip
-        yield columns.to_arrow(columns=options.columns, unit="us")
+        try:
+            found = columns.to_arrow(columns=options.columns, unit="us")
+        except pyarrow.ArrowInvalid as problem:
+            raise KafkaError(
+                f"{columns!r}: {problem}. Spark's times have microseconds; a producer that writes "
+                "them where Kafka has milliseconds goes beyond its range\n"
+                "Try: columns without timestamp"
+            ) from None
+        yield found
 
 
 def after_loss(
-    reader: RangeReader, options: SourceOptions, partition: TopicPartition, end: int
+    reader: RangeReader, options: SourceOptions, partition: TopicPartition, end: int, tries: int
 ) -> int | None:
     """Where to go on when there is nothing at the position; None: nowhere before the end."""
     position = reader.position(partition)
     assert position is not None
     earliest = reader.consumer.beginning_offsets([partition])[partition]
     latest = reader.consumer.end_offsets([partition])[partition]
-    name = f"{partition.topic}-{partition.partition}"
+    if earliest <= position < latest and tries < OUT_OF_RANGE_TRIES_MAX:
+        time.sleep(OUT_OF_RANGE_PAUSE_S)  # a new leader may know less for a moment
+        return position
     report_loss(
         options,
-        f"offsets {position} to {end} of {name} were to be read, and it has {earliest} to {latest}",
+        f"offsets {position} to {end} of {partition.topic}-{partition.partition} were to be read, "
+        f"and it has {earliest} to {latest}",
     )
-    if position < earliest < end:
-        return earliest
-    return None
+    return earliest if position < earliest < end else None
 
 
 def report_loss(options: SourceOptions, what: str) -> None:
