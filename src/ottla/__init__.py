@@ -23,9 +23,19 @@ if TYPE_CHECKING:
     from .client.consumer import Consumer as KafkaConsumer
     from .client.producer import Producer as KafkaProducer
     from .client.producer import Producer as Producer
+    from .client.serializers import DefaultSerializer as DefaultSerializer
+    from .client.serializers import Deserializer as Deserializer
+    from .client.serializers import JsonSerializer as JsonSerializer
+    from .client.serializers import Serializer as Serializer
+    from .client.structs import ConsumerGroupMetadata as ConsumerGroupMetadata
     from .client.structs import ConsumerRecord as ConsumerRecord
+    from .client.structs import IsolationLevel as IsolationLevel
     from .client.structs import OffsetAndMetadata as OffsetAndMetadata
     from .client.structs import TopicPartition as TopicPartition
+    from .client.structs import TopicPartitionReplica as TopicPartitionReplica
+    from .client.subscription import (
+        AsyncConsumerRebalanceListener as AsyncConsumerRebalanceListener,
+    )
     from .client.subscription import ConsumerRebalanceListener as ConsumerRebalanceListener
 
 # Name here → module, name there. The second names are kafka-python's for the same classes.
@@ -45,15 +55,29 @@ LAZY: dict[str, tuple[str, str]] = {
     "ConsumerRecord": (".client.structs", "ConsumerRecord"),
     "TopicPartition": (".client.structs", "TopicPartition"),
     "OffsetAndMetadata": (".client.structs", "OffsetAndMetadata"),
+    "AsyncConsumerRebalanceListener": (".client.subscription", "AsyncConsumerRebalanceListener"),
+    "DefaultSerializer": (".client.serializers", "DefaultSerializer"),
+    "Deserializer": (".client.serializers", "Deserializer"),
+    "JsonSerializer": (".client.serializers", "JsonSerializer"),
+    "Serializer": (".client.serializers", "Serializer"),
+    "ConsumerGroupMetadata": (".client.structs", "ConsumerGroupMetadata"),
+    "TopicPartitionReplica": (".client.structs", "TopicPartitionReplica"),
+    "IsolationLevel": (".client.structs", "IsolationLevel"),
 }
 
 __all__ = [
     "Admin",
+    "AsyncConsumerRebalanceListener",
     "ConfigResource",
     "ConfigResourceType",
     "Consumer",
+    "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
+    "DefaultSerializer",
+    "Deserializer",
+    "IsolationLevel",
+    "JsonSerializer",
     "KafkaAdminClient",
     "KafkaConsumer",
     "KafkaProducer",
@@ -62,7 +86,9 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetSpec",
     "Producer",
+    "Serializer",
     "TopicPartition",
+    "TopicPartitionReplica",
     "__version__",
 ]
 

@@ -30,3 +30,17 @@ ONLY_THE_DEFAULT = {
 PRODUCER_METHODS = {
     "max_usable_produce_magic": "an internal of kafka-python; records are always of format v2",
 }
+
+# Module → classes that are not there.
+MODULES = {
+    "errors": {
+        "MetadataEmptyBrokerList", "NoError", "TooManyInFlightRequests", "UnknownBrokerIdError",
+        "UnrecognizedBrokerVersion",
+    },
+    "structs": {"MemberState"},
+    "admin": {
+        "ACL", "ACLFilter", "ACLOperation", "ACLPermissionType", "ACLResourcePatternType",
+        "ResourceType", "ResourcePattern", "ResourcePatternFilter", "ScramMechanism",
+        "UserScramCredentialDeletion", "UserScramCredentialUpsertion",
+    },
+}  # fmt: skip

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from ottla import Consumer, ConsumerRebalanceListener, TopicPartition
+from ottla import (
+    AsyncConsumerRebalanceListener,
+    Consumer,
+    ConsumerRebalanceListener,
+    TopicPartition,
+)
 from ottla.client import errors
 from ottla.client.assignors import Assignment, Assignor, Member
 from tests.client.crew import FAST, Polling, confluent, eventually, fill, ours, split
@@ -267,3 +273,25 @@ def test_close_while_joining_does_not_hang(
     second.close()
     first.close()
     assert time.monotonic() - started < 4
+
+
+def test_a_listener_of_coroutines_is_run_to_its_end(
+    bootstrap: str, topic: str, make_topic: Callable[..., None]
+) -> None:
+    """kafka-python's AsyncConsumerRebalanceListener, with a consumer that is not asynchronous."""
+    calls: list[str] = []
+
+    class Listener(AsyncConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+            await asyncio.sleep(0)
+            calls.append(f"revoked {len(revoked)}")
+
+        async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+            await asyncio.sleep(0)
+            calls.append(f"assigned {len(assigned)}")
+
+    make_topic(topic, 2)
+    with Consumer(bootstrap_servers=bootstrap, group_id=f"g-{topic}", **FAST) as consumer:
+        consumer.subscribe([topic], listener=Listener())
+        eventually(lambda: consumer.poll(50) is not None and bool(calls))
+    assert calls == ["assigned 2", "revoked 2"]

@@ -6,6 +6,7 @@ be done now and leaves the rest to the next step.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import time
 from collections.abc import Callable
@@ -117,4 +118,8 @@ class Rebalance:
         if listener is None:
             return
         told = getattr(listener, method, None) or listener.on_partitions_revoked
-        told(list(partitions))
+        outcome = told(list(partitions))
+        if inspect.iscoroutine(outcome):
+            import asyncio
+
+            asyncio.run(outcome)

@@ -14,6 +14,8 @@ from typing import Any
 
 __all__ = [
     "BytesSerializer",
+    "DefaultSerializer",
+    "Deserializer",
     "FloatSerializer",
     "IntSerializer",
     "JsonSerializer",
@@ -67,6 +69,18 @@ class StrSerializer(Serializer):
 
     def from_bytes(self, data: bytes) -> str:
         return data.decode(self.encoding)
+
+
+class DefaultSerializer(StrSerializer):
+    """Text in an encoding, and bytes as they are: kafka-python's."""
+
+    def to_bytes(self, data: Any) -> bytes:
+        if isinstance(data, bytes | bytearray | memoryview):
+            return bytes(data)
+        return super().to_bytes(data)
+
+
+Deserializer = Serializer  # kafka-python has a base for each direction
 
 
 class IntSerializer(Serializer):

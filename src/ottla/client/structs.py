@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 # The types of keys and values; where nobody says them, anything.
@@ -19,12 +20,20 @@ else:
 __all__ = [
     "ConsumerGroupMetadata",
     "ConsumerRecord",
+    "IsolationLevel",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "RecordMetadata",
     "TopicPartition",
     "TopicPartitionReplica",
 ]
+
+
+class IsolationLevel(IntEnum):
+    """What a reader sees of transactions; an option takes the number too."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
 
 
 class TopicPartition(NamedTuple):

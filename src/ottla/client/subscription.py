@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -45,6 +46,23 @@ class ConsumerRebalanceListener:
     def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
         """These are another's already: the member was thrown out. Nothing can be committed."""
         self.on_partitions_revoked(lost)
+
+
+class AsyncConsumerRebalanceListener(ABC):
+    """The same with coroutines: a plain consumer runs each to its end, one of `ottla.aio` awaits
+    it in its event loop."""
+
+    @abstractmethod
+    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        """These go to another member after this call."""
+
+    @abstractmethod
+    async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        """These came."""
+
+    async def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
+        """These are another's already."""
+        await self.on_partitions_revoked(lost)
 
 
 class PartitionState:

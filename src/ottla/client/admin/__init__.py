@@ -21,6 +21,7 @@ from .transactions import Transactions
 from .types import (
     AbortTransactionSpec,
     AlterConfigOp,
+    ConfigFilterType,
     ConfigResource,
     ConfigResourceType,
     ConfigSourceType,
@@ -44,6 +45,7 @@ __all__ = [
     "AbortTransactionSpec",
     "Admin",
     "AlterConfigOp",
+    "ConfigFilterType",
     "ConfigResource",
     "ConfigResourceType",
     "ConfigSourceType",

@@ -12,6 +12,7 @@ from ottla.client.errors import KafkaError, error_for, raise_for
 from .base import AdminBase
 from .types import (
     AlterConfigOp,
+    ConfigFilterType,
     ConfigResource,
     ConfigResourceType,
     ConfigSourceType,
@@ -31,7 +32,7 @@ class Configs(AdminBase):
         self,
         config_resources: Iterable[ConfigResource],
         include_synonyms: bool = False,
-        config_filter: str = "modified",
+        config_filter: str | ConfigFilterType = "modified",
         include_documentation: bool = False,
     ) -> dict[str, dict[str, dict[str, Any]]]:
         """`{"topic": {name: {config: {"value": …, "config_source": …}}}}` and so on.
@@ -39,6 +40,9 @@ class Configs(AdminBase):
         `config_filter` is "modified" (what was set), "dynamic" (what can be set), "static",
         "default" or "all".
         """
+        if isinstance(config_filter, ConfigFilterType):
+            config_filter = config_filter.name
+        config_filter = str(config_filter).lower()
         if config_filter not in FILTERS:
             raise ValueError(f"config_filter must be one of {FILTERS} (got {config_filter!r})")
         found: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)

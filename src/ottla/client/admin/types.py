@@ -113,6 +113,16 @@ class UpdateFeatureType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
+class ConfigFilterType(IntEnum):
+    """Which configs to describe; the name in small letters will do."""
+
+    ALL = 0
+    DYNAMIC = 1
+    MODIFIED = 2
+    DEFAULT = 3
+    STATIC = 4
+
+
 class OffsetSpec(IntEnum):
     """Offsets that have a name."""
 
