@@ -37,10 +37,10 @@ def offsets(found: list[RecordColumns]) -> list[int]:
     return [offset for each in found for offset in each.offsets]
 
 
-def test_a_range_is_cut_exactly(bootstrap: str, topic: str) -> None:
+def test_a_range_is_cut_exactly(any_bootstrap: str, topic: str) -> None:
     """Ranges begin and end inside of batches; one reader reads one after the other."""
-    partition = fill(bootstrap, topic, 500)
-    reader = reader_of(bootstrap)
+    partition = fill(any_bootstrap, topic, 500)
+    reader = reader_of(any_bootstrap)
     for start, end in (0, 500), (17, 18), (250, 499), (3, 3), (0, 120):
         found = read(reader, partition, start, end)
         assert offsets(found) == list(range(start, end))

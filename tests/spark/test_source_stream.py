@@ -11,9 +11,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from ottla import Admin, Consumer, TopicPartition
-from ottla.spark import register
+from ottla.spark import listener, register
 from ottla.spark.listener import commit_progress
-from ottla.spark.offsets import decode, lag
+from ottla.spark.offsets import PartitionOffsets, decode, lag
 from ottla.testing import Broker, wait_for_lag_zero
 from ottla.testing import broker as start_broker
 
@@ -146,16 +146,27 @@ def test_a_topic_made_anew(spark: SparkSession, broker: Broker, topic: str, sink
 
 
 def test_progress_is_committed_to_a_group(
-    spark: SparkSession, broker: Broker, topic: str, sink: Sink
+    spark: SparkSession, broker: Broker, topic: str, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a listener the group's lag is 0 when the last batch is done; `commit_progress` does it
-    without one. The group has no members and is for looking only."""
+    """The listener commits when a batch is done, so the lag is 0 after the last; `commit_progress`
+    does it without one."""
     make_topic(broker, topic, 2)
     produce(broker, topic, VALUES[:50])
     frame = read_stream(spark, broker, topic, commitGroup=topic)
+    heard: list[PartitionOffsets] = []
+    commit = listener.commits.commit
+
+    def recorded(servers: str, group: str, offsets: PartitionOffsets) -> None:
+        commit(servers, group, offsets)
+        heard.append(offsets)
+
+    monkeypatch.setattr(listener.commits, "commit", recorded)
     register(spark)
+    register(spark)  # twice is once
     sink.run(frame)
     wait_for_lag_zero(broker, topic, topic, timeout_s=30)
+    assert [sum(offsets.values()) for offsets in heard] == [50]
+    monkeypatch.setattr(listener.CommitListener, "onQueryProgress", lambda self, event: None)
     produce(broker, topic, VALUES[50:60])
     commit_progress(sink.run(frame)[-1])
     wait_for_lag_zero(broker, topic, topic, timeout_s=0)
