@@ -16,6 +16,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, TypeVar
 
+from ottla.wire.errors import ErrorCode
+
 from .cluster import Cluster
 from .connection import Request
 from .connections import ANY, CONTROLLER, Connections
@@ -33,6 +35,7 @@ __all__ = ["ANY", "CONTROLLER", "Client"]
 
 log = logging.getLogger("ottla.client")
 numbers = itertools.count(1)
+UNKNOWN_S_MAX = 5.0  # a new topic is known to all brokers long before
 T = TypeVar("T")
 
 
@@ -106,17 +109,25 @@ class Client:
             raise KafkaTimeoutError(f"not done within {timeout_ms:.0f} ms") from None
 
     def retrying(self, attempt: Callable[[float], T], timeout_ms: float | None = None) -> T:
-        """`attempt(ms_left)` until it does not raise a retriable error, or time is up; waits."""
+        """`attempt(ms_left)` until it does not raise a retriable error, or time is up; waits.
+
+        A topic that stays unknown is an error sooner: it may be new, but not for long.
+        """
         if timeout_ms is None:
             timeout_ms = self.config["request_timeout_ms"]
-        deadline = time.monotonic() + timeout_ms / 1000
+        began = time.monotonic()
+        deadline = began + timeout_ms / 1000
         for tries in itertools.count():
             left_ms = max(1.0, (deadline - time.monotonic()) * 1000)
             try:
                 return attempt(left_ms)
             except KafkaError as problem:
                 pause_s = self.backoff_s(tries)
-                if not problem.retriable or time.monotonic() + pause_s >= deadline:
+                soon = time.monotonic() + pause_s
+                unknown = getattr(problem, "errno", 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if not problem.retriable or soon >= deadline:
+                    raise
+                if unknown and soon > began + UNKNOWN_S_MAX:
                     raise
                 if problem.invalid_metadata:
                     self.metadata.refresh()

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from .checks import check_properties
 from .errors import KafkaConfigurationError
 
 Check = Callable[[Any], str | None]
@@ -184,6 +185,7 @@ def parse(
     who: str = "Client",
 ) -> dict[str, Any]:
     """All options with their values: defaults, then properties, then keywords."""
+    check_properties(properties, who)
     known = {option.name: option for option in options}
     aliases = {name: option for option in known.values() for name in option.properties}
     values = {option.name: option.default for option in known.values()}

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic
 
+from .checks import check_properties, check_timeout
 from .client import Client
 from .columns import RecordColumns
 from .commits import Commits, offsets_to_commit
@@ -62,6 +63,7 @@ class Consumer(Questions, Generic[K, V]):
         **options: Any,
     ) -> None:
         """Topics to subscribe to, and options; `{"bootstrap.servers": …}` may come first."""
+        check_properties(config, "Consumer")
         properties = dict(config or {})
         names: list[str] = []
         for each in topics:
@@ -189,8 +191,7 @@ class Consumer(Questions, Generic[K, V]):
         self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """Records by partition: what is there, or what comes within `timeout_ms`."""
-        if timeout_ms < 0:
-            raise ValueError(f"timeout_ms must be 0 or more (got {timeout_ms})")
+        check_timeout(timeout_ms)
         most = self.config["max_poll_records"] if max_records is None else max_records
         if not isinstance(most, int) or isinstance(most, bool):
             raise TypeError(f"max_records must be a whole number (got {max_records!r})")
@@ -207,8 +208,7 @@ class Consumer(Questions, Generic[K, V]):
     ) -> list[RecordColumns]:
         """Whole batches by column (deserializers and interceptors are left out), one entry for
         each partition; no new batch is begun after `max_records`."""
-        if timeout_ms < 0:
-            raise ValueError(f"timeout_ms must be 0 or more (got {timeout_ms})")
+        check_timeout(timeout_ms)
         self._check_open()
         self._taker.end()
         self._iterator = None

@@ -22,6 +22,7 @@ from typing import Any, Generic, TypeVar
 from ottla.wire.errors import ErrorCode
 
 from .accumulator import FIRST_BYTES, Batch, Lane, Memory
+from .checks import check_headers, check_timestamp
 from .client import Client
 from .config import parse
 from .errors import (
@@ -188,6 +189,10 @@ class Producer(Generic[K, V]):
             value_bytes = as_bytes("value", value)
         if timestamp_ms is None:
             timestamp_ms = int(wall_clock() * 1000)
+        else:
+            check_timestamp(timestamp_ms)
+        if headers is not None:
+            check_headers(headers)
         lane = self._topics.lane(topic, partition, key_bytes, key, value, value_bytes)
         if self._transactions is not None:
             self._transactions.about_to_send(lane)

@@ -170,10 +170,17 @@ class Subscription:
         if topics and self.pattern is not None:
             raise IllegalStateError(ONE_WAY)
         if isinstance(topics, str) or not isinstance(topics, Iterable):
-            raise TypeError(f"topics must be a list of names (got {topics!r})")
+            raise TypeError(
+                f"topics must be a list of names (got {topics!r})\nTry: subscribe([{topics!r}])"
+            )
         check_listener(listener)
         if pattern:
-            self.pattern = re.compile(pattern)
+            try:
+                self.pattern = re.compile(pattern)
+            except re.error as problem:
+                raise ValueError(
+                    f"{pattern!r} is no pattern: {problem}\nTry: subscribe(pattern='orders-.*')"
+                ) from None
             self.topics = frozenset()
         else:
             for topic in topics:

@@ -13,14 +13,12 @@ from typing import Any
 from ottla.wire.errors import ErrorCode
 
 from .accumulator import Lane
-from .client import Client
+from .client import UNKNOWN_S_MAX, Client
 from .cluster import Cluster, topic_trouble
 from .errors import IllegalArgumentError, KafkaTimeoutError, error_for
 from .partitioners import ClusterView, DefaultPartitioner
 from .records import murmur2
 from .sender import Sender
-
-UNKNOWN_S_MAX = 5.0  # a new topic is known to all brokers long before
 
 
 class TopicLanes:
@@ -123,12 +121,13 @@ class Topics:
         block_s = config["max_block_ms"] / 1000
         began = time.monotonic()
         tries = 0
+        words = ""
         while True:
             left_s = began + block_s - time.monotonic()
             if left_s <= 0:
                 raise KafkaTimeoutError(
-                    f"no metadata of topic {topic!r} within max_block_ms={config['max_block_ms']}\n"
-                    + self.client.metadata.no_broker_text()
+                    f"no metadata of topic {topic!r} within max_block_ms={config['max_block_ms']}: "
+                    + (words or self.client.metadata.no_broker_text())
                 )
             cluster = self._refreshed(topic, left_s)
             if cluster is None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from ottla.client.client import ANY, CONTROLLER, Client
+from ottla.client.cluster import topic_trouble
 from ottla.client.errors import raise_for
 from ottla.client.structs import TopicPartition
 from ottla.wire.errors import ErrorCode
@@ -112,8 +113,9 @@ class AdminBase:
         grouped: dict[int, list[TopicPartition]] = defaultdict(list)
         for each in wanted:
             topic = cluster.topics.get(each.topic)
-            if topic is not None:
-                raise_for(topic.error_code, f"{each.topic}: {text_of(topic.error_code)}")
+            trouble = topic_trouble(each.topic, topic, auto_create=False)
+            if topic is not None and trouble is not None:
+                raise_for(*trouble)
             leader = cluster.leader(each.topic, each.partition)
             if cluster.partition(each.topic, each.partition) is None:
                 raise_for(
@@ -169,7 +171,11 @@ def text_of(code: int) -> str:
 def raise_first(results: Iterable[Any]) -> None:
     """Raise the first error among results that have `error_code` and perhaps `error_message`."""
     for each in results:
-        raise_for(each.error_code, getattr(each, "error_message", None))
+        if each.error_code:
+            text, name = getattr(each, "error_message", None), getattr(each, "name", None)
+            if name and (not text or each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                text = f"{name}: {text or text_of(each.error_code)}"
+            raise_for(each.error_code, text)
 
 
 def raise_if_in(answer: Any, codes: Iterable[int]) -> None:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ottla.client.checks import check_names
 from ottla.client.errors import BrokerResponseError, error_class, error_for, raise_for
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
 from ottla.wire.malformed import MalformedMessage
@@ -55,6 +56,7 @@ class Groups(Records, AdminBase):
         """
         from ottla.wire.api.describe_groups import DescribeGroupsRequest
 
+        check_names(group_ids, "describe_groups")
         described = {}
         for group_id in group_ids:
             answer = self._ask_coordinator(
@@ -77,6 +79,7 @@ class Groups(Records, AdminBase):
         """Delete groups without members; gives "OK" or the name of the error for each."""
         from ottla.wire.api.delete_groups import DeleteGroupsRequest
 
+        check_names(group_ids, "delete_groups")
         outcome = {}
         for group_id in group_ids:
             answer = self._ask_coordinator(

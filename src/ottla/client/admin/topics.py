@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ottla.client.checks import check_names
 from ottla.client.errors import KafkaError, KafkaTimeoutError
 
 from .base import AdminBase, raise_first
@@ -30,6 +31,7 @@ class Topics(AdminBase):
 
         asked = None
         if topics is not None:
+            check_names(topics, "describe_topics")
             asked = [
                 MetadataRequestTopic(name=None, topic_id=topic.bytes)
                 if isinstance(topic, uuid.UUID)
@@ -146,6 +148,7 @@ class Topics(AdminBase):
         """Delete topics by name or id."""
         from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
+        check_names(topics, "delete_topics")
         states = [
             DeleteTopicState(topic_id=topic.bytes)
             if isinstance(topic, uuid.UUID)
@@ -211,8 +214,7 @@ def as_new_topics(
             )
             for name, options in given.items()
         ]
-    if isinstance(given, str):
-        raise TypeError(f"create_topics takes a list of topics, not the string {given!r}")
+    check_names(given, "create_topics")
     return [NewTopic(each) if isinstance(each, str) else each for each in given]
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from ottla.client.checks import check_names
 from ottla.client.errors import raise_for
 from ottla.client.structs import TopicPartition
 
@@ -67,6 +68,7 @@ class Transactions(AdminBase):
         """What the coordinators know of these transactional ids."""
         from ottla.wire.api.describe_transactions import DescribeTransactionsRequest
 
+        check_names(transactional_ids, "describe_transactions")
         found = {}
         for transactional_id in transactional_ids:
             answer = self._ask_coordinator(
