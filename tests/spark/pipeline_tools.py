@@ -14,13 +14,18 @@ from ottla.client.structs import ConsumerRecord, TopicPartition
 Value = dict[str, Any] | bytes | None
 
 
-def send(servers: str, topic: str, values: Iterable[Value | tuple[bytes | None, Value]]) -> None:
+def send(
+    servers: str,
+    topic: str,
+    values: Iterable[Value | tuple[bytes | None, Value]],
+    headers: Any = None,
+) -> None:
     """Write values (objects as JSON), some with a key."""
     with Producer(bootstrap_servers=servers) as producer:
         for each in values:
             key, value = each if isinstance(each, tuple) else (None, each)
             data = json.dumps(value).encode() if isinstance(value, dict) else value
-            producer.send(topic, value=data, key=key)
+            producer.send(topic, value=data, key=key, headers=headers)
         producer.flush()
 
 

@@ -375,7 +375,7 @@ def test_a_record_that_stops_the_run_is_told() -> None:
     """With its place, and what to do; not so where a plan merely contains the words."""
     text = (
         "[STREAM_FAILED] …: pipeline 'p' has no bad_records, and a record does not parse: topic "
-        "t, partition 1, offset 7: malformed JSON\n\tat org…"
+        "t, partition 1, offset 7: malformed JSON SQLSTATE: P0001\n\tat org…"
     )
     assert told(SparkError(text)) == (
         "pipeline 'p' has no bad_records, and a record does not parse: topic t, partition 1, "

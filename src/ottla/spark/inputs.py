@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from .bounds import ISOLATION, ISOLATION_DEFAULT, Offsets, as_json
+from .fresh import fresh_records
 from .parsing import (
     bad_rows,
     good_rows,
@@ -179,7 +180,6 @@ class StreamInputs(Inputs):
         super().__init__(spark, pipeline, servers)
         self.starts = starts
         self.group = group
-        self.kept: dict[str, DataFrame] = {}
 
     def records(self, name: str, source: Topic, columns: list[str]) -> DataFrame:
         start = self.starts.get(name)
@@ -187,6 +187,18 @@ class StreamInputs(Inputs):
         reader = reader.option("startingOffsets", as_json(start) if start else "earliest")
         reader = reader.option("commitGroup", self.group)
         return self.ready(reader, source.options, columns).load()
+
+    def table_records(self, name: str, source: Table, columns: list[str]) -> DataFrame:
+        if source.refresh == "start":
+            return super().table_records(name, source, columns)
+        options = {
+            "kafka.bootstrap.servers": self.servers,
+            ISOLATION: ISOLATION_DEFAULT,
+            "columns": ",".join(columns),
+            **source.options,
+            "subscribe": source.name,
+        }
+        return fresh_records(self.spark, options)
 
     def read_files(self, name: str, source: Files) -> DataFrame:
         if source.schema is not None:

@@ -21,7 +21,7 @@ CAUSE_LINES = re.compile(
 )
 STOPPED = re.compile(
     r"pipeline '[^']+' has no bad_records, and a record does not parse: "
-    r"topic \S+, partition \d+, offset \d+: [^\n]+"
+    r"topic \S+, partition \d+, offset \d+: [^\n]+?(?=\s*(?:SQLSTATE: \w+)?\s*(?:\n|$))"
 )
 WATERMARK = (
     "{what} needs a watermark in mode {mode!r}: events.withWatermark(TIME_COLUMN, '1 minute') "
