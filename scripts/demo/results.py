@@ -50,8 +50,12 @@ class Results:
         default_factory=lambda: {"visit": set(), "cart": set(), "order": set()}
     )
 
+    # Taken so far, of all topics.
+    rows: int = 0
+
     def take(self, record: Any) -> None:
         """One record of a result topic."""
+        self.rows += 1
         if record.topic == BAD:
             origin = dict(record.headers)["ottla.pipeline"].decode()
             self.bad[origin, record.value] += 1
