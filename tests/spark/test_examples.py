@@ -21,8 +21,8 @@ import pytest
 
 from ottla import Consumer, Producer, TopicPartition
 from ottla.client.structs import ConsumerRecord
-from ottla.spark.offsets import decode
 from ottla.spark.progress import line
+from ottla.spark.source.offsets import decode
 from ottla.testing import Broker, consume_all
 from ottla.testing import broker as start_broker
 from tests.spark import recount, shop

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .sessions import session as session
     from .source import OttlaDataSource as OttlaDataSource
     from .source import register as register
+    from .source.listener import commit_progress as commit_progress
+    from .source.offsets import lag as lag
     from .topics import PipelineError as PipelineError
     from .topics import files as files
     from .topics import table as table
@@ -27,7 +29,9 @@ LAZY: dict[str, str] = {
     "OttlaDataSource": ".source",
     "Pipeline": ".pipelines",
     "PipelineError": ".topics",
+    "commit_progress": ".source.listener",
     "files": ".topics",
+    "lag": ".source.offsets",
     "pipeline": ".pipelines",
     "register": ".source",
     "session": ".sessions",
@@ -37,8 +41,8 @@ LAZY: dict[str, str] = {
 }
 
 __all__ = [
-    "OttlaDataSource", "Pipeline", "PipelineError", "files", "pipeline", "register", "session",
-    "table", "topic", "write",
+    "OttlaDataSource", "Pipeline", "PipelineError", "commit_progress", "files", "lag", "pipeline",
+    "register", "session", "table", "topic", "write",
 ]  # fmt: skip
 
 

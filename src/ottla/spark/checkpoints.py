@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from .bounds import Offsets
-from .offsets import decode, encode
+from .source.offsets import decode, encode
 from .topics import PipelineError
 
 

@@ -253,7 +253,7 @@ def query_name(pipeline: Pipeline, query: str) -> str:
 
 def commit_last(query: StreamingQuery) -> None:
     """Commit the end of the last batch now: the listener may not have come to it yet."""
-    from .listener import commit_progress
+    from .source.listener import commit_progress
 
     progress = query.lastProgress
     if progress is not None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.structs import TopicPartition
-from ottla.spark.planning import OffsetRange, between, divided, limited, split, waiting
+from ottla.spark.source.planning import OffsetRange, between, divided, limited, split, waiting
 
 PARTITIONS = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 3))
 PLACES = st.dictionaries(PARTITIONS, st.integers(0, 5_000), max_size=8)

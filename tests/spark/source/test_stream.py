@@ -11,13 +11,14 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from ottla import Admin, Consumer, TopicPartition
-from ottla.spark import listener, register
-from ottla.spark.listener import commit_progress
-from ottla.spark.offsets import PartitionOffsets, decode, lag
+from ottla.spark import register
+from ottla.spark.source import listener
+from ottla.spark.source.listener import commit_progress
+from ottla.spark.source.offsets import PartitionOffsets, decode, lag
 from ottla.testing import Broker, wait_for_lag_zero
 from ottla.testing import broker as start_broker
 
-from .source_helpers import Sink, make_topic, plain_read, produce, read_stream, row_of_spark
+from .helpers import Sink, make_topic, plain_read, produce, read_stream, row_of_spark
 
 VALUES = [b"%04d" % number for number in range(400)]
 
@@ -222,8 +223,8 @@ def test_few_records_are_waited_for(broker: Broker, topic: str) -> None:
     over; the first is not held back, and AvailableNow never."""
     from pyspark.sql.streaming.datasource import ReadMinRows
 
-    from ottla.spark.options import read_options
-    from ottla.spark.stream_reader import StreamReader
+    from ottla.spark.source.options import read_options
+    from ottla.spark.source.stream_reader import StreamReader
 
     make_topic(broker, topic, 1)
     produce(broker, topic, VALUES[:3])
@@ -256,8 +257,8 @@ def test_few_records_are_waited_for(broker: Broker, topic: str) -> None:
 
 def test_a_group_without_members_sees_the_readers_commits(broker: Broker, topic: str) -> None:
     """Where no listener is, the reader commits what Spark tells it is done."""
-    from ottla.spark.options import read_options
-    from ottla.spark.stream_reader import StreamReader
+    from ottla.spark.source.options import read_options
+    from ottla.spark.source.stream_reader import StreamReader
 
     make_topic(broker, topic, 1)
     options = {

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from ottla.client.structs import TopicPartition
-from ottla.spark import reading
-from ottla.spark.options import SourceOptions, read_options
-from ottla.spark.reading import DataLoss, IdleReaders, ReadRange, read_range
+from ottla.spark.source import reading
+from ottla.spark.source.options import SourceOptions, read_options
+from ottla.spark.source.reading import DataLoss, IdleReaders, ReadRange, read_range
 from ottla.testing import Broker
 
-from .source_helpers import make_topic, produce
+from .helpers import make_topic, produce
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -19,10 +19,10 @@ from pyspark.sql.datasource import (
 )
 
 from ottla.client.structs import TopicPartition
-from ottla.spark.batch_reader import BatchReader, FilteringBatchReader, batch_reader
-from ottla.spark.filters import Pushed
-from ottla.spark.options import read_options
-from ottla.spark.planning import OffsetRange
+from ottla.spark.source.batch_reader import BatchReader, FilteringBatchReader, batch_reader
+from ottla.spark.source.filters import Pushed
+from ottla.spark.source.options import read_options
+from ottla.spark.source.planning import OffsetRange
 
 RANGES = [OffsetRange(TopicPartition(topic, p), 10, 20) for topic in "ab" for p in range(3)]
 OPTIONS = read_options({"kafka.bootstrap.servers": "h:1", "subscribe": "a"}, "batch")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.client.structs import TopicPartition
-from ottla.spark.options import (
+from ottla.spark.source.options import (
     EARLIEST,
     LATEST,
     OPTIONS,
@@ -181,6 +181,6 @@ def test_every_option_is_in_the_documentation() -> None:
     """docs/spark.md has a row for each option."""
     from pathlib import Path
 
-    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
     missing = [option.name for option in OPTIONS if f"`{option.name}`" not in text]
     assert missing == []

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.structs import TopicPartition
-from ottla.spark.offsets import decode, encode, lag, notes
+from ottla.spark.source.offsets import decode, encode, lag, notes
 
 PARTITIONS = st.builds(
     TopicPartition, st.text("ab.-_0", min_size=1, max_size=4), st.integers(0, 20)

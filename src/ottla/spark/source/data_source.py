@@ -48,12 +48,12 @@ class OttlaDataSource(DataSource):
         return StreamReader(self._settings(schema, "stream"))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from .sink import batch_writer
+        from ..sink import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from .sink import stream_writer
+        from ..sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 

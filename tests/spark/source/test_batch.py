@@ -16,7 +16,7 @@ from ottla import Admin, Producer, TopicPartition
 from ottla.testing import Broker
 from ottla.testing import broker as start_broker
 
-from .source_helpers import make_topic, plain_read, produce, read, rows_of
+from .helpers import make_topic, plain_read, produce, read, rows_of
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
