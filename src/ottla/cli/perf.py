@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import sys
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -15,6 +17,7 @@ from ottla.cli.failure import Failure
 from ottla.cli.output import show_facts
 
 MB = 1024 * 1024
+PROGRESS_S = 0.2
 
 
 @click.group(cls=Noun)
@@ -28,6 +31,17 @@ def common(bootstrap: str, command_config: str | None) -> dict[str, Any]:
     chosen: dict[str, Any] = {"bootstrap.timeout.ms": BOOTSTRAP_TIMEOUT_MS}
     chosen |= read_properties(command_config) if command_config else {}
     return chosen | {"bootstrap.servers": bootstrap}
+
+
+@contextmanager
+def progress(count: int, as_json: bool) -> Iterator[Callable[[int], object]]:
+    """A bar on a terminal; the function that moves it on by so many records."""
+    if as_json or not sys.stderr.isatty():
+        yield lambda more: None
+        return
+    with click.progressbar(length=count, file=sys.stderr) as bar:
+        yield bar.update
+        bar.update(count)  # to its end, and no further
 
 
 @perf.command()
@@ -57,19 +71,16 @@ def produce(
             common(bootstrap, command_config) | {"acks": acks}
         )
         try:
-            run = ProducerRun(
-                producer, topic, itertools.repeat(random_payload(size)), throughput=rate
-            )
-            visible = sys.stderr.isatty() and not as_json
-            step = max(count // 50, 1)
-            if visible:
-                with click.progressbar(length=count, file=sys.stderr) as bar:
-                    for _ in range(0, count, step):
-                        run.run(min(step, count - run.throttle.sent))
-                        bar.update(step)
-            else:
-                run.run(count)
-            total = run.total()
+            with progress(count, as_json) as advance:
+                run = ProducerRun(
+                    producer,
+                    topic,
+                    itertools.repeat(random_payload(size)),
+                    throughput=rate,
+                    interval_s=PROGRESS_S,
+                    report=lambda window: advance(window.record_count),
+                )
+                total = run.run(count)
         finally:
             producer.close()
     if run.errors:
@@ -103,6 +114,7 @@ def consume(
     as_json: bool,
 ) -> None:
     """Read COUNT records of TOPIC from the beginning, as a group of one."""
+    from ottla.cli.measuring import Consumed
     from ottla.cli.measuring import consume as consume_measured
     from ottla.client.consumer import Consumer
 
@@ -117,7 +129,17 @@ def consume(
         consumer = Consumer(options)
         try:
             consumer.subscribe(topics=[topic])
-            found = consume_measured(consumer, count, timeout_ms=timeout_ms)
+            shown = 0
+
+            def report(so_far: Consumed) -> None:
+                nonlocal shown
+                advance(so_far.record_count - shown)
+                shown = so_far.record_count
+
+            with progress(count, as_json) as advance:
+                found = consume_measured(
+                    consumer, count, timeout_ms=timeout_ms, interval_s=PROGRESS_S, report=report
+                )
         finally:
             consumer.close()
     seconds = max(found.ended - found.began - found.joining_s, 1e-9)
