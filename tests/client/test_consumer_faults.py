@@ -135,6 +135,27 @@ def test_errors_that_are_final_are_raised(faulty: Broker) -> None:
     faulty.clear_faults()
 
 
+def test_a_commit_is_tried_again_unless_it_is_asynchronous(faulty: Broker) -> None:
+    """`commit_async` tells its callback of the first error, and what was committed stays; `commit`
+    goes on until it is done."""
+    place = TopicPartition("faults", 0)
+    options = {"group_id": "asynchronous", "enable_auto_commit": False, **QUICK}
+    with Consumer(bootstrap_servers=faulty.bootstrap_servers, **options) as consumer:
+        consumer.assign([place])
+        consumer.commit({place: 5})  # type: ignore[dict-item]
+        told: list[Any] = []
+        faulty.fail("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS", times=1)
+        sent = consumer.commit_async({place: 6}, lambda *heard: told.append(heard))  # type: ignore[dict-item]
+        assert isinstance(sent.exception(WAIT_S), errors.CoordinatorLoadInProgressError)
+        assert consumer.committed(place) == 5
+        faulty.fail("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS", times=3)
+        consumer.commit({place: 7})  # type: ignore[dict-item]
+        assert consumer.committed(place) == 7
+    ((offsets, problem),) = told
+    assert offsets[place].offset == 6
+    assert isinstance(problem, errors.CoordinatorLoadInProgressError)
+
+
 def test_a_member_that_was_removed_comes_back(faulty: Broker) -> None:
     """A member that somebody removed hears it from its heartbeat, loses its partitions, and joins
     anew under another name."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla import Consumer, OffsetAndMetadata, Producer, TopicPartition
-from ottla.client import errors
+from ottla.client import errors, validation
 from ottla.testing import Broker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import batch_bounds
@@ -164,6 +164,17 @@ def test_a_position_newer_than_the_picture_waits_for_a_newer_picture(broker: Scr
         assert broker.questions == 0
         broker.metadata_epoch = None
         assert read(consumer, 1) == [b"d"]
+
+
+def test_a_picture_that_stays_old_is_believed_in_the_end(
+    broker: ScriptedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic was made anew, with epochs from the beginning: the position is of another log."""
+    monkeypatch.setattr(validation, "STALE_S_MAX", 0.2)
+    broker.log, broker.leader_epoch = [(0, b"new")], 0
+    broker.committed = (3, 2)
+    with consumer_of(broker.bootstrap, group_id="g") as consumer:
+        assert read(consumer, 1) == [b"new"]
 
 
 def test_the_question_is_asked_again_until_it_is_answered(broker: ScriptedLog) -> None:

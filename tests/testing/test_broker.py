@@ -134,6 +134,27 @@ def test_no_broker_outlives_its_test() -> None:
     raise AssertionError(f"broker {pid} is still there")
 
 
+def test_each_worker_of_xdist_has_its_own_broker(pytester: pytest.Pytester) -> None:
+    """Workers do not meet: another process, port and data, and no topic name twice."""
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("number", range(6))
+        def test_it(number, ottla_broker, ottla_topic, ottla_producer, worker_id):
+            ottla_producer.send(ottla_topic, b"x").get(20)
+            with open("seen", "a") as file:
+                print(worker_id, ottla_broker.pid, ottla_broker.port, ottla_topic, file=file)
+        """
+    )
+    pytester.runpytest_subprocess("-n", "2", "--dist", "load").assert_outcomes(passed=6)
+    rows = [line.split() for line in (pytester.path / "seen").read_text().splitlines()]
+    workers = {row[0] for row in rows}
+    assert len(workers) == 2
+    assert len({(row[1], row[2]) for row in rows}) == len({row[1] for row in rows}) == 2
+    assert len({row[3] for row in rows}) == 6
+
+
 def test_the_plugin(pytester: pytest.Pytester) -> None:
     """Fixtures come with the package; options by marker; a failed test shows the broker's log."""
     pytester.makepyfile(
