@@ -238,6 +238,20 @@ def test_the_reset_policies(any_bootstrap: str, produce: Callable[..., None], to
         assert read(consumer, 1)[0].value == b"new"
 
 
+def test_an_iteration_goes_on_after_an_error(
+    any_bootstrap: str, produce: Callable[..., None], topic: str
+) -> None:
+    """What a loop over the consumer raises ends that loop, not the next one."""
+    produce(topic, numbers(3))
+    with consumer_of(any_bootstrap, auto_offset_reset="none") as consumer:
+        partition = TopicPartition(topic, 0)
+        consumer.assign([partition])
+        with pytest.raises(errors.NoOffsetForPartitionError):
+            next(consumer)
+        consumer.seek(partition, 1)
+        assert [record.value for record in itertools.islice(consumer, 2)] == numbers(2, 1)
+
+
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_every_compression(bootstrap: str, topic: str, codec: str) -> None:
     """Batches of all codecs are opened, from the middle too."""

@@ -311,6 +311,13 @@ class Connection:
             self.loop.selector.modify(self.socket, mask, self._ready_for)
 
     def _receive(self) -> None:
+        """Read what is there; of a large frame that begins, most has come already."""
+        begun = self.large is not None
+        self._read()
+        if self.large is not None and not begun and not self.closed:
+            self._read()
+
+    def _read(self) -> None:
         """Read once; small frames through one buffer, a large one straight into its own."""
         assert self.socket is not None
         target = self.large if self.large is not None else memoryview(self.buffer)

@@ -17,6 +17,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from itertools import chain
 from typing import Any, Generic
 
 from .checks import check_properties, check_timeout
@@ -276,21 +277,26 @@ class Consumer(Questions, Generic[K, V]):
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         if self._iterator is None:
-            self._iterator = self._records()
+            self._iterator = chain.from_iterable(self._runs())
         return self._iterator
 
     def __next__(self) -> ConsumerRecord[K, V]:
         return next(iter(self))
 
-    def _records(self) -> Iterator[ConsumerRecord[K, V]]:
+    def _runs(self) -> Iterator[Iterator[ConsumerRecord[K, V]]]:
+        """Records of one partition after the other; the next run is wanted when one is used up."""
         timeout_ms = self.config["consumer_timeout_ms"]
         while not self._closed:
             timeout_s = math.inf if timeout_ms < 0 else timeout_ms / 1000
-            records = self._wait_for(self._begin, time.monotonic() + timeout_s)
+            try:
+                records = self._wait_for(self._begin, time.monotonic() + timeout_s)
+            except BaseException:
+                self._iterator = None  # this one is over; the next iteration tries again
+                raise
             if records is None:
                 self._iterator = None
                 return
-            yield from records
+            yield records
             self._taker.end()
 
     def _begin(self) -> Iterator[ConsumerRecord[K, V]] | None:

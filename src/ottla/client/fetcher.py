@@ -37,6 +37,7 @@ NAMES_VERSION_MAX = 12  # from 13 on, topics go by id
 SHORT_WAIT_MS = 20
 FETCHES_AHEAD = 3  # of one partition: the caller should never wait for the way there and back
 UNKNOWN_TOPIC_WAIT_S = 0.5
+FEW = 64  # partitions that are quickly looked through
 
 MOVED = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -88,9 +89,14 @@ class Fetcher:
 
     def wake(self) -> None:
         """Look for work soon; from any thread."""
-        if not self.planned:
+        if not self.planned and not self._all_asked_for():
             self.planned = True
             self.client.call_soon(self.pump)
+
+    def _all_asked_for(self) -> bool:
+        """Whether there is nothing to ask before an answer comes, which looks for work itself."""
+        states = self.subscription.states
+        return 0 < len(states) <= FEW and all(state.asked_for for state in states.values())
 
     def wake_if_low(self) -> None:
         """After records were taken: ask for more, if some partition had enough before."""
