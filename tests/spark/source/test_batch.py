@@ -279,3 +279,7 @@ def test_mistakes_are_told_when_the_frame_is_made(
         ).option("subscribe", mixed).load().collect()
     with pytest.raises(Exception, match="there is no topic 'nowhere'"):
         read(spark, broker, "nowhere", fetchOffset_numRetries=1).collect()
+    with pytest.raises(Exception, match="not there: source-mixed-9"):
+        read(
+            spark, broker, None, assign='{"source-mixed": [1, 9]}', fetchOffset_numRetries=1
+        ).collect()

@@ -167,6 +167,11 @@ class Asking:
                 raise MissingTopic(trouble[1] if trouble else f"there is no topic {name!r}")
             found.update(TopicPartition(name, each.partition) for each in topic.partitions)
         if subscription.partitions:
+            if missing := subscription.partitions - found:
+                raise MissingTopic(
+                    f"assign names partitions that are not there: {names(set(missing))}\n"
+                    f"There are {names(found)}"
+                )
             found &= subscription.partitions
         if self.options.metadata_ttl_ms > 0:
             self._known_until = time.monotonic() + self.options.metadata_ttl_ms / 1000
