@@ -16,6 +16,8 @@ from ottla import (
 )
 from ottla.client import errors
 from ottla.client.assignors import Assignment, Assignor, Member
+from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.client.crew import FAST, Polling, confluent, eventually, fill, ours, split
 
 
@@ -295,3 +297,39 @@ def test_a_listener_of_coroutines_is_run_to_its_end(
         consumer.subscribe([topic], listener=Listener())
         eventually(lambda: consumer.poll(50) is not None and bool(calls))
     assert calls == ["assigned 2", "revoked 2"]
+
+
+@pytest.mark.parametrize("metadata", [b"", b"\0", b"\0\3\xff\xff\xff\xff\xff"])
+def test_a_member_that_makes_no_sense_is_named(bootstrap: str, topic: str, metadata: bytes) -> None:
+    """Somebody else's program in the group: the leader's poll says so, again and again, and goes on
+    when it is gone."""
+    group = f"g-{topic}"
+    with Consumer(topic, bootstrap_servers=bootstrap, group_id=group, **FAST) as consumer:
+        eventually(lambda: consumer.poll(50) is not None and bool(consumer.assignment()))
+        client = consumer._client
+        request = JoinGroupRequest(
+            group_id=group, session_timeout_ms=6000, rebalance_timeout_ms=6000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+        )  # fmt: skip
+        node_id = client.wait(client.coordinator(group), 5000)
+        given = client.wait(client.submit(node_id, request, channel="odd"), 5000)
+        request.member_id = given.member_id
+        joined = client.submit(node_id, request, channel="odd")
+        with pytest.raises(errors.KafkaError, match=f"{given.member_id}.*cannot be read"):
+            eventually(lambda: consumer.poll(50) is None)
+        assert client.wait(joined, 5000).error_code == 0
+        leaving = LeaveGroupRequest(
+            group_id=group, member_id=given.member_id,
+            members=[MemberIdentity(member_id=given.member_id)],
+        )  # fmt: skip
+        client.wait(client.submit(node_id, leaving, channel="odder"), 5000)
+
+        def works() -> bool:
+            try:
+                consumer.poll(50)
+            except errors.KafkaError:
+                return False
+            return bool(consumer.assignment())
+
+        eventually(works)

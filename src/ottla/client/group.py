@@ -31,6 +31,7 @@ from ottla.wire.consumer_protocol import (
 )
 from ottla.wire.consumer_protocol import TopicPartition as TopicNumbers
 from ottla.wire.errors import ErrorCode
+from ottla.wire.malformed import WireError
 
 from .assignors import Assignor, Member, by_topic, check_assignment, is_cooperative
 from .client import Client
@@ -46,6 +47,7 @@ log = logging.getLogger("ottla.client")
 CHANNEL = "coordinator"
 JOIN_CHANNEL = "join"  # a join waits for the other members: nothing else may wait behind it
 JOIN_EXTRA_MS = 5_000
+SUBSCRIPTION_VERSION_MAX = 3
 MISSING_TOPIC_WAIT_S = 0.5
 
 RESET = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
@@ -198,18 +200,18 @@ class Group:
     def _lead(self, answer: Any, attempt: int, tries: int, node_id: int) -> None:
         """Divide the partitions, once it is known how many there are."""
         members: dict[str, Member] = {}
+        version = SUBSCRIPTION_VERSION_MAX
         for each in answer.members:
-            wishes = read_subscription(each.metadata)
-            members[each.member_id] = Member(
-                each.member_id,
-                list(wishes.topics),
-                None if wishes.user_data is None else bytes(wishes.user_data),
-                [TopicPartition(t.topic, n) for t in wishes.owned_partitions for n in t.partitions],
-                wishes.generation_id,
-                each.group_instance_id,
-                wishes.rack_id,
-            )
-        version = min(struct.unpack_from(">h", each.metadata)[0] for each in answer.members)
+            try:
+                members[each.member_id] = member_of(each)
+                version = min(version, struct.unpack_from(">h", each.metadata)[0])
+            except (WireError, struct.error) as problem:
+                text = (
+                    f"what member {each.member_id!r} of group {self.group_id!r} wants cannot be "
+                    f"read: {problem}\nTry: a group of its own for what is no consumer"
+                )
+                self._failed(attempt, tries, KafkaError(text))
+                return
         topics = {topic for member in members.values() for topic in member.topics}
 
         def known(_: object) -> None:
@@ -243,7 +245,7 @@ class Group:
                         for topic, numbers in by_topic(result.get(member_id, ())).items()
                     ],
                 ),
-                max(0, min(version, 3)),
+                max(0, version),
             )
             for member_id in members
         }
@@ -285,7 +287,12 @@ class Group:
             self._failed(attempt, tries, problem or error_for(code))
             return
         share = bytes(answer.assignment)
-        got = read_assignment(share).assigned_partitions if share else []
+        try:
+            got = read_assignment(share).assigned_partitions if share else []
+        except WireError as malformed:
+            text = f"what the leader of group {self.group_id!r} assigned cannot be read: "
+            self._failed(attempt, tries, KafkaError(f"{text}{malformed}"))
+            return
         partitions = [TopicPartition(each.topic, n) for each in got for n in each.partitions]
         self.arrived = Arrived(self.generation, self._assignor(), partitions)
         self.joining = False
@@ -449,6 +456,20 @@ class Group:
     def _look_for_topics(self) -> None:
         if self.counts is not None and not self.client.closed:
             self.client.refresh()
+
+
+def member_of(answer: Any) -> Member:
+    """What a member wants, out of the leader's list."""
+    wishes = read_subscription(answer.metadata)
+    return Member(
+        answer.member_id,
+        list(wishes.topics),
+        None if wishes.user_data is None else bytes(wishes.user_data),
+        [TopicPartition(t.topic, n) for t in wishes.owned_partitions for n in t.partitions],
+        wishes.generation_id,
+        answer.group_instance_id,
+        wishes.rack_id,
+    )
 
 
 def counted(cluster: Cluster, topics: Any) -> dict[str, int]:
