@@ -229,7 +229,8 @@ OPTIONS = (
     Option("fetchOffset.numRetries", whole(0), "3"),
     Option("fetchOffset.retryIntervalMs", whole(0), "1000"),
     Option("kafkaConsumer.pollTimeoutMs", whole(1), "120000"),
-    Option("partition.metadata.cache.ttl.ms", metadata_ttl, "-1"),
+    # Spark looks for news up to a hundred times a second; a new partition can wait this long.
+    Option("partition.metadata.cache.ttl.ms", metadata_ttl, "250"),
     Option("maxOffsetsPerTrigger", whole(1), None, "stream"),
     Option("minOffsetsPerTrigger", whole(1), None, "stream"),
     Option("maxTriggerDelay", duration_ms, "15m", "stream"),
