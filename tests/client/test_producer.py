@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import threading
 import time
@@ -186,6 +187,38 @@ def test_interceptors_run_in_order_and_may_fail(
     assert abs(int(record.headers[0][1] or 0) - time.time() * 1000) < 60_000
     assert order == [("ack", True), "callback"]
     assert "1 succeeded, 0 failed" in capsys.readouterr().out
+
+
+def test_interceptors_of_every_shape(
+    bootstrap: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An object with one method is enough; one that forgets to return the record changes nothing;
+    all hear of a record that could not even be serialized."""
+
+    class OnlySend:
+        def on_send(self, record: ProducerRecord) -> None:
+            """Forgets to return it."""
+
+    class OnlyHears:
+        heard: list[Any] = []  # noqa: RUF012
+
+        def on_acknowledgement(self, metadata: RecordMetadata | None, error: Any) -> None:
+            self.heard.append(type(error))
+
+    counting = Counting(io.StringIO())
+    with Producer(
+        bootstrap_servers=bootstrap,
+        value_serializer="json",
+        interceptors=[OnlySend(), OnlyHears, counting],
+    ) as producer:
+        producer.send(topic, 1).get(WAIT_S)
+        with pytest.raises(errors.SerializationError):
+            producer.send(topic, object())
+    assert OnlyHears.heard == [type(None), errors.SerializationError]
+    assert (counting.succeeded, counting.failed) == (1, 1)
+    assert "OnlySend.on_send gave nothing back" in caplog.text
+    assert "failed" not in caplog.text
+    assert [record.value for record in read_all(bootstrap, topic)] == [b"1"]
 
 
 @pytest.mark.parametrize(

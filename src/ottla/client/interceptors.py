@@ -105,24 +105,31 @@ class Chain:
             if step is None:
                 continue
             try:
-                argument = step(argument)
+                given = step(argument)
             except Exception:
                 log.exception("interceptor %s.%s failed", type(each).__name__, method)
+                continue
+            if given is None:
+                log.error("interceptor %s.%s gave nothing back", type(each).__name__, method)
+            else:
+                argument = given
         return argument
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         return self.run("on_send", record)  # type: ignore[no-any-return]
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        for each in self.interceptors:
-            try:
-                each.on_acknowledgement(metadata, error)
-            except Exception:
-                log.exception("interceptor %s.on_acknowledgement failed", type(each).__name__)
+        self._tell("on_acknowledgement", metadata, error)
 
     def close(self) -> None:
+        self._tell("close")
+
+    def _tell(self, method: str, *arguments: Any) -> None:
         for each in self.interceptors:
+            step = getattr(each, method, None)
+            if step is None:
+                continue
             try:
-                each.close()
+                step(*arguments)
             except Exception:
-                log.exception("interceptor %s.close failed", type(each).__name__)
+                log.exception("interceptor %s.%s failed", type(each).__name__, method)

@@ -8,9 +8,7 @@ a context manager, and what is not sent when the interpreter ends is flushed for
 
 from __future__ import annotations
 
-import atexit
 import logging
-import os
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -34,7 +32,7 @@ from .errors import (
 )
 from .identity import Identity
 from .interceptors import Chain, ProducerRecord
-from .network import FORKED
+from .producer_ends import PRODUCERS, dropped
 from .producer_options import PRODUCER, agree
 from .record_future import FutureRecordMetadata
 from .records import COMPILED, HEAD_BYTES, encoded_headers, murmur2
@@ -51,7 +49,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 OnDelivery = Callable[[RecordMetadata | None, Exception | None], object]
 
-EXIT_FLUSH_S = 5.0
 CLOSED_MAX = 4  # with more full batches waiting, the sender's thread is let run first
 GROWTH = 8  # a buffer that is full gets so many times larger, up to batch_size
 RECORD_OVERHEAD_BYTES = 90  # a batch's header, and a record's own numbers at their longest
@@ -99,7 +96,7 @@ class Producer(Generic[K, V]):
         self._delivery_s = config["delivery_timeout_ms"] / 1000
         if self._identity is not None:
             self._identity.on_fatal = self._sender.fail_waiting
-        weakref.finalize(self, _dropped, self._client, self._sender).atexit = False
+        weakref.finalize(self, dropped, self._client, self._sender).atexit = False
         PRODUCERS.add(self)
         try:
             self._client.bootstrap()
@@ -172,11 +169,26 @@ class Producer(Generic[K, V]):
         """All that may have to happen before a record is in its batch, in order."""
         if self._closed is not None:
             raise IllegalStateError(self._closed)
-        if self._interceptors:
-            record = self._interceptors.on_send(
-                ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
-            )
-            topic, value, key, headers, partition, timestamp_ms = record
+        if not self._interceptors:
+            return self._prepare(topic, value, key, headers, partition, timestamp_ms, on_delivery)
+        record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
+        record = self._interceptors.on_send(record)
+        try:
+            return self._prepare(*record, on_delivery)
+        except Exception as error:  # of a record that never gets into a batch they hear here
+            self._interceptors.on_acknowledgement(None, error)
+            raise
+
+    def _prepare(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: list[tuple[str, bytes | None]] | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        on_delivery: OnDelivery | None,
+    ) -> FutureRecordMetadata:
         key_bytes: Any = key
         if self._key_serializer is not None:
             key_bytes = self._serialize("key", topic, headers, key)
@@ -460,38 +472,3 @@ class Producer(Generic[K, V]):
         from .transactions import scope
 
         return scope(self)
-
-
-PRODUCERS: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()
-
-
-def _dropped(client: Client, sender: Sender) -> None:
-    """The last reference to a producer is gone, and nobody called close()."""
-    if not client.closed:
-        client.call_soon(sender.abandon)
-
-
-def _forked() -> None:
-    """In a child process: locks may be held by threads that are not there, so touch none."""
-    for producer in list(PRODUCERS):
-        producer._closed = FORKED
-        producer._elaborate = True
-    PRODUCERS.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
-
-
-@atexit.register
-def _at_exit() -> None:
-    """What a script sent and never flushed is still sent, unless no broker answers."""
-    for producer in list(PRODUCERS):
-        if producer._client.closed:
-            continue
-        if producer._sender.incomplete:
-            try:
-                producer.flush(EXIT_FLUSH_S)
-            except KafkaError:
-                log.warning("the interpreter ends with records that were not sent")
-        producer.close(0)
