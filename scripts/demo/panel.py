@@ -60,16 +60,17 @@ def bar(value: float, high: float, cells: int) -> str:
 def panel(view: View, width: int) -> list[str]:
     """The panel's lines, none wider than `width` (escape sequences aside)."""
     width = min(width, WIDTH_MAX)
-    light = f"{GOOD}●{OFF} running" if view.running else f"{BAD}✗{OFF} down"
+    light = f"{GOOD}●{OFF} running" if view.running else f"{BAD}✗{OFF} killed, starting again"
+    batches = f"last batches: {view.pipelines}" if view.running and view.pipelines else ""
     time = f"{clock(min(view.elapsed_s, view.seconds))} / {clock(view.seconds)}"
     title = "user behaviour, live"
     sparks = [f"{TINT}{sparkline(values):<{SPARKS}}{OFF}" for values in (view.rates, view.lags)]
     lines = [
         f"{BOLD}{title}{OFF}{time:>{width - len(title)}}",
         f"{DIM}{'─' * width}{OFF}",
-        f"sent     {view.sent:>9,}  {view.sent_per_s:>7,.0f}/s   {sparks[0]}  {view.broken} broken",
+        f"sent     {view.sent:>9,}  {view.sent_per_s:>7,.0f}/s    {sparks[0]}  {view.broken} broken",
         f"counted  {view.read:>9,}  {view.lag:>7,} lag  {sparks[1]}",
-        f"Spark    {light}  {DIM}{view.pipelines[: width - 20]}{OFF}",
+        f"Spark    {light}  {DIM}{batches[: width - 20]}{OFF}",
         "",
         *columns(view, width),
         "",
@@ -111,7 +112,7 @@ def plain(view: View) -> str:
     """The same in one line."""
     top = ", ".join(f"{page} {count:,}" for page, count in view.pages[:3]) or "-"
     funnel = " > ".join(f"{count:,} {name}" for name, count in view.funnel) or "-"
-    state = "" if view.running else " · Spark is down"
+    state = "" if view.running else " · Spark is starting again"
     return (
         f"{clock(view.elapsed_s):>5}  {view.sent:,} sent, {view.sent_per_s:,.0f}/s · lag "
         f"{view.lag:,}{state} · top: {top} · funnel: {funnel}"

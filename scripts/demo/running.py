@@ -180,7 +180,7 @@ class Demo:
 
     def _kill(self) -> None:
         pid = self.process.pid
-        self.counted_at_kill = self.watcher.counted
+        self.read_at_kill = dict(self.watcher.read)
         self.process.kill()
         self.story.killed_at_s = self._now_s()
         self._note(f"SIGKILL to the pipelines: process {pid}, Spark's JVM, all of it")
@@ -244,7 +244,7 @@ class Demo:
         now_s, story = self._now_s(), self.story
         story.samples.append(Sample(now_s, self.sender.sent, self.watcher.counted))
         if story.killed_at_s is not None and story.back_at_s is None:
-            if self.watcher.counted > self.counted_at_kill:
+            if any(self.watcher.read[group] > self.read_at_kill[group] for group in GROUPS):
                 story.back_at_s = now_s
                 away_s = now_s - story.killed_at_s
                 self._note(f"counting again after {away_s:.1f} s, from the checkpoint")

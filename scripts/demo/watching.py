@@ -18,7 +18,7 @@ GROUPS_EVERY_S = 0.5
 
 
 class Watcher(threading.Thread):
-    """Hands every result to `take`, and knows what all groups have `counted`."""
+    """Hands every result to `take`, and knows how many events each group has `read`."""
 
     def __init__(
         self,
@@ -32,9 +32,14 @@ class Watcher(threading.Thread):
         self.topics = topics
         self.groups = groups
         self.take = take
-        self.counted = 0
+        self.read = dict.fromkeys(groups, 0)
         self.failure: BaseException | None = None
         self._stopped = threading.Event()
+
+    @property
+    def counted(self) -> int:
+        """By all of them."""
+        return min(self.read.values())
 
     def run(self) -> None:
         servers = {"bootstrap_servers": self.bootstrap_servers}
@@ -69,7 +74,7 @@ class Watcher(threading.Thread):
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + GROUPS_EVERY_S
                 found = admin.list_group_offsets(dict.fromkeys(self.groups))
-                self.counted = min(
-                    sum(committed.offset for committed in found[group].values())
+                self.read = {
+                    group: sum(committed.offset for committed in found[group].values())
                     for group in self.groups
-                )
+                }
