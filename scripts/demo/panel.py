@@ -64,11 +64,12 @@ def panel(view: View, width: int) -> list[str]:
     batches = f"last batches: {view.pipelines}" if view.running and view.pipelines else ""
     time = f"{clock(min(view.elapsed_s, view.seconds))} / {clock(view.seconds)}"
     title = "user behaviour, live"
+    rate = f"{view.sent_per_s:,.0f}/s"
     sparks = [f"{TINT}{sparkline(values):<{SPARKS}}{OFF}" for values in (view.rates, view.lags)]
     lines = [
         f"{BOLD}{title}{OFF}{time:>{width - len(title)}}",
         f"{DIM}{'─' * width}{OFF}",
-        f"sent     {view.sent:>9,}  {view.sent_per_s:>7,.0f}/s    {sparks[0]}  {view.broken} broken",
+        f"sent     {view.sent:>9,}  {rate:>11}  {sparks[0]}  {view.broken} broken",
         f"counted  {view.read:>9,}  {view.lag:>7,} lag  {sparks[1]}",
         f"Spark    {light}  {DIM}{batches[: width - 20]}{OFF}",
         "",
