@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from time import time as wall_clock
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from ottla.wire.errors import ErrorCode
 
@@ -404,7 +404,7 @@ class Producer(Generic[K, V]):
                 self._client.close()
             self._interceptors.close()
 
-    def __enter__(self) -> Producer[K, V]:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
