@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable
 from typing import Any
@@ -117,5 +118,75 @@ def test_a_listener_of_coroutines(
         assert calls == [("assigned", 2), ("revoked", 2)]
         with pytest.raises(errors.IllegalStateError, match="not started"):
             await aio.Consumer(topic).getone()
+
+    asyncio.run(main())
+
+
+def test_records_of_other_partitions_wait(
+    bootstrap: str, topic: str, make_topic: Callable[..., None]
+) -> None:
+    """`getmany` and `getone` of some partitions leave the records of the others for later."""
+    make_topic(topic, 2)
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for n in range(20):
+            producer.send(topic, b"%d" % n, partition=n % 2)
+    one, two = TopicPartition(topic, 0), TopicPartition(topic, 1)
+
+    async def main() -> None:
+        async with aio.Consumer(bootstrap_servers=bootstrap, **OPTIONS) as consumer:
+            await consumer.assign([one, two])
+            seen: dict[int, list[int]] = {0: [], 1: []}
+            while len(seen[0]) < 5:
+                found = await consumer.getmany(one, timeout_ms=1000, max_records=5)
+                assert set(found) <= {one}
+                seen[0] += [record.offset for record in found.get(one, [])]
+            for _ in range(3):
+                record = await consumer.getone(two)
+                assert record.partition == 1
+                seen[1].append(record.offset)
+            while len(seen[0]) + len(seen[1]) < 20:
+                record = await consumer.getone()
+                seen[record.partition].append(record.offset)
+            assert seen == {0: list(range(10)), 1: list(range(10))}
+            assert consumer.paused() == set()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_cancelled_at_any_moment_nothing_is_lost(bootstrap: str, topic: str, columns: bool) -> None:
+    """Waits that end while records are just being handed over: each record comes once, in order."""
+    with Producer(bootstrap_servers=bootstrap, batch_size=200) as producer:  # many small batches
+        for n in range(150):
+            producer.send(topic, b"%d" % n)
+    chance = random.Random(7)
+
+    async def main() -> None:
+        seen: list[int] = []
+        cancelled = 0
+        async with aio.Consumer(topic, bootstrap_servers=bootstrap, **OPTIONS) as consumer:
+            deadline = time.monotonic() + 30
+            while len(seen) < 150 and time.monotonic() < deadline:
+                wait = (
+                    consumer.poll_batches(timeout_ms=1000, max_records=5)
+                    if columns
+                    else consumer.getmany(timeout_ms=1000, max_records=5)
+                )
+                task: asyncio.Future[Any] = asyncio.ensure_future(wait)
+                for _ in range(chance.randrange(6)):  # so many turns of the loop
+                    await asyncio.sleep(0)
+                if chance.random() < 0.5 and not task.done():
+                    task.cancel()
+                try:
+                    found = await task
+                except asyncio.CancelledError:
+                    cancelled += 1
+                    continue
+                if columns:
+                    seen += [offset for each in found for offset in each.offsets]
+                else:
+                    seen += [record.offset for records in found.values() for record in records]
+        assert seen == list(range(150))
+        assert cancelled > 10
 
     asyncio.run(main())

@@ -17,6 +17,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ottla.client.columns import RecordColumns
@@ -78,11 +79,14 @@ class AsyncConsumer:
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Records by partition: what is there, or what comes within `timeout_ms`."""
-        found = await self._wait(lambda c: c.poll(0, max_records), timeout_ms)
-        if partitions and found:
-            found = {each: records for each, records in found.items() if each in partitions}
-        return found or {}
+        """Records by partition: what is there, or what comes within `timeout_ms`; of these
+        partitions alone if some are named."""
+
+        def take(consumer: Consumer) -> dict[TopicPartition, list[ConsumerRecord]]:
+            with only(consumer, partitions):
+                return consumer.poll(0, max_records)
+
+        return await self._wait(take, timeout_ms) or {}
 
     async def poll(
         self, timeout_ms: float = 0, max_records: int | None = None
@@ -96,14 +100,20 @@ class AsyncConsumer:
         """Whole batches by column."""
         return await self._wait(lambda c: c.poll_batches(0, max_records), timeout_ms) or []
 
-    async def getone(self) -> ConsumerRecord:
-        """The next record; waits for it."""
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
+        """The next record, of one of these partitions if some are named; waits for it."""
+
+        def take(consumer: Consumer) -> Iterator[ConsumerRecord] | None:
+            with only(consumer, partitions):
+                return consumer._next_records()
+
+        if partitions:
+            self._records = iter(())  # the consumer has what is left of it
         while True:
             record = next(self._records, None)
             if record is not None:
                 return record
-            found = await self._wait(lambda c: c._next_records(), float("inf"))
-            self._records = found or iter(())
+            self._records = await self._wait(take, float("inf")) or iter(())
 
     def __aiter__(self) -> AsyncConsumer:
         return self
@@ -113,14 +123,19 @@ class AsyncConsumer:
             raise StopAsyncIteration
         return await self.getone()
 
-    async def _wait(self, take: Callable[[Consumer], T], timeout_ms: float) -> T | None:
+    async def _wait(self, take: Callable[[Consumer], T | None], timeout_ms: float) -> T | None:
         """What `take` finds; between two looks the event loop goes on."""
         consumer = self._started()
         deadline = time.monotonic() + timeout_ms / 1000
         async with self._turn:
             while True:
                 self._news.clear()
-                found = await asyncio.shield(self._run(lambda: take(consumer)))
+                taken = asyncio.ensure_future(self._run(lambda: take(consumer)))
+                try:
+                    found = await asyncio.shield(taken)
+                except asyncio.CancelledError:
+                    await asyncio.shield(self._give_back(consumer, taken))
+                    raise
                 left_s = deadline - time.monotonic()
                 if found or left_s <= 0:
                     return found
@@ -129,6 +144,26 @@ class AsyncConsumer:
                     await asyncio.wait_for(self._news.wait(), min(left_s, STEP_S_MAX))
                 except TimeoutError:
                     continue
+
+    async def _give_back(self, consumer: Consumer, taken: asyncio.Future[Any]) -> None:
+        """Nobody waits for these records any more: the next one who asks gets them."""
+        try:
+            found = await taken
+        except Exception:
+            return  # it is told by the next call, or was the cancelled one's alone
+        first: dict[TopicPartition, int] = {}
+        if isinstance(found, dict):
+            first = {partition: records[0].offset for partition, records in found.items()}
+        elif isinstance(found, list):
+            first = {each.partition: each.offsets[0] for each in found}
+
+        def back() -> None:
+            for partition, offset in first.items():
+                if partition in consumer.assignment():
+                    consumer.seek(partition, offset)
+
+        if first:
+            await self._run(back)
 
     # Where and what to read
 
@@ -253,6 +288,23 @@ class AsyncConsumer:
         """The background thread has news."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._news.set)
+
+
+@contextmanager
+def only(consumer: Consumer, partitions: tuple[TopicPartition, ...]) -> Iterator[None]:
+    """For one look: records of these partitions alone; all if none is named."""
+    others = [
+        state
+        for partition, state in consumer._subscription.states.items()
+        if partitions and partition not in partitions and not state.paused
+    ]
+    for state in others:
+        state.paused = True
+    try:
+        yield
+    finally:
+        for state in others:
+            state.paused = False
 
 
 class LoopListener:
