@@ -59,7 +59,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ.setdefault("SPARK_HOME", str(quick_home(tmp_path_factory.mktemp("home"))))
     # The warehouse and Derby's files must not fall into the working directory.
     home: Path = tmp_path_factory.mktemp("spark")
-    # Where tests of the sink ask for faults (ottla.spark.faultpoints).
+    # Where tests of the sink ask for faults (ottla.spark.sink.faultpoints).
     os.environ["OTTLA_FAULTS"] = str(tmp_path_factory.mktemp("faults"))
     builder = SparkSession.builder.master("local[2]").appName("ottla tests")
     for name, value in {**CONF, "spark.sql.warehouse.dir": str(home / "warehouse")}.items():

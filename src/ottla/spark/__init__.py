@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .topics import files as files
     from .topics import table as table
     from .topics import topic as topic
-    from .writing import write as write
+    from .sink.writing import write as write
 
 # Name here → module.
 LAZY: dict[str, str] = {
@@ -37,7 +37,7 @@ LAZY: dict[str, str] = {
     "session": ".sessions",
     "table": ".topics",
     "topic": ".topics",
-    "write": ".writing",
+    "write": ".sink.writing",
 }
 
 __all__ = [

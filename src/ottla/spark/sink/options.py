@@ -1,0 +1,81 @@
+"""The options of the sink, read once on the driver.
+
+`kafka.*` goes to the client by the names Kafka gives it; `topic` is that of Spark's connector, the
+rest is our own. Names come from Spark in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .parcels import CARRIERS
+from .rows import SinkError
+
+DELIVERIES = ("exactly-once", "at-least-once")
+BATCH_BYTES = 512 * 1024
+# What the sink decides itself, and why.
+TAKEN = {
+    "kafka.key.serializer": "keys are written as they are: cast the column in the DataFrame",
+    "kafka.value.serializer": "values are written as they are: cast the column in the DataFrame",
+    "kafka.enable.idempotence": "every delivery here is idempotent",
+    "kafka.interceptor.classes": "whole batches are sent, not single records",
+    "kafka.partitioner.class": "use the column 'partition'",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """`properties` are the client's; `name` is the transactional id, if the user gave one."""
+
+    properties: dict[str, Any]
+    topic: str | None
+    exactly_once: bool
+    accept: bool
+    carrier: str
+    staging_root: str | None
+    name: str | None
+    compression: str
+    batch_bytes: int
+    # From ottla.spark.write: the ledger's batch.
+    batch: int | None
+
+
+def read_options(options: Mapping[str, str]) -> SinkOptions:
+    """Judge the options; what cannot be is said with what to do."""
+    given = {name.lower(): value for name, value in options.items()}
+    for name, reason in TAKEN.items():
+        if name in given:
+            raise SinkError(f"option {name} is not for a sink: {reason}")
+    properties: dict[str, Any] = {
+        name.removeprefix("kafka."): value
+        for name, value in given.items()
+        if name.startswith("kafka.")
+    }
+    if not properties.get("bootstrap.servers"):
+        raise SinkError(
+            'no broker to write to\nTry: .option("kafka.bootstrap.servers", "localhost:9092")'
+        )
+    batch = given.get("ottla.batch")
+    return SinkOptions(
+        name=properties.pop("transactional.id", None),
+        compression=str(properties.pop("compression.type", "none")).lower(),
+        batch_bytes=int(properties.pop("batch.size", BATCH_BYTES)),
+        properties=properties,
+        topic=given.get("topic"),
+        exactly_once=_choice(given, "delivery", ("exactly-once", "at-least-once"))
+        == "exactly-once",
+        accept=_choice(given, "ledger", ("strict", "accept")) == "accept",
+        carrier=_choice(given, "staging", CARRIERS),
+        staging_root=given.get("stagingdirectory"),
+        batch=None if batch is None else int(batch),
+    )
+
+
+def _choice(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    """One of the choices; the first is the default."""
+    value = given.get(name.lower(), choices[0])
+    if value not in choices:
+        raise SinkError(f"option {name} is {value!r}, and must be one of: {', '.join(choices)}")
+    return value
