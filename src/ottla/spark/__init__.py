@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .pipelines import Pipeline as Pipeline
     from .pipelines import pipeline as pipeline
     from .sessions import session as session
+    from .sink.writing import write as write
     from .source import OttlaDataSource as OttlaDataSource
     from .source import register as register
     from .source.listener import commit_progress as commit_progress
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from .topics import files as files
     from .topics import table as table
     from .topics import topic as topic
-    from .sink.writing import write as write
 
 # Name here → module.
 LAZY: dict[str, str] = {

@@ -230,7 +230,7 @@ def to_topic(writer: DataStreamWriter, sink: Topic, servers: str) -> DataStreamW
 
 
 def updater(sink: Topic, servers: str) -> Any:
-    from .writing import write
+    from .sink.writing import write
 
     options: dict[str, Any] = dict(sink.options)
 
