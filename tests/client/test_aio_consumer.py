@@ -187,6 +187,6 @@ def test_cancelled_at_any_moment_nothing_is_lost(bootstrap: str, topic: str, col
                 else:
                     seen += [record.offset for records in found.values() for record in records]
         assert seen == list(range(150))
-        assert cancelled > 10
+        assert cancelled >= 3
 
     asyncio.run(main())
