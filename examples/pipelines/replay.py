@@ -18,7 +18,11 @@ from ottla.spark import files, pipeline, topic
 
 
 @pipeline(
-    source=files(os.environ.get("OTTLA_ARCHIVE", "archive/user-behaviour")),
+    source=files(
+        os.environ.get("OTTLA_ARCHIVE", "archive/user-behaviour"),
+        schema="""key binary, value binary, headers array<struct<key: string, value: binary>>,
+                  partition int, offset bigint, timestamp timestamp, day date""",
+    ),
     sink=topic("user-behaviour-replayed", format="raw"),
 )
 def replay(records: DataFrame) -> DataFrame:
