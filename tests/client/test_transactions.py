@@ -177,3 +177,22 @@ def test_a_failed_record_makes_the_transaction_abortable(
         with producer.transaction():
             producer.send(topic, b"fine")
     assert values(any_bootstrap, topic) == [b"fine"]
+
+
+def test_a_record_too_large_to_send_is_not_left_out_of_a_commit(
+    bootstrap: str, topic: str, name: str
+) -> None:
+    """Nobody looked at its future, and still the transaction can only be aborted."""
+    with Producer(
+        bootstrap_servers=bootstrap, transactional_id=name, max_request_size=1000
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"small")
+        producer.send(topic, b"x" * 2000)
+        with pytest.raises(errors.KafkaError, match=r"can only be aborted.*max_request_size"):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send(topic, b"again")
+    assert [record.value for record in read_all(bootstrap, topic)] == [b"again"]

@@ -333,13 +333,14 @@ class Producer(Generic[K, V]):
         """A batch of one that has failed already: errors of a record are in its future."""
         batch = Batch(lane, 0, 0.0, 0.0)
         batch.count = 1
-        batch.finish(
-            error=error_for(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"a record of {size} bytes is larger than "
-                f"max_request_size={self.config['max_request_size']}",
-            )
+        error = error_for(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a record of {size} bytes is larger than "
+            f"max_request_size={self.config['max_request_size']}",
         )
+        if self._identity is not None:
+            self._identity.failed(batch, error)  # a transaction cannot be committed without it
+        batch.finish(error=error)
         return batch
 
     def _serialize(self, what: str, topic: str, headers: Any, data: Any) -> bytes | None:
