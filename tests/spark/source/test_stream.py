@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from ottla import Admin, Consumer, TopicPartition
+from ottla import Admin, TopicPartition
 from ottla.spark import register
 from ottla.spark.source import listener
 from ottla.spark.source.listener import commit_progress
@@ -216,57 +216,3 @@ def until(met: object, query: object, seconds: float = 60) -> None:
         assert query.isActive, query.exception()  # type: ignore[attr-defined]
         assert time.monotonic() < deadline, query.lastProgress  # type: ignore[attr-defined]
         time.sleep(0.05)
-
-
-def test_few_records_are_waited_for(broker: Broker, topic: str) -> None:
-    """minOffsetsPerTrigger holds a micro-batch back until there is enough or maxTriggerDelay is
-    over; the first is not held back, and AvailableNow never."""
-    from pyspark.sql.streaming.datasource import ReadMinRows
-
-    from ottla.spark.source.options import read_options
-    from ottla.spark.source.stream_reader import StreamReader
-
-    make_topic(broker, topic, 1)
-    produce(broker, topic, VALUES[:3])
-    options = {
-        "kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic,
-        "startingOffsets": "earliest", "minOffsetsPerTrigger": "5", "maxTriggerDelay": "300ms",
-    }  # fmt: skip
-    reader = StreamReader(read_options(options, "stream"))
-    try:
-        limit = reader.getDefaultReadLimit()
-        assert isinstance(limit, ReadMinRows)
-        start = reader.initialOffset()
-        end = reader.latestOffset(start, limit)
-        assert end == {topic: {"0": 3}}
-        produce(broker, topic, VALUES[3:6])
-        assert reader.latestOffset(end, limit) == end
-        time.sleep(0.3)
-        late = reader.latestOffset(end, limit)
-        assert late == {topic: {"0": 6}}
-        produce(broker, topic, VALUES[6:11])
-        enough = reader.latestOffset(late, limit)
-        assert enough == {topic: {"0": 11}}
-        produce(broker, topic, VALUES[11:12])
-        assert reader.latestOffset(enough, limit) == enough
-        reader.prepareForTriggerAvailableNow()
-        assert reader.latestOffset(enough, limit) == {topic: {"0": 12}}
-    finally:
-        reader.stop()
-
-
-def test_a_group_without_members_sees_the_readers_commits(broker: Broker, topic: str) -> None:
-    """Where no listener is, the reader commits what Spark tells it is done."""
-    from ottla.spark.source.options import read_options
-    from ottla.spark.source.stream_reader import StreamReader
-
-    make_topic(broker, topic, 1)
-    options = {
-        "kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic,
-        "commitGroup": topic,
-    }  # fmt: skip
-    reader = StreamReader(read_options(options, "stream"))
-    reader.commit({topic: {"0": 7}})
-    reader.stop()
-    with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id=topic) as consumer:
-        assert consumer.committed(TopicPartition(topic, 0)) == 7

@@ -61,8 +61,8 @@ class Asking:
         after an election a broker may not know better yet."""
         found = self._retrying(self._latest)
         for _ in range(self.options.retries - 1):
-            wrong = {each for each, offset in (known or {}).items() if found.get(each, 0) < offset}
-            if not wrong & found.keys():
+            wrong = {each for each, end in found.items() if end < (known or {}).get(each, 0)}
+            if not wrong:
                 break
             log.warning("%s ended earlier than was read already: asking again", names(wrong))
             time.sleep(self.options.retry_interval_ms / 1000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from types import FrameType
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -57,7 +58,7 @@ class BatchReader(DataSourceReader):
             if not low <= begin <= high or until > high:
                 report_loss(
                     settings,
-                    f"offsets {begin} to {until} of {name} were asked for, and it has {low} to "
+                    f"offsets {begin} to {until} of {name} are asked for, and it has {low} to "
                     f"{high}",
                 )
             elif begin > until:
@@ -101,7 +102,7 @@ def batch_reader(options: SourceOptions) -> BatchReader:
     reader that has `pushFilters`. It pushes filters in a worker of its own, which only runs where
     that is switched on: nobody else is given the filtering one.
     """
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and not frame.f_code.co_filename.endswith(PUSHDOWN_WORKER):
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return BatchReader(options) if frame is None else FilteringBatchReader(options)

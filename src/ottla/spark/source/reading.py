@@ -145,8 +145,8 @@ def report_loss(options: SourceOptions, what: str) -> None:
     """Raise, or warn, as `failOnDataLoss` says."""
     if options.fail_on_data_loss:
         raise DataLoss(
-            f"data may have been lost: {what}. They were deleted (by retention, or with their "
-            "topic) before they were read\n"
+            f"data may have been lost: {what}. Retention took it, or its topic was deleted, before "
+            "it was read\n"
             "Try: failOnDataLoss false, to go on with what is there"
         )
     log.warning("data may have been lost: %s (failOnDataLoss is false: going on)", what)

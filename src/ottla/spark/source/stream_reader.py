@@ -3,9 +3,11 @@
 Spark runs one of these in a process of the driver's for the whole query, and another in each task
 for `read`. Its offsets are those of offsets.py.
 
-A start that cannot be found again (`latest`) is written down by Spark's own means: the first offset
-of the query is a note that says so (`{"startingOffsets": "latest"}`), the first micro-batch goes
-from there to the offsets found and has no rows; from then on they are in the checkpoint.
+Spark asks for the first offset again when it repeats a first micro-batch, and a Python source has
+no place in the checkpoint to keep it. So the first offset has a note with the option that it comes
+from. Where that can mean `latest`, which is another place every time, there is only the note
+(`{"startingOffsets": "latest"}`): the first micro-batch goes from there to the offsets found and
+has no rows, and from then on they are in the checkpoint.
 """
 
 from __future__ import annotations
@@ -55,10 +57,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> StreamOffset:
         """Where a query without a checkpoint begins."""
         starting = self.settings.starting
-        found = self.asking.resolved(starting)
-        if LATEST in found.values():
-            return {starting.option: starting.text}
-        return encode(self.asking.final(found))
+        note = {starting.option: starting.text}
+        if may_mean_latest(self.settings):
+            return note
+        return {**encode(self.asking.final(self.asking.resolved(starting))), **note}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """A sign that there is a limit; `latestOffset` goes by the options, which may have two."""
@@ -74,7 +76,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         """How far the next micro-batch goes; `start` again if there is nothing for one."""
-        if notes(start):
+        if no_offsets_yet(start):
             self._latest = self.asking.latest()
             return encode(self.asking.final(self.asking.resolved(self.settings.starting)))
         known = decode(start)
@@ -122,9 +124,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> list[InputPartition]:
         """The tasks of a micro-batch."""
-        if notes(start):
+        if no_offsets_yet(start):
             return []
         first, last = decode(start), decode(end)
+        if notes(start):  # asked for anew: what was made after the batch was planned is not in it
+            first = {each: offset for each, offset in first.items() if each in last}
         new = last.keys() - first.keys()
         ranges, losses = between(first, last, self.asking.earliest(new) if new else {})
         for each in losses:
@@ -156,3 +160,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __reduce__(self) -> tuple[Any, ...]:
         # To a task goes what `read` needs.
         return StreamReader, (self.settings,)
+
+
+def may_mean_latest(options: SourceOptions) -> bool:
+    """Whether a query starts where some topic ends at that moment."""
+    starting = options.starting
+    if starting.timestamp is not None or starting.timestamps is not None:
+        return options.latest_if_no_match
+    return starting.everywhere == LATEST or LATEST in (starting.offsets or {}).values()
+
+
+def no_offsets_yet(offset: StreamOffset) -> bool:
+    """Whether this is a note alone."""
+    return bool(notes(offset)) and not any(isinstance(each, dict) for each in offset.values())
