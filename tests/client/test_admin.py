@@ -272,9 +272,11 @@ def test_kafka_pythons_names_are_here() -> None:
     for name, signature in theirs.items():
         if name in SKIPPED:
             continue
-        wanted = [each for each in signature.parameters if each != "self"]
-        found = list(ours[name].parameters)
-        assert [each for each in wanted if each not in found] == [], name
+        found = ours[name].parameters
+        assert list(found)[: len(signature.parameters)] == list(signature.parameters), name
+        for each in signature.parameters.values():
+            needed = each.default is inspect.Parameter.empty
+            assert needed or found[each.name].default == each.default, (name, each)
 
 
 def test_kafka_pythons_options_are_taken(bootstrap: str) -> None:

@@ -29,13 +29,16 @@ def test_every_option_of_kafka_pythons_producer_is_taken(name: str) -> None:
 
 
 def test_every_method_of_kafka_pythons_producer_is_there() -> None:
-    """With the same parameters in the same order; ours may have more after them."""
+    """With the same parameters, in the same order, with the same defaults; ours may have more."""
     for name, method in inspect.getmembers(kafka.KafkaProducer, callable):
         if name.startswith("_") or name in compatibility.PRODUCER_METHODS:
             continue
-        theirs = list(inspect.signature(method).parameters)
-        ours = list(inspect.signature(getattr(ottla.KafkaProducer, name)).parameters)
-        assert ours[: len(theirs)] == theirs, name
+        theirs = inspect.signature(method).parameters
+        ours = inspect.signature(getattr(ottla.KafkaProducer, name)).parameters
+        assert list(ours)[: len(theirs)] == list(theirs), name
+        assert {each: ours[each].default for each in theirs} == {
+            each.name: each.default for each in theirs.values()
+        }
 
 
 def test_every_error_of_kafka_python_is_there() -> None:
