@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pyarrow as pa
@@ -206,3 +207,18 @@ def test_large_batches_are_read_one_after_the_other(bootstrap: str, topic: str) 
         offsets = [future.get(20).offset for future in futures]
         for data, batch in zip(producer.read_batches(topic, 0, offsets), batches, strict=True):
             assert data[HEADER_BYTES:] == batch[HEADER_BYTES:]
+
+
+@pytest.mark.parametrize("codec", [0, 4], ids=["plain", "zstd"])
+def test_a_batch_too_large_for_the_topic_is_split(bootstrap: str, topic: str, codec: int) -> None:
+    """In halves, compressed as it was, until it fits; its offset is that of its first record."""
+    make_topic(bootstrap, topic, max_message_bytes=3000)
+    values = [random.Random(n).randbytes(200) + b"x" * 2000 for n in range(40)]
+    with RawProducer(bootstrap_servers=bootstrap) as producer:
+        first = producer.send_batch(topic, 0, batch_of(*values, compression=codec))
+        second = producer.send_batch(topic, 0, batch_of(b"last"))
+        assert (first.get(20).offset, second.get(20).offset) == (0, 40)
+        splits = producer.metrics()["producer-metrics"]["splits"]
+    assert [record.value for record in read_all(bootstrap, topic)] == [*values, b"last"]
+    # Compressed, several records fit into a batch; otherwise each goes alone.
+    assert splits == (3 if codec else 39)

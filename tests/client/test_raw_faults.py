@@ -14,7 +14,9 @@ import pytest
 from ottla.client.errors import KafkaError, KafkaTimeoutError
 from ottla.client.raw import RawProducer
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
+from ottla.testing import broker
 from ottla.testing.history import History, Outcome, check
+from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, write_batch
 from tests.client.reading import make_topic, read_all
 from tests.compat.proxy import CuttingProxy
@@ -187,3 +189,19 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
                 producer.send_batch(TOPIC, 0, data)
             server.start()
             assert [future.get(WAIT_S).offset for future in futures] == [1, 2]
+
+
+def test_what_follows_a_first_batch_never_overtakes_it() -> None:
+    """The very first request of a producer is refused: a broker that knows no number of it yet
+    would take the second one's, so nothing may be under way behind the first."""
+    with broker() as running:
+        make_topic(running.bootstrap_servers, TOPIC)
+        running.fail("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, times=1)
+        with RawProducer(bootstrap_servers=running.bootstrap_servers, **QUICK) as producer:
+            futures = [
+                producer.send_batch(TOPIC, 0, write_batch([Record(b"%d" % n, timestamp=1)]))
+                for n in range(8)
+            ]
+            assert [future.get(WAIT_S).offset for future in futures] == list(range(8))
+        values = [record.value for record in read_all(running.bootstrap_servers, TOPIC)]
+    assert values == [b"%d" % n for n in range(8)]

@@ -71,9 +71,9 @@ class Batch:
 
     __slots__ = (
         "ambiguous", "append_time", "attempts", "base_offset", "buffer", "builder", "callbacks",
-        "count", "created_at", "deadline", "done", "encoded", "epoch", "error", "event", "lane",
-        "over", "parts", "producer_id", "record_errors", "reserved", "retry_at", "sent", "sequence",
-        "urgent",
+        "codec", "count", "created_at", "deadline", "done", "encoded", "epoch", "error", "event",
+        "lane", "over", "parts", "producer_id", "record_errors", "reserved", "retry_at", "sent",
+        "sequence", "urgent",
     )  # fmt: skip
 
     def __init__(self, lane: Lane, reserved: int, created_at: float, deadline: float) -> None:
@@ -91,6 +91,7 @@ class Batch:
         self.sequence = -1
         self.producer_id = -1
         self.epoch = -1
+        self.codec: int | None = None  # if it is not to be compressed as all others
         self.encoded: Any = None  # views of its bytes; the first has the header
         self.buffer: bytearray | None = None  # what `encoded` looks at, if it is ours
         self.done = False  # the outcome is known
@@ -158,7 +159,8 @@ class Lane:
 
     __slots__ = (
         "acknowledged", "closed", "epoch", "in_flight", "inside", "lock", "needs_bump",
-        "next_sequence", "open", "partition", "poke", "producer_id", "topic", "topic_partition",
+        "next_sequence", "open", "partition", "poke", "producer_id", "settled", "topic",
+        "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -184,6 +186,7 @@ class Lane:
         self.next_sequence = 0
         self.acknowledged = -1  # the last offset known to be written
         self.needs_bump = False
+        self.settled = (-1, -1)  # the producer id and epoch that the broker has written last
 
     @property
     def empty(self) -> bool:

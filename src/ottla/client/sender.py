@@ -195,6 +195,10 @@ class Sender:
                 return None
         if not self._due(head, now):
             return None
+        # A broker that does not know the producer takes any number for the first. So the first
+        # batch goes alone: should it fail, what comes after it must not be taken instead.
+        if lane.in_flight and lane.settled != (lane.producer_id, lane.epoch):
+            return None
         # What is sent again waits for all before it; what is new may follow what is in flight.
         if head.sequence >= 0 and any(identity.earlier(other, head) for other in lane.in_flight):
             return None
@@ -212,7 +216,7 @@ class Sender:
                 self.identity.assign(batch)
             batch.encoded = encode(
                 batch,
-                self.config["compression_type"],
+                self.config["compression_type"] if batch.codec is None else batch.codec,
                 self.config["compression_level"],
                 transactional=self.identity is not None and self.identity.transactional,
             )
@@ -363,6 +367,7 @@ class Sender:
         lane = batch.lane
         if base_offset >= 0:
             lane.acknowledged = max(lane.acknowledged, base_offset + batch.count - 1)
+        lane.settled = (batch.producer_id, batch.epoch)
         self.counts["records-sent"] += batch.count
         # An answer means that the broker has all bytes; without one they may be still on their way.
         buffer = batch.buffer if self.config["acks"] else None

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.wire.records import read_records
+from ottla.wire.records import read_header, read_records
 
 from .accumulator import Batch
 
 
 def split(batch: Batch, config: dict[str, Any], incomplete: set[Batch]) -> tuple[Batch, Batch]:
     """Two halves in order; futures of `batch` find their half by themselves."""
-    records = read_records(b"".join(batch.encoded))
+    whole = b"".join(batch.encoded)
+    records = read_records(whole)
+    codec = read_header(whole).compression  # not always the producer's: it may have come finished
     middle = len(records) // 2
     halves = []
     sequence = batch.sequence
@@ -23,6 +25,7 @@ def split(batch: Batch, config: dict[str, Any], incomplete: set[Batch]) -> tuple
             while (needed := half.builder.append(*fields)) < 0:
                 half.builder.grow(2 * half.builder.room - needed)
         half.count = len(part)
+        half.codec = codec
         half.attempts = batch.attempts - 1
         half.urgent = True
         half.producer_id, half.epoch, half.sequence = batch.producer_id, batch.epoch, sequence
