@@ -87,6 +87,21 @@ def test_without_a_policy_the_caller_is_told_where_the_logs_part(broker: Scripte
         assert read(consumer, 1) == [b"C"]
 
 
+def test_what_was_cut_does_not_matter_after_it_was_given_up(broker: ScriptedLog) -> None:
+    """A partition that comes again begins anew."""
+    with consumer_of(broker.bootstrap, auto_offset_reset="none") as consumer:
+        consumer.seek_to_beginning()
+        assert len(read(consumer, 4)) == 4
+        broker.log[2:] = [(3, b"C")]
+        broker.leader_epoch = 3
+        with pytest.raises(errors.LogTruncationError):
+            read(consumer, 1)
+        consumer.unsubscribe()
+        consumer.assign([PARTITION])
+        consumer.seek(PARTITION, 2)
+        assert read(consumer, 1) == [b"C"]
+
+
 @pytest.mark.parametrize("policy", ["earliest", "none"])
 def test_an_epoch_that_the_leader_never_had(broker: ScriptedLog, policy: str) -> None:
     """Nobody knows where the logs part: the policy decides, or the caller."""

@@ -153,6 +153,8 @@ class Validation:
             position = state.position
             if state.version != version or position is None:
                 continue
+            if self.subscription.states.get(state.partition) is not state:
+                continue  # it was given up
             if fork is not None and fork.offset >= position:  # only what was fetched ahead is gone
                 with self.subscription.lock:
                     state.move(position, epoch=state.position_epoch)
