@@ -13,6 +13,13 @@ import pytest
 
 from ottla import Consumer, Producer, TopicPartition
 from ottla.client.columns import RecordColumns
+from ottla.client.records import Columns, read_columns
+from ottla.wire.records import (
+    HEADER_BYTES,
+    Record,
+    read_header,
+    write_batch,
+)
 
 SCHEMA = pyarrow.schema(
     [
@@ -164,3 +171,32 @@ print(seen.hexdigest())
         assert done.returncode == 0, done.stderr
         outputs.add(done.stdout)
     assert len(outputs) == 1
+
+
+def test_headers_become_lists_whatever_their_names() -> None:
+    """Names that are not UTF-8 are text with replacements; without headers: empty lists or null."""
+    made = write_batch([Record(b"a", headers=[("n?", b"x"), ("m", None)]), Record(b"b")])
+    odd = bytearray(made)
+    odd[odd.index(b"n?") + 1] = 0xFF
+    plain = write_batch([Record(b"c"), Record(b"d")])
+    partition = TopicPartition("t", 0)
+    for data, expected in (
+        (bytes(odd), [[("n\ufffd", b"x"), ("m", None)], []]),
+        (made, [[("n?", b"x"), ("m", None)], []]),
+        (plain, [[], []]),
+    ):
+        header = read_header(data)
+        columns = Columns()
+        read_columns(data, 2, 0, header.base_timestamp, -1, 0, columns, HEADER_BYTES)
+        found = RecordColumns(partition, columns, False)
+        assert found.headers == expected
+        for array, missing in (
+            (found.to_arrow(headers=True)["headers"], []),
+            (found.to_arrow(columns=["headers"])["headers"], None),
+        ):
+            array.validate(full=True)
+            assert array.to_pylist() == [
+                [{"key": key, "value": value} for key, value in row] or missing for row in expected
+            ]
+        found.cut(1)
+        assert len(found.to_arrow(columns=["headers"])) == len(found.headers) == 1

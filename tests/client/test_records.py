@@ -146,7 +146,23 @@ def test_columns_hold_what_the_records_hold(
     assert unpacked(columns.keys, count) == [r.key for r in expected]
     assert unpacked(columns.values, count) == [r.value for r in expected]
     assert columns.keys.nulls == sum(r.key is None for r in expected)
-    assert [columns.headers.get(row, []) for row in range(count)] == [r.headers for r in expected]
+    assert headers_of(columns) == [r.headers for r in expected]
+
+
+def headers_of(columns: Any) -> list[list[tuple[str, bytes | None]]]:
+    """The headers of each row, and a bit for each that has some."""
+    lists = columns.header_lists
+    if len(lists.offsets) == 4:
+        return [[] for _ in range(columns.count)]
+    ends = struct.unpack(f"={columns.count + 1}i", lists.offsets)
+    names = unpacked(columns.header_names, ends[-1])
+    values = unpacked(columns.header_values, ends[-1])
+    assert columns.header_values.nulls == values.count(None)
+    pairs = [((name or b"").decode(), value) for name, value in zip(names, values, strict=True)]
+    found = [pairs[ends[row] : ends[row + 1]] for row in range(columns.count)]
+    for row, each in enumerate(found):
+        assert bool(lists.validity[row >> 3] >> (row & 7) & 1) == bool(each)
+    return found
 
 
 def unpacked(column: Any, count: int) -> list[bytes | None]:

@@ -7,7 +7,6 @@ timestamp, timestampType, and headers if wanted.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -71,8 +70,17 @@ class RecordColumns:
     @property
     def headers(self) -> list[list[tuple[str, bytes | None]]]:
         """The headers of each record."""
-        given = self.columns.headers
-        return [given.get(row, []) for row in range(len(self))]
+        columns = self.columns
+        if not has_headers(columns):
+            return [[] for _ in range(len(self))]
+        ends = memoryview(columns.header_lists.offsets).cast("i")
+        names = unpacked(columns.header_names, ends[len(self)])
+        values = unpacked(columns.header_values, ends[len(self)])
+        pairs = [
+            ((name or b"").decode("utf-8", "replace"), value)
+            for name, value in zip(names, values, strict=True)
+        ]
+        return [pairs[ends[row] : ends[row + 1]] for row in range(len(self))]
 
     def cut(self, end: int) -> None:
         """Leave out the records from offset `end` on; nothing is copied."""
@@ -124,38 +132,37 @@ class RecordColumns:
     def _arrow_headers(self, arrow: Any, *, null: bool) -> Any:
         """The headers as lists; a record without any has an empty one, or null."""
         count = len(self)
-        given = self.columns.headers
-        if not given and null:
-            return arrow.nulls(count, header_type(arrow))
-        rows = sorted(row for row in given if row < count)
-        pairs = [pair for row in rows for pair in given[row]]
-        ends = array("i", bytes(4 * (count + 1)))
-        end = place = 0
-        for row in [*rows, count]:
-            if end:
-                ends[place : row + 1] = array("i", [end]) * (row + 1 - place)
-            if row < count:
-                end += len(given[row])
-                place = row + 1
+        kind = header_type(arrow)
+        columns = self.columns
+        if null and not has_headers(columns):
+            return arrow.nulls(count, kind)
+        total = len(columns.header_names.offsets) // 4 - 1
         content = arrow.StructArray.from_arrays(
             [
-                arrow.array([key for key, _ in pairs], arrow.string()),
-                arrow.array([value for _, value in pairs], arrow.binary()),
+                as_text(arrow, bytes_array(arrow, columns.header_names, total)),
+                bytes_array(arrow, columns.header_values, total),
             ],
-            fields=list(header_type(arrow).value_type),
+            fields=list(kind.value_type),
         )
-        validity = arrow.py_buffer(bitmap(rows, count)) if null else None
+        lists = columns.header_lists
+        ends = lists.offsets if has_headers(columns) else bytes(4 * (count + 1))
+        validity = arrow.py_buffer(lists.validity) if null else None
         return arrow.Array.from_buffers(
-            header_type(arrow), count, [validity, arrow.py_buffer(ends)], children=[content]
+            kind, count, [validity, arrow.py_buffer(ends)], children=[content]
         )
 
 
-def bitmap(rows: list[int], count: int) -> bytearray:
-    """A bit for each row, set for these."""
-    found = bytearray((count + 7) // 8)
-    for row in rows:
-        found[row >> 3] |= 1 << (row & 7)
-    return found
+def has_headers(columns: Columns) -> bool:
+    """Whether any record has some."""
+    return len(columns.header_lists.offsets) > 4
+
+
+def as_text(arrow: Any, names: Any) -> Any:
+    """Names as text; what is not UTF-8 in them is replaced."""
+    try:
+        return names.cast(arrow.string())
+    except arrow.ArrowInvalid:
+        return arrow.array([name.decode("utf-8", "replace") for name in names.to_pylist()])
 
 
 def bytes_array(arrow: Any, column: BytesColumn, count: int) -> Any:

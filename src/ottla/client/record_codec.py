@@ -38,7 +38,7 @@ if cython.compiled:
 from ottla.wire.records import crc32c
 
 COMPILED = bool(cython.compiled)
-FORM = 5  # raised with every change of what records.py sees, so that an old extension is not taken
+FORM = 6  # raised with every change of what records.py sees, so that an old extension is not taken
 HEAD_BYTES = 61  # a batch's header, filled in when the batch is done
 RECORD_BYTES_MIN = 7
 
@@ -827,7 +827,7 @@ def find_checksum(path: bytes) -> bool:
 
 
 class BytesColumn:
-    """Keys or values in Arrow's layout: all bytes, 32-bit ends, a bit for each that is not null."""
+    """Bytes of many rows in Arrow's layout: all of them, 32-bit ends, a bit for each not null."""
 
     __slots__ = ("data", "nulls", "offsets", "validity")
 
@@ -839,9 +839,16 @@ class BytesColumn:
 
 
 class Columns:
-    """Many records without an object for each; numbers are native int64."""
+    """Many records without an object for each; numbers are native int64.
 
-    __slots__ = ("count", "headers", "keys", "offsets", "timestamps", "values")
+    Headers are lists: `header_lists` has no bytes, its ends count in names and values, and it has
+    rows only once some record has headers.
+    """
+
+    __slots__ = (
+        "count", "header_lists", "header_names", "header_values", "keys", "offsets", "timestamps",
+        "values",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.count = 0
@@ -849,7 +856,9 @@ class Columns:
         self.timestamps = bytearray()
         self.keys = BytesColumn()
         self.values = BytesColumn()
-        self.headers: dict[int, list] = {}  # by the number of the row; most have none
+        self.header_lists = BytesColumn()
+        self.header_names = BytesColumn()
+        self.header_values = BytesColumn()
 
 
 if cython.compiled:
@@ -957,6 +966,14 @@ def parse_plain(data: bytes, pos: int) -> tuple:
 
 def read_headers(data: bytes, pos: int, count: int, end: int) -> list:
     """`count` headers from `pos`, which end exactly at `end`."""
+    return [
+        (name.decode("utf-8", "replace"), content)
+        for name, content in raw_headers(data, pos, count, end)
+    ]
+
+
+def raw_headers(data: bytes, pos: int, count: int, end: int) -> list:
+    """The same with their names as bytes."""
     if not 0 <= count <= end - pos:
         raise CorruptRecords(f"{count} headers cannot fit into {end - pos} bytes")
     headers = []
@@ -964,7 +981,7 @@ def read_headers(data: bytes, pos: int, count: int, end: int) -> list:
         size, pos = number(data, pos)
         if size < 0 or pos + size > end:
             raise CorruptRecords("a header without a name")
-        name = data[pos : pos + size].decode("utf-8", "replace")
+        name = data[pos : pos + size]
         size, pos = number(data, pos + size)
         content = None if size < 0 else data[pos : pos + size]
         pos += max(size, 0)
@@ -1200,15 +1217,36 @@ def read_columns(
             raise CorruptRecords("the batch ends inside a record") from None
 
 
-def make_room(columns: Columns, kept: int, key_bytes: int, value_bytes: int) -> None:
+def make_room(
+    columns: Columns,
+    kept: int,
+    key_bytes: int,
+    value_bytes: int,
+    headers: int,
+    name_bytes: int,
+    content_bytes: int,
+) -> None:
     """Make the columns larger by so much; what is new in them will be written over."""
     rows = columns.count + kept
-    for column, size in (columns.keys, key_bytes), (columns.values, value_bytes):
-        grow(column.data, len(column.data) + size)
-        grow(column.offsets, 4 * (rows + 1))
-        column.validity.extend(bytes((rows + 7) // 8 - len(column.validity)))
+    widen(columns.keys, rows, key_bytes)
+    widen(columns.values, rows, value_bytes)
     grow(columns.offsets, 8 * rows)
     grow(columns.timestamps, 8 * rows)
+    before = len(columns.header_names.offsets) // 4 - 1
+    if headers:
+        widen(columns.header_names, before + headers, name_bytes)
+        widen(columns.header_values, before + headers, content_bytes)
+    if headers or before:
+        lists = columns.header_lists
+        # Rows before the first one with headers end at 0, and are null.
+        lists.offsets.extend(bytes(4 * (rows + 1) - len(lists.offsets)))
+        lists.validity.extend(bytes((rows + 7) // 8 - len(lists.validity)))
+
+
+def widen(column: BytesColumn, rows: int, more: int) -> None:
+    grow(column.data, len(column.data) + more)
+    grow(column.offsets, 4 * (rows + 1))
+    column.validity.extend(bytes((rows + 7) // 8 - len(column.validity)))
 
 
 def grow(room: bytearray, size: cython.Py_ssize_t) -> None:
@@ -1235,7 +1273,7 @@ if cython.compiled:
         """Measure, make room, fill it; without the interpreter's lock if that takes a while."""
         p: cython.p_uchar = start + begin
         end: cython.p_uchar = start + size
-        found: cython.longlong[4]  # how many rows, bytes of keys and values, rows with headers
+        found: cython.longlong[6]  # see `measure`
         good: cython.bint
         long: cython.bint = size >= 16384
         if long:
@@ -1246,16 +1284,17 @@ if cython.compiled:
         if not good:
             raise CorruptRecords("a record that is cut off, or bytes after the last record")
         row: cython.Py_ssize_t = columns.count
-        headers: dict = {}
-        if found[3]:
-            headers = headers_by_row(start, p, end, count, first_offset - base_offset, row)
-        make_room(columns, found[0], found[1], found[2])
+        header: cython.Py_ssize_t = len(columns.header_names.offsets) // 4 - 1
+        make_room(columns, found[0], found[1], found[2], found[3], found[4], found[5])
         keys = columns.keys
         values = columns.values
-        key: RowBytes
-        value: RowBytes
-        point(cython.address(key), keys.data, found[1], keys.offsets, keys.validity)
-        point(cython.address(value), values.data, found[2], values.offsets, values.validity)
+        to: RowBytes[5]  # keys, values, lists of headers, their names and values
+        point(cython.address(to[0]), keys, found[1])
+        point(cython.address(to[1]), values, found[2])
+        point(cython.address(to[2]), columns.header_lists, 0)
+        point(cython.address(to[3]), columns.header_names, found[4])
+        point(cython.address(to[4]), columns.header_values, found[5])
+        to[2].end = header if header or found[3] else -1
         offsets: cython.p_longlong = cython.cast(
             cython.p_longlong, PyByteArray_AS_STRING(columns.offsets)
         )
@@ -1265,14 +1304,13 @@ if cython.compiled:
         if long:
             with cython.nogil:
                 fill(start, p, end, count, base_offset, base_timestamp, append_time, first_offset,
-                     row, offsets, timestamps, cython.address(key),
-                     cython.address(value))  # fmt: skip
+                     row, offsets, timestamps, to)  # fmt: skip
         else:
             fill(start, p, end, count, base_offset, base_timestamp, append_time, first_offset,
-                 row, offsets, timestamps, cython.address(key), cython.address(value))  # fmt: skip
-        keys.nulls += key.nulls
-        values.nulls += value.nulls
-        columns.headers.update(headers)
+                 row, offsets, timestamps, to)  # fmt: skip
+        keys.nulls += to[0].nulls
+        values.nulls += to[1].nulls
+        columns.header_values.nulls += to[4].nulls
         columns.count = row + found[0]
         return None
 
@@ -1287,11 +1325,12 @@ if cython.compiled:
         first: cython.longlong,
         found: cython.p_longlong,
     ) -> cython.bint:
-        """How many records from `first` on there are, how large their keys and values, how many
-        have headers; False if they are no records."""
+        """How many records from `first` on there are, bytes of their keys and values, how many
+        headers, bytes of their names and values; False if they are no records."""
         f: cython.longlong[9]
         left: cython.Py_ssize_t
-        found[0] = found[1] = found[2] = found[3] = 0
+        for left in range(6):
+            found[left] = 0
         for left in range(count):  # noqa: B007
             p = parse(start, p, end, f)
             if p == cython.NULL:
@@ -1303,43 +1342,42 @@ if cython.compiled:
                 found[1] += f[3]
             if f[5] > 0:
                 found[2] += f[5]
-            if f[6]:
-                found[3] += 1
+            if f[6] and not measure_headers(start + f[7], start + f[8], f[6], found):
+                return False
         return p == end
 
     @cython.cfunc
-    def headers_by_row(
-        start: cython.p_uchar,
-        p: cython.p_uchar,
-        end: cython.p_uchar,
-        count: cython.Py_ssize_t,
-        first: cython.longlong,
-        row: cython.Py_ssize_t,
-    ) -> dict:
-        f: cython.longlong[9]
-        left: cython.Py_ssize_t
-        headers: dict = {}
-        for left in range(count):  # noqa: B007
-            p = parse(start, p, end, f)
-            if f[1] < first:
-                continue
-            if f[6]:
-                headers[row] = read_headers(start[f[7] : f[8]], 0, f[6], f[8] - f[7])
-            row += 1
-        return headers
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def measure_headers(
+        p: cython.p_uchar, end: cython.p_uchar, count: cython.longlong, found: cython.p_longlong
+    ) -> cython.bint:
+        size: cython.longlong = 0
+        while count > 0:
+            p = take(p, end, cython.address(size))
+            if p == cython.NULL or size < 0 or size > end - p:
+                return False
+            p += size
+            found[4] += size
+            p = take(p, end, cython.address(size))
+            if p == cython.NULL or size > end - p:
+                return False
+            if size > 0:
+                p += size
+                found[5] += size
+            found[3] += 1
+            count -= 1
+        return p == end
 
     @cython.cfunc
     def point(
-        place: cython.pointer(RowBytes),
-        data: bytearray,
-        size: cython.Py_ssize_t,
-        ends: bytearray,
-        validity: bytearray,
+        place: cython.pointer(RowBytes), column: object, size: cython.Py_ssize_t
     ) -> cython.void:
-        """Where the new rows of a column of bytes go, of which there are `size`."""
+        """Where the new rows of a column of bytes go, which have so many."""
+        data: bytearray = column.data
         place.data = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(data))
-        place.ends = cython.cast(cython.p_int, PyByteArray_AS_STRING(ends))
-        place.validity = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(validity))
+        place.ends = cython.cast(cython.p_int, PyByteArray_AS_STRING(column.offsets))
+        place.validity = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(column.validity))
         place.end = len(data) - size
         place.nulls = 0
 
@@ -1377,8 +1415,7 @@ if cython.compiled:
         row: cython.Py_ssize_t,
         offsets: cython.p_longlong,
         timestamps: cython.p_longlong,
-        key: cython.pointer(RowBytes),
-        value: cython.pointer(RowBytes),
+        to: cython.pointer(RowBytes),
     ) -> cython.void:
         """Write the numbers and bytes into the room that was made."""
         f: cython.longlong[9]
@@ -1389,9 +1426,36 @@ if cython.compiled:
                 continue
             offsets[row] = base_offset + f[1]
             timestamps[row] = append_time if append_time >= 0 else base_timestamp + f[0]
-            put_row(key, row, start + f[2], f[3])
-            put_row(value, row, start + f[4], f[5])
+            put_row(to, row, start + f[2], f[3])
+            put_row(to + 1, row, start + f[4], f[5])
+            if to[2].end >= 0:
+                if f[6]:
+                    to[2].validity[row >> 3] |= 1 << (row & 7)
+                    fill_headers(start + f[7], start + f[8], f[6], to[2].end, to + 3)
+                    to[2].end += f[6]
+                to[2].ends[row + 1] = to[2].end
             row += 1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def fill_headers(
+        p: cython.p_uchar,
+        end: cython.p_uchar,
+        count: cython.longlong,
+        row: cython.Py_ssize_t,
+        to: cython.pointer(RowBytes),
+    ) -> cython.void:
+        size: cython.longlong = 0
+        while count > 0:
+            p = take(p, end, cython.address(size))
+            put_row(to, row, p, size)
+            p = take(p + size, end, cython.address(size))
+            put_row(to + 1, row, p, size)
+            if size > 0:
+                p += size
+            row += 1
+            count -= 1
 
 
 def add_rows_plain(
@@ -1414,23 +1478,39 @@ def add_rows_plain(
     if at != len(data):
         raise CorruptRecords("bytes after the last record")
     row = columns.count
-    headers = {
-        row + index: read_headers(data, f[7], f[6], f[8]) for index, f in enumerate(rows) if f[6]
-    }
-    make_room(columns, len(rows), 0, 0)
+    headers = [raw_headers(data, f[7], f[6], f[8]) if f[6] else [] for f in rows]
+    pairs = [pair for each in headers for pair in each]
+    header = len(columns.header_names.offsets) // 4 - 1
+    make_room(columns, len(rows), 0, 0, len(pairs), 0, 0)
     offsets = memoryview(columns.offsets).cast("q")
     timestamps = memoryview(columns.timestamps).cast("q")
     for index, f in enumerate(rows, row):
         offsets[index] = base_offset + f[1]
         timestamps[index] = append_time if append_time >= 0 else base_timestamp + f[0]
-    for column, place in (columns.keys, 2), (columns.values, 4):
-        ends = memoryview(column.offsets).cast("i")
-        for index, f in enumerate(rows, row):
-            if f[place + 1] < 0:
-                column.nulls += 1
-            else:
-                column.validity[index >> 3] |= 1 << (index & 7)
-                column.data += data[f[place] : f[place] + f[place + 1]]
-            ends[index + 1] = len(column.data)
-    columns.headers.update(headers)
+    fill_plain(columns.keys, row, [span(data, f[2], f[3]) for f in rows])
+    fill_plain(columns.values, row, [span(data, f[4], f[5]) for f in rows])
+    if header or pairs:
+        fill_plain(columns.header_names, header, [name for name, _ in pairs])
+        fill_plain(columns.header_values, header, [content for _, content in pairs])
+        ends = memoryview(columns.header_lists.offsets).cast("i")
+        for index, each in enumerate(headers, row):
+            header += len(each)
+            ends[index + 1] = header
+            columns.header_lists.validity[index >> 3] |= bool(each) << (index & 7)
     columns.count += len(rows)
+
+
+def span(data: bytes, at: int, size: int) -> bytes | None:
+    return None if size < 0 else data[at : at + size]
+
+
+def fill_plain(column: BytesColumn, row: int, items: list) -> None:
+    """Put bytes into a column that has room for them from `row` on."""
+    ends = memoryview(column.offsets).cast("i")
+    for index, item in enumerate(items, row):
+        if item is None:
+            column.nulls += 1
+        else:
+            column.validity[index >> 3] |= 1 << (index & 7)
+            column.data += item
+        ends[index + 1] = len(column.data)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import google_crc32c
 
-FORM = 5  # what the codec must be (see there)
+FORM = 6  # what the codec must be (see there)
 
 if TYPE_CHECKING or os.environ.get("OTTLA_PURE") == "1":
     from . import record_codec as codec
