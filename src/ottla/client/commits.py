@@ -54,12 +54,16 @@ class Commits:
         group_id: str,
         identity: Callable[[], ConsumerGroupMetadata],
         on_error: Callable[[int], object] = lambda code: None,
+        stable: bool | None = None,
     ) -> None:
         self.client = client
         self.group_id = group_id
         self.identity = identity
         self.on_error = on_error  # told what the coordinator says of the membership
-        self.stable = client.config["isolation_level"] == "read_committed"
+        # Wait for open transactions, so that no offset is given that one of them will replace.
+        self.stable = (
+            client.config["isolation_level"] == "read_committed" if stable is None else stable
+        )
 
     # Committing
 

@@ -23,6 +23,7 @@ from .errors import IllegalArgumentError, IllegalStateError
 from .producer import Producer
 from .raw_reading import read_raw_batches
 from .record_future import FutureRecordMetadata
+from .structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = ["RawProducer", "read_raw_batches"]
 
@@ -78,6 +79,18 @@ class RawProducer(Producer[Any, Any]):
     ) -> Iterator[memoryview]:
         """The batches that begin at these offsets, as they are (see raw_reading.py)."""
         return read_raw_batches(self._client, topic, partition, base_offsets, timeout_ms=timeout_ms)
+
+    def committed(
+        self, group_id: str, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All that a group has committed, after its open transactions have ended; waits."""
+        from .commits import Commits
+
+        identity = ConsumerGroupMetadata(group_id)
+        commits = Commits(self._client, group_id, lambda: identity, stable=True)
+        return commits.committed(
+            None, self.config["max_block_ms"] if timeout_ms is None else timeout_ms
+        )
 
 
 def checked_count(view: memoryview, records: int | None) -> int:

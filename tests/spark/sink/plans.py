@@ -133,10 +133,11 @@ def start(
     rows: DataFrame, servers: str, topic: str, checkpoint: str, **options: Any
 ) -> StreamingQuery:
     """A query into `topic`: all that is there, in micro-batches."""
-    trigger = options.pop("trigger", {"availableNow": True})
-    writer = rows.writeStream.format("ottla").option("kafka.bootstrap.servers", servers)
+    mode = options.pop("mode", "append")
+    writer = rows.writeStream.outputMode(mode).format("ottla")
+    writer = writer.option("kafka.bootstrap.servers", servers)
     writer = writer.option("topic", topic).option("checkpointLocation", checkpoint)
-    return writer.options(**options).trigger(**trigger).start()
+    return writer.options(**options).trigger(availableNow=True).start()
 
 
 def assert_exactly_once(broker: Broker | str, topic: str, wanted: dict[str, str]) -> None:

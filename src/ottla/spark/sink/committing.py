@@ -63,7 +63,10 @@ class OutcomeUnknown(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A batch to commit. `run` and `batch` are None for a plain batch write: it has no ledger."""
+    """A batch to commit; a plain batch write has no number, and no ledger.
+
+    `follows` and `accept` are for `ledger.judge`; `topic` is that of all rows, if there is one.
+    """
 
     name: str
     properties: Mapping[str, Any]
@@ -94,7 +97,7 @@ class Session:
             raise
 
     def _read_ledger(self) -> None:
-        found = committed(self.producer, self.name)
+        found = self.producer.committed(self.name)
         self.ledger = read((entry.offset, entry.metadata) for entry in found.values())
         self.ledger_topics = {partition.topic for partition in found}
 
@@ -264,13 +267,3 @@ def may_help(problem: BaseException | None) -> bool:
 def delivery_timeout_s(order: Order) -> float:
     """How long rows may be on their way, as the producer has it."""
     return float(order.properties.get("delivery.timeout.ms", 120_000)) / 1000
-
-
-def committed(producer: RawProducer, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-    from ottla.client.commits import Commits
-    from ottla.client.structs import ConsumerGroupMetadata
-
-    client = producer._client
-    client.config.setdefault("isolation_level", "read_committed")
-    commits = Commits(client, group, lambda: ConsumerGroupMetadata(group))
-    return commits.committed(None, 60_000)

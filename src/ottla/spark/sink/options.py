@@ -6,6 +6,7 @@ rest is our own. Names come from Spark in any case.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,10 @@ from .parcels import CARRIERS
 from .rows import SinkError
 
 DELIVERIES = ("exactly-once", "at-least-once")
+OWN = ("topic", "delivery", "ledger", "staging", "stagingdirectory")
+NEAR = 0.8  # so alike are names that were meant; Spark passes options of its own as well
 BATCH_BYTES = 512 * 1024
+REQUEST_MARGIN = 1024  # what a request has besides its batches
 # What the sink decides itself, and why.
 TAKEN = {
     "kafka.key.serializer": "keys are written as they are: cast the column in the DataFrame",
@@ -48,6 +52,10 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
     for name, reason in TAKEN.items():
         if name in given:
             raise SinkError(f"option {name} is not for a sink: {reason}")
+    for name in given:
+        close = difflib.get_close_matches(name, OWN, 1, NEAR)
+        if name not in OWN and close:
+            raise SinkError(f"option {name} does not exist\nTry: {close[0]}")
     properties: dict[str, Any] = {
         name.removeprefix("kafka."): value
         for name, value in given.items()
@@ -61,7 +69,7 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
     return SinkOptions(
         name=properties.pop("transactional.id", None),
         compression=str(properties.pop("compression.type", "none")).lower(),
-        batch_bytes=int(properties.pop("batch.size", BATCH_BYTES)),
+        batch_bytes=_batch_bytes(properties),
         properties=properties,
         topic=given.get("topic"),
         exactly_once=_choice(given, "delivery", ("exactly-once", "at-least-once"))
@@ -71,6 +79,13 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
         staging_root=given.get("stagingdirectory"),
         batch=None if batch is None else int(batch),
     )
+
+
+def _batch_bytes(properties: dict[str, Any]) -> int:
+    """How large the batches get; one must fit into a request."""
+    wanted = int(properties.pop("batch.size", BATCH_BYTES))
+    request = properties.get("max.request.size")
+    return wanted if request is None else min(wanted, max(int(request) - REQUEST_MARGIN, 1))
 
 
 def _choice(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:

@@ -56,30 +56,35 @@ class Staging:
         return place / ("-".join(map(str, parts)) + PARCEL)
 
 
-def folder(root: str | None) -> Path:
-    """The directory of this user below the root; made on first use."""
+def folder(root: str | None) -> Path | None:
+    """The directory of this user below the root, made on first use.
+
+    None where it cannot be made, unless the user asked for this root.
+    """
     directory = Path(root or default_root(), f"ottla-spark-{os.getuid()}")
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if directory.stat().st_uid != os.getuid():
-        raise PermissionError(f"{directory} belongs to somebody else")
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if directory.stat().st_uid != os.getuid():
+            raise PermissionError(f"{directory} belongs to somebody else")
+    except OSError:
+        if root is not None:
+            raise
+        return None
     return directory
 
 
 def prepare(root: str | None) -> Staging:
-    """On the driver: make the directory, and the token by which tasks know it."""
-    try:
-        directory = folder(root)
-        mark = directory / "token"
-        try:
-            with mark.open("x") as file:
-                file.write(uuid.uuid4().hex)
-        except FileExistsError:
-            sweep(directory, time.time() - ABANDONED_S)
-        return Staging(str(directory), mark.read_text())
-    except OSError:
-        if root is not None:
-            raise
+    """On the driver: the directory, and the token by which tasks know it."""
+    directory = folder(root)
+    if directory is None:
         return Staging("", "")  # then tasks go by way of the staging topic
+    mark = directory / "token"
+    try:
+        with mark.open("x") as file:
+            file.write(uuid.uuid4().hex)
+    except FileExistsError:
+        sweep(directory, time.time() - ABANDONED_S)
+    return Staging(str(directory), mark.read_text())
 
 
 def sweep(directory: Path, before: float) -> None:
@@ -90,17 +95,18 @@ def sweep(directory: Path, before: float) -> None:
                 shutil.rmtree(entry)
 
 
-def clear(directory: Path, sink: str, batch: int) -> None:
-    """Remove the parcels of this batch and of earlier ones: winners, losers and dead drivers'."""
-    with suppress(OSError):
+def clear(directory: Path, sink: str, batch: int | None) -> None:
+    """Remove the parcels of this batch and of earlier ones: winners, losers and dead drivers'.
+
+    Without a number: all that the sink has here.
+    """
+    if batch is None:
+        shutil.rmtree(directory / sink, ignore_errors=True)
+        return
+    with suppress(OSError, ValueError):
         for entry in (directory / sink).iterdir():
             if entry.suffix == PARCEL and int(entry.name.split("-")[0]) <= batch:
                 entry.unlink(missing_ok=True)
-
-
-def remove(directory: Path, sink: str) -> None:
-    """Remove all that a sink has here."""
-    shutil.rmtree(directory / sink, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)

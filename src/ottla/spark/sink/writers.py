@@ -25,7 +25,7 @@ from .faultpoints import reach
 from .options import SinkOptions, read_options
 from .parcels import Origin, Parcel, ParcelWriter, discard
 from .rows import Layout, Piece, RowEncoder, SinkError, layout
-from .staging import Notes, Staging, clear, folder, prepare, read_notes, remove, write_notes
+from .staging import Notes, Staging, clear, folder, prepare, read_notes, write_notes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,7 +127,7 @@ class Sink:
 
         origin = parcels[0].origin
         directory = folder(self.options.staging_root)
-        notes = read_notes(directory, origin.sink)
+        notes = None if directory is None else read_notes(directory, origin.sink)
         order = Order(
             name=origin.sink,
             properties=self.options.properties,
@@ -142,9 +142,9 @@ class Sink:
         commit(order, parcels)
         if batch is None:
             forget(order)
-            remove(directory, origin.sink)
-        else:
+        elif directory is not None:
             write_notes(directory, origin.sink, Notes(origin.run, batch, PROCESS))
+        if directory is not None:
             clear(directory, origin.sink, batch)
         self.clear_topic(parcels, last=batch is None)
 
