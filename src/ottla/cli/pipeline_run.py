@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli.failure import Failure
 from ottla.cli.pipeline_view import View, say
 from ottla.spark.bounds import Bound
+from ottla.spark.existing import check_sources
 from ottla.spark.pipelines import Pipeline
 from ottla.spark.topics import PipelineError
 
@@ -85,6 +86,9 @@ def run(wanted: Wanted) -> int:
     """Run to the end, or until it is stopped; the exit code."""
     show_warnings()
     try:
+        for each in wanted.pipelines:
+            # Before Spark, which takes its time.
+            check_sources(each, wanted.servers)
         spark = session_for(wanted)
         try:
             if wanted.mode == "past":
@@ -98,11 +102,18 @@ def run(wanted: Wanted) -> int:
 
 def show_warnings() -> None:
     """What the source, the sink and the pipelines warn of goes to stderr, in our manner."""
+    # What a client logs it also raises in the end.
+    logging.getLogger("ottla").addHandler(logging.NullHandler())
     logger = logging.getLogger("ottla.spark")
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("ottla: %(message)s"))
     logger.addHandler(handler)
     logger.propagate = False
+    # The bridge to the JVM logs the end of it, with tracebacks, wherever one looks.
+    others = logging.StreamHandler()
+    others.setLevel(logging.WARNING)
+    others.addFilter(lambda record: "py4j" not in record.pathname)
+    logging.getLogger().addHandler(others)
 
 
 def session_for(wanted: Wanted) -> SparkSession:
@@ -124,10 +135,8 @@ def session_for(wanted: Wanted) -> SparkSession:
 
 def end_session(spark: SparkSession) -> None:
     """A JVM that has died cannot be told anything."""
-    from ottla.spark.sessions import close
-
     try:
-        close(spark)
+        spark.stop()
     except Exception as gone:
         if not is_gone(gone):
             raise

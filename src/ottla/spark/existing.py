@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ottla.client.admin import Admin
     from ottla.client.consumer import Consumer
 
-ASK_TIMEOUT_MS = 15_000
+ASK_TIMEOUT_MS = 10_000
 
 
 @contextmanager
@@ -78,6 +78,13 @@ def missing_sources(pipeline: Pipeline, consumer: Consumer) -> list[str]:
             except PipelineError as problem:
                 found.append(f"pipeline {pipeline.name!r}: source {name!r}: {problem}")
     return found
+
+
+def check_sources(pipeline: Pipeline, servers: str) -> None:
+    """Raise for the first topic that is to be read and is not there."""
+    with asking(servers, pipeline) as (_, consumer):
+        for problem in missing_sources(pipeline, consumer):
+            raise PipelineError(problem)
 
 
 def missing_targets(pipeline: Pipeline, there: set[str]) -> dict[str, Topic]:

@@ -107,18 +107,18 @@ def session(
         builder = builder.config(option, value)
     made = builder.getOrCreate()
     if existing is None and not verbose:
-        for logger in TWICE_SAID:
-            logging.getLogger(logger).disabled = True
+        quieten(made)
     return made
 
 
-def close(spark: SparkSession) -> None:
-    """End a session and its JVM's work, without words about what it leaves."""
+def quieten(spark: SparkSession) -> None:
+    """Let nobody print what is raised as well, or what only follows from the JVM's end."""
+    for logger in TWICE_SAID:
+        logging.getLogger(logger).disabled = True
     server = getattr(spark.sparkContext, "_accumulatorServer", None)
     if server is not None:
         # Its connection ends in the middle when the JVM goes, which socketserver would print.
         server.handle_error = lambda *_: None
-    spark.stop()
 
 
 def chosen(master: str, name: str, settings: Mapping[str, str]) -> dict[str, str]:

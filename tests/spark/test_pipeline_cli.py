@@ -1,0 +1,126 @@
+"""`ottla pipeline run` as a process of its own: stopped, started again, killed; each row once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.testing import Broker
+from tests import needs
+from tests.spark.pipeline_tools import lag, make_topic, objects, send
+
+END_S = 180
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+]
+FILE = """
+from ottla.spark import pipeline, topic
+
+@pipeline(source=topic({topic!r}, schema="n int"), sink=topic({topic!r} + ".out", key="n"),
+          bad_records=topic({topic!r} + ".bad"), options={{"spark.driver.memory": "512m"}})
+def copied(events):
+    return events.where("n is not null")
+"""
+
+
+class Process:
+    """A run whose JSON lines are read as they come."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "ottla", "pipeline", "run", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.readings: list[dict[str, Any]] = []
+        self.errors = ""
+        self._changed = threading.Condition()
+        self._threads = [
+            threading.Thread(target=each, daemon=True) for each in (self._out, self._err)
+        ]
+        for each in self._threads:
+            each.start()
+
+    def _out(self) -> None:
+        assert self.process.stdout is not None
+        for text in self.process.stdout:
+            with self._changed:
+                self.readings.append(json.loads(text))
+                self._changed.notify_all()
+
+    def _err(self) -> None:
+        assert self.process.stderr is not None
+        for text in self.process.stderr:
+            self.errors += text
+
+    def wait_until(self, true: Callable[[list[dict[str, Any]]], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: true(self.readings), END_S), self.errors
+
+    def end(self) -> int:
+        code = self.process.wait(END_S)
+        for each in self._threads:
+            each.join(10)
+        return code
+
+
+def rows(readings: list[dict[str, Any]], query: str) -> int:
+    return sum(each["rows"] for each in readings if each["query"] == query)
+
+
+def test_a_live_run_stops_cleanly_and_goes_on(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """SIGTERM ends a live run with 0 and without a word too much; a killed JVM is survived with
+    --restart; the next run goes on: every record is out exactly once and the lag is 0."""
+    needs.java()
+    servers = broker.bootstrap_servers
+    make_topic(servers, topic)
+    file = tmp_path / "copied.py"
+    file.write_text(FILE.format(topic=topic))
+    common = [str(file), "-b", servers, "--checkpoint", str(tmp_path / "state"), "--json"]
+    common += ["--master", "local[2]"]
+    send(servers, topic, [{"n": n} for n in range(50)])
+    live = Process(*common, "--live", "--restart", "2")
+    try:
+        live.wait_until(lambda readings: rows(readings, f"{topic}.out") == 50)
+        run = json.loads((tmp_path / "state" / "copied" / "run.json").read_text())
+        os.kill(run["jvm_pid"], signal.SIGKILL)
+        send(servers, topic, [{"n": n} for n in range(50, 100)])
+        live.wait_until(lambda readings: rows(readings, f"{topic}.out") >= 100)
+        live.process.send_signal(signal.SIGTERM)
+        assert live.end() == 0, live.errors
+    finally:
+        live.process.kill()
+    said = live.errors.splitlines()
+    assert said == [
+        "ottla: Spark's JVM has ended",
+        "Try: --verbose shows what it said; --restart 3 starts it again",
+        "ottla: the run failed; restart 1 of 2 in 1 s",
+    ]
+    assert all(each["lag"] is not None for each in live.readings)
+    send(servers, topic, [*({"n": n} for n in range(100, 120)), b"broken"])
+    last = Process(*common, "--catch-up")
+    assert last.end() == 0, last.errors
+    assert last.errors == ""
+    assert sorted(row["n"] for row in objects(servers, f"{topic}.out")) == list(range(120))
+    assert lag(servers, "copied", topic) == lag(servers, "copied-bad", topic) == 0
+    assert sum(each["bad_rows"] or 0 for each in last.readings) == 1
+    shown = subprocess.run(
+        [sys.executable, "-m", "ottla", "pipeline", "status", "--json",
+         "--checkpoint", str(tmp_path / "state")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    stands = {each["query"]: each for each in json.loads(shown.stdout)}
+    assert {each["state"] for each in stands.values()} == {"stopped"}
+    assert {each["lag"] for each in stands.values()} == {0}
