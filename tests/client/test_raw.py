@@ -16,6 +16,8 @@ from ottla.client.encoding import restamp
 from ottla.client.errors import (
     IllegalArgumentError,
     IllegalStateError,
+    InvalidProducerEpochError,
+    KafkaError,
     OffsetOutOfRangeError,
     ProducerFencedError,
 )
@@ -222,3 +224,28 @@ def test_a_batch_too_large_for_the_topic_is_split(bootstrap: str, topic: str, co
     assert [record.value for record in read_all(bootstrap, topic)] == [*values, b"last"]
     # Compressed, several records fit into a batch; otherwise each goes alone.
     assert splits == (3 if codec else 39)
+
+
+def test_a_fenced_producer_hears_of_it_in_the_middle_of_a_transaction(
+    any_bootstrap: str, topic: str
+) -> None:
+    """A batch is refused for its old epoch, which a timeout would cause too; the abort tells which
+    it was. From then on everything is refused."""
+    make_topic(any_bootstrap, topic)
+    with (
+        RawProducer(bootstrap_servers=any_bootstrap, transactional_id=topic) as first,
+        RawProducer(bootstrap_servers=any_bootstrap, transactional_id=topic) as second,
+    ):
+        first.init_transactions()
+        first.begin_transaction()
+        first.send_batch(topic, 0, batch_of(b"first")).get(10)
+        second.init_transactions()
+        with pytest.raises((InvalidProducerEpochError, ProducerFencedError)):
+            first.send_batch(topic, 0, batch_of(b"late")).get(10)
+        with pytest.raises(KafkaError):
+            first.commit_transaction()
+        with pytest.raises(ProducerFencedError):
+            first.abort_transaction()
+        with pytest.raises(ProducerFencedError):
+            first.begin_transaction()
+    assert read_all(any_bootstrap, topic) == []
