@@ -15,6 +15,7 @@ from ottla.client.client import ANY, Client
 from ottla.client.cluster import Broker, Cluster, Partition, Topic
 from ottla.client.config import COMMON, parse
 from ottla.client.identity import Identity
+from ottla.client.network import Loop
 from ottla.client.outcomes import judge
 from ottla.wire.api.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.api.describe_cluster import DescribeClusterRequest
@@ -131,6 +132,33 @@ def test_a_closed_client_refuses() -> None:
         client.close()
         with pytest.raises(errors.KafkaError, match="closed"):
             client.call(ANY, MetadataRequest(topics=[]))
+
+
+def test_an_answer_that_comes_while_the_client_closes_is_no_error() -> None:
+    """In its own thread an ending loop drops what asks for another turn; elsewhere it refuses."""
+    loop = Loop("ending")
+    began, ended = threading.Event(), threading.Event()
+    failures: list[Exception] = []
+
+    def answer() -> None:
+        began.set()
+        ended.wait(10)
+        try:
+            loop.call_soon(failures.append, AssertionError("it ran"))
+        except Exception as failure:
+            failures.append(failure)
+
+    loop.call_soon(answer)
+    assert began.wait(10)
+    stopper = threading.Thread(target=loop.stop)
+    stopper.start()
+    while loop.broken is None:
+        time.sleep(0.001)
+    ended.set()
+    stopper.join(10)
+    assert failures == []
+    with pytest.raises(errors.IllegalStateError):
+        loop.call_soon(print)
 
 
 def test_idle_connections_are_closed_and_come_back() -> None:
