@@ -81,8 +81,8 @@ class Demo:
         if self.plan.cluster:
             self._start_cluster()
         self._start_pipelines()
-        self.screen.say(f"started Spark ({self.story.master}) with {len(results.FILES)} pipelines:")
-        self.screen.say(f"  {self.story.command}")
+        names = ", ".join(results.PIPELINES)
+        self.screen.say(f"started Spark on {self.story.master}, with the pipelines {names}")
         self._open_shop()
         self._watch_shop()
         self._drain()
@@ -136,7 +136,7 @@ class Demo:
         )
         self.stack.callback(self.process.kill)
         self.story.master = master
-        self.story.command = shlex.join(["ottla", *arguments])
+        self.story.command = shlex.join(["ottla", *arguments]).replace(" --", " \\\n    --")
 
     def _environment(self) -> dict[str, str]:
         """For the pipelines: what a killed JVM leaves behind must be below our directory."""

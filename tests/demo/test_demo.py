@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent.parent
 COMMAND = [sys.executable, "-m", "scripts.demo"]
 BRIEF = {"OTTLA_DEMO_SECONDS": "8", "OTTLA_DEMO_RATE": "400"}
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("spark cluster")
 
 
 def environment(directory: Path) -> dict[str, str]:
