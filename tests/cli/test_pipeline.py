@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ottla.cli.pipeline_view import View
-from ottla.spark.progress import Reading
+from ottla.spark.pipelines.progress import Reading
 from tests.cli.process import ottla
 
 FILE = """

@@ -11,11 +11,11 @@ import click
 from ottla.cli.common import Noun, cluster_options, json_option, pairs
 from ottla.cli.failure import Failure
 from ottla.cli.output import show_json, show_rows
-from ottla.spark.topics import PipelineError
+from ottla.spark.pipelines.topics import PipelineError
 
 if TYPE_CHECKING:
-    from ottla.spark.checkpoints import Home
-    from ottla.spark.pipelines import Pipeline
+    from ottla.spark.pipelines.checkpoints import Home
+    from ottla.spark.pipelines.declaring import Pipeline
 
 CHECKPOINTS = ".ottla/checkpoints"
 
@@ -169,7 +169,7 @@ def check(
     try:
         spark = session_for(wanted)
         try:
-            from ottla.spark.checking import check as check_one
+            from ottla.spark.pipelines.checking import check as check_one
 
             findings = {
                 each.name: check_one(each, spark, None if offline else bootstrap) for each in found
@@ -226,7 +226,7 @@ def status(
 
     It looks into the directory of checkpoints, and asks the broker for the lag of their groups.
     """
-    from ottla.spark.checkpoints import homes
+    from ottla.spark.pipelines.checkpoints import homes
 
     found = [each for each in homes(checkpoint) if not names or each.name in names]
     missing = set(names) - {each.name for each in found}
@@ -298,7 +298,7 @@ def moment(seconds: float) -> str:
 
 
 def loaded(targets: tuple[str, ...]) -> list[Pipeline]:
-    from ottla.spark.loading import load_all
+    from ottla.spark.pipelines.loading import load_all
 
     try:
         return load_all(targets)
@@ -309,7 +309,7 @@ def loaded(targets: tuple[str, ...]) -> list[Pipeline]:
 
 
 def bound(option: str, text: str) -> Any:
-    from ottla.spark.bounds import parse_bound
+    from ottla.spark.pipelines.bounds import parse_bound
 
     try:
         return parse_bound(text)

@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli.failure import Failure
 from ottla.cli.pipeline_view import View, say
-from ottla.spark.bounds import Bound
-from ottla.spark.existing import check_sources
-from ottla.spark.pipelines import Pipeline
-from ottla.spark.topics import PipelineError
+from ottla.spark.pipelines.bounds import Bound
+from ottla.spark.pipelines.declaring import Pipeline
+from ottla.spark.pipelines.existing import check_sources
+from ottla.spark.pipelines.topics import PipelineError
+from ottla.spark.sessions import need_installed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ottla.spark.running import Run
+    from ottla.spark.pipelines.running import Run
 
 LOOK_EVERY_S = 0.25
 BACKOFF_FIRST_S = 1.0
@@ -86,8 +87,9 @@ def run(wanted: Wanted) -> int:
     """Run to the end, or until it is stopped; the exit code."""
     show_warnings()
     try:
+        # Before Spark, which takes its time.
+        need_installed()
         for each in wanted.pipelines:
-            # Before Spark, which takes its time.
             check_sources(each, wanted.servers)
         spark = session_for(wanted)
         try:

@@ -14,7 +14,7 @@ from typing import IO
 
 import click
 
-from ottla.spark.progress import Reading, line
+from ottla.spark.pipelines.progress import Reading, line
 
 PLAIN_EVERY_S = 1.0
 

@@ -11,32 +11,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .pipelines import Pipeline as Pipeline
-    from .pipelines import pipeline as pipeline
+    from .pipelines.declaring import Pipeline as Pipeline
+    from .pipelines.declaring import pipeline as pipeline
+    from .pipelines.topics import PipelineError as PipelineError
+    from .pipelines.topics import files as files
+    from .pipelines.topics import table as table
+    from .pipelines.topics import topic as topic
     from .sessions import session as session
     from .sink.writing import write as write
     from .source import OttlaDataSource as OttlaDataSource
     from .source import register as register
     from .source.listener import commit_progress as commit_progress
     from .source.offsets import lag as lag
-    from .topics import PipelineError as PipelineError
-    from .topics import files as files
-    from .topics import table as table
-    from .topics import topic as topic
 
 # Name here → module.
 LAZY: dict[str, str] = {
     "OttlaDataSource": ".source",
-    "Pipeline": ".pipelines",
-    "PipelineError": ".topics",
+    "Pipeline": ".pipelines.declaring",
+    "PipelineError": ".pipelines.topics",
     "commit_progress": ".source.listener",
-    "files": ".topics",
+    "files": ".pipelines.topics",
     "lag": ".source.offsets",
-    "pipeline": ".pipelines",
+    "pipeline": ".pipelines.declaring",
     "register": ".source",
     "session": ".sessions",
-    "table": ".topics",
-    "topic": ".topics",
+    "table": ".pipelines.topics",
+    "topic": ".pipelines.topics",
     "write": ".sink.writing",
 }
 

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING
 
 from .home import quick_home
 from .java import JavaMissing, find_java
-from .topics import PipelineError
+from .pipelines.topics import PipelineError
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
@@ -89,18 +89,11 @@ def session(
 
     One that is there already is given back as it is, with the settings that can still be set.
     """
-    try:
-        from pyspark.sql import SparkSession
-    except ModuleNotFoundError as missing:
-        raise PipelineError(
-            f"pipelines need {missing.name}, which is not installed: pip install 'ottla[spark]'"
-        ) from None
+    need_installed()
+    from pyspark.sql import SparkSession
+
     existing = SparkSession.getActiveSession()
     if existing is None:
-        try:
-            find_java()
-        except JavaMissing as missing:
-            raise PipelineError(str(missing).rstrip(".")) from None
         launch(chosen(master, name, settings or {}), import_from, verbose)
     builder = SparkSession.builder.master(master).appName(name)
     for option, value in chosen(master, name, settings or {}).items():
@@ -109,6 +102,20 @@ def session(
     if existing is None and not verbose:
         quieten(made)
     return made
+
+
+def need_installed() -> None:
+    """Raise the sentence that says what to install, if something is missing."""
+    try:
+        import pyspark.sql  # noqa: F401
+    except ModuleNotFoundError as missing:
+        raise PipelineError(
+            f"pipelines need {missing.name}, which is not installed: pip install 'ottla[spark]'"
+        ) from None
+    try:
+        find_java()
+    except JavaMissing as missing:
+        raise PipelineError(str(missing).rstrip(".")) from None
 
 
 def quieten(spark: SparkSession) -> None:

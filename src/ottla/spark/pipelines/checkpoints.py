@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..source.offsets import decode, encode
 from .bounds import Offsets
-from .source.offsets import decode, encode
 from .topics import PipelineError
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.spark.topics import Topic, topic
+from ottla.spark.pipelines.topics import Topic, topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,13 +63,13 @@ def raw(spark: SparkSession) -> DataFrame:
         (f"k{n}".encode(), value, "t", 0, n, now, 0, [("trace", b"x")] if n % 2 else None)
         for n, value in enumerate(values)
     ]
-    from ottla.spark.inputs import RECORD_SCHEMA
+    from ottla.spark.pipelines.inputs import RECORD_SCHEMA
 
     return spark.createDataFrame(rows, RECORD_SCHEMA).coalesce(1).cache()
 
 
 def good(raw: DataFrame, source: Topic, *, stop: bool = False) -> list[Any]:
-    from ottla.spark.parsing import good_rows, schema_of
+    from ottla.spark.pipelines.parsing import good_rows, schema_of
 
     schema = schema_of(raw.sparkSession, SCHEMA, "here")
     return good_rows(raw, source, schema, pipeline="p", stop_at_bad=stop).collect()
@@ -94,7 +94,7 @@ def test_good_records_become_columns(raw: DataFrame) -> None:
 def test_bad_records_keep_their_bytes_and_say_why(raw: DataFrame) -> None:
     """Every record is either good or bad; a bad one keeps key, value and headers, and says where
     it comes from and what is wrong."""
-    from ottla.spark.parsing import bad_rows, schema_of
+    from ottla.spark.pipelines.parsing import bad_rows, schema_of
 
     schema = schema_of(raw.sparkSession, SCHEMA, "here")
     rows = bad_rows(raw, topic("t", schema=SCHEMA), schema, pipeline="p").collect()
@@ -143,7 +143,7 @@ def test_without_bad_records_the_first_one_stops_the_run(raw: DataFrame) -> None
 
 def test_values_are_parsed_once(raw: DataFrame) -> None:
     """The parser stands in the plan once, not again in the filter."""
-    from ottla.spark.parsing import good_rows, schema_of
+    from ottla.spark.pipelines.parsing import good_rows, schema_of
 
     schema = schema_of(raw.sparkSession, SCHEMA, "here")
     rows = good_rows(raw, topic("t", schema=SCHEMA), schema, pipeline="p", stop_at_bad=False)
@@ -154,7 +154,7 @@ def test_values_are_parsed_once(raw: DataFrame) -> None:
 def test_rows_become_records(spark: SparkSession) -> None:
     """Columns become one JSON object with nulls and microseconds, beside key, headers, partition;
     a tombstone is a null value."""
-    from ottla.spark.outputs import records
+    from ottla.spark.pipelines.outputs import records
 
     frame = spark.sql(
         "select 'a' as page, 7 as n, cast(null as string) as gone, "
@@ -187,8 +187,8 @@ def test_rows_become_records(spark: SparkSession) -> None:
 )
 def test_a_wrong_column_of_a_sink_is_told(spark: SparkSession, sink: Topic, said: str) -> None:
     """By what it is for, and what is there instead."""
-    from ottla.spark.outputs import records
-    from ottla.spark.topics import PipelineError
+    from ottla.spark.pipelines.outputs import records
+    from ottla.spark.pipelines.topics import PipelineError
 
     with pytest.raises(PipelineError) as told:
         records(spark.sql("select 'a' as page, 1 as n"), sink, "sink")

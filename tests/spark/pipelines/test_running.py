@@ -14,12 +14,12 @@ import pytest
 from ottla.spark import PipelineError, files, pipeline, table
 from ottla.spark import topic as topic_of
 from ottla.testing import Broker
-from tests.spark.pipeline_tools import lag, make_topic, objects, read, send
+from tests.spark.pipelines.tools import lag, make_topic, objects, read, send
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ottla.spark.running import Run
+    from ottla.spark.pipelines.running import Run
 
 WAIT_S = 200
 pytestmark = pytest.mark.timeout(400)
@@ -238,7 +238,7 @@ def test_check_finds_mistakes_before_anything_runs(
     past cannot do is a note; what is right is right."""
     from pyspark.sql.functions import window
 
-    from ottla.spark.checking import check
+    from ottla.spark.pipelines.checking import check
 
     servers = broker.bootstrap_servers
     make_topic(servers, topic)

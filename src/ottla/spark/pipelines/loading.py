@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from .pipelines import Pipeline, listed
+from .declaring import Pipeline, listed
 from .topics import PipelineError
 
 SPARK_PACKAGES = ("pyspark", "pyarrow", "pandas", "py4j")

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
+from .declaring import BAD_RECORDS, Pipeline
 from .existing import asking, missing_sources, missing_targets
 from .inputs import EmptyInputs
 from .outputs import need, records
-from .pipelines import BAD_RECORDS, Pipeline
 from .problems import sentence
 from .running import settings_of
 from .topics import Files, PipelineError, Topic

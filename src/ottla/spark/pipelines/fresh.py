@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from .source.batch_reader import BatchReader
-from .source.data_source import ddl
-from .source.options import read_options
-from .source.reading import ReadRange
+from ..source.batch_reader import BatchReader
+from ..source.data_source import ddl
+from ..source.options import read_options
+from ..source.reading import ReadRange
 
 if TYPE_CHECKING:
     import pyarrow as pa

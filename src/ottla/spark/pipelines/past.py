@@ -12,10 +12,10 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from .bounds import Bound, stretch
+from .declaring import BAD_RECORDS, Pipeline
 from .existing import asking, make_targets, missing_sources
 from .inputs import PastInputs
 from .outputs import records
-from .pipelines import BAD_RECORDS, Pipeline
 from .running import sentences, settings_of
 from .topics import Files, PipelineError, Sink, Topic
 
@@ -32,7 +32,7 @@ def run_past(
     until: Bound = "latest",
 ) -> dict[str, int]:
     """Write the answer of a closed stretch to every sink; gives the rows of each."""
-    from .source import register
+    from ..source import register
 
     register(spark)
     with asking(bootstrap_servers, pipeline) as (admin, consumer):

@@ -17,10 +17,10 @@ from pyspark.errors import PySparkException
 
 from .bounds import Bound, Offsets, start_offsets
 from .checkpoints import Home
+from .declaring import BAD_RECORDS, Pipeline
 from .existing import asking, make_targets, missing_sources
 from .inputs import Inputs, StreamInputs
 from .outputs import records
-from .pipelines import BAD_RECORDS, Pipeline
 from .problems import sentence
 from .progress import Reading, reading_of
 from .topics import Files, PipelineError, Sink, Topic
@@ -119,7 +119,7 @@ def start_stream(
     trigger: str | None = None,
 ) -> Run:
     """Start all queries of a pipeline, or none."""
-    from .source import register
+    from ..source import register
 
     register(spark)
     home = Home(checkpoint, pipeline.name)
@@ -230,7 +230,7 @@ def to_topic(writer: DataStreamWriter, sink: Topic, servers: str) -> DataStreamW
 
 
 def updater(sink: Topic, servers: str) -> Any:
-    from .sink.writing import write
+    from ..sink.writing import write
 
     options: dict[str, Any] = dict(sink.options)
 
@@ -253,7 +253,7 @@ def query_name(pipeline: Pipeline, query: str) -> str:
 
 def commit_last(query: StreamingQuery) -> None:
     """Commit the end of the last batch now: the listener may not have come to it yet."""
-    from .source.listener import commit_progress
+    from ..source.listener import commit_progress
 
     progress = query.lastProgress
     if progress is not None:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from .source.offsets import decode, lag
+from ..source.offsets import decode, lag
 
 # The name under which a query tells how many bad records it found.
 BAD_ROWS = "bad_rows"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ottla.spark.pipelines import BAD_RECORDS, pipeline
-from ottla.spark.topics import PipelineError, files, table, topic
+from ottla.spark.pipelines.declaring import BAD_RECORDS, pipeline
+from ottla.spark.pipelines.topics import PipelineError, files, table, topic
 
 EVENTS = topic("events", schema="user string, page string")
 VIEWS = topic("views", key="page")

@@ -16,7 +16,7 @@ import pytest
 
 from ottla.testing import Broker
 from tests import needs
-from tests.spark.pipeline_tools import lag, make_topic, objects, send
+from tests.spark.pipelines.tools import lag, make_topic, objects, send
 
 END_S = 180
 pytestmark = [

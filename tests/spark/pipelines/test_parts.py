@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from ottla.client.structs import OffsetAndTimestamp, TopicPartition
-from ottla.spark.bounds import milliseconds, parse_bound, start_offsets, stretch
-from ottla.spark.checkpoints import Home, homes
-from ottla.spark.loading import load, load_all, parted
-from ottla.spark.problems import first_line, root_cause, sentence
-from ottla.spark.progress import lag_of, line, reading_of
+from ottla.spark.pipelines.bounds import milliseconds, parse_bound, start_offsets, stretch
+from ottla.spark.pipelines.checkpoints import Home, homes
+from ottla.spark.pipelines.loading import load, load_all, parted
+from ottla.spark.pipelines.problems import first_line, root_cause, sentence
+from ottla.spark.pipelines.progress import lag_of, line, reading_of
+from ottla.spark.pipelines.topics import PipelineError, topic
 from ottla.spark.sessions import MEANINGLESS, chosen
-from ottla.spark.topics import PipelineError, topic
 
 # Bounds
 
@@ -203,9 +203,11 @@ def test_a_checkpoint_has_one_run_at_a_time(tmp_path: Path) -> None:
     assert home.running()
     with pytest.raises(PipelineError, match=rf"runs already .* \(process {os.getpid()}\)"):
         Home(str(tmp_path), "p").take()
-    code = (
-        "import sys; from ottla.spark.checkpoints import Home; print(Home(*sys.argv[1:]).running())"
-    )
+    code = """if True:
+        import sys
+        from ottla.spark.pipelines.checkpoints import Home
+        print(Home(*sys.argv[1:]).running())
+    """
     asked = [sys.executable, "-c", code, str(tmp_path), "p"]
     assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout == "True\n"
     home.release()
@@ -333,7 +335,7 @@ class SparkError(Exception):
 
 
 def told(error: SparkError, mode: str = "append") -> str:
-    from ottla.spark.pipelines import Pipeline
+    from ottla.spark.pipelines.declaring import Pipeline
 
     made: Any = Pipeline(name="p", function=print, sources={}, sinks={}, mode=mode)  # type: ignore[arg-type]
     return sentence(error, made)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .bounds import partitions_of
-from .pipelines import Pipeline
+from .declaring import Pipeline
 from .topics import PipelineError, Table, Topic
 
 if TYPE_CHECKING:

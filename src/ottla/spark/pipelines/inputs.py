@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from .bounds import ISOLATION, ISOLATION_DEFAULT, Offsets, as_json
+from .declaring import Pipeline
 from .fresh import fresh_records
 from .parsing import (
     bad_rows,
@@ -27,7 +28,6 @@ from .parsing import (
     same_columns,
     schema_of,
 )
-from .pipelines import Pipeline
 from .progress import BAD_ROWS
 from .topics import INCLUDABLE, RECORD_COLUMNS, Files, PipelineError, Source, Table, Topic
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
 
-    from .pipelines import Pipeline
+    from .declaring import Pipeline
 
 # The last line of a traceback: an error of Python, not of Java.
 CAUSE_LINES = re.compile(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.client.structs import TopicPartition
 
-from .source.offsets import encode
+from ..source.offsets import encode
 from .topics import PipelineError, Topic
 
 if TYPE_CHECKING:
