@@ -71,7 +71,7 @@ class RangeReader:
                 raise KafkaTimeoutError(
                     f"nothing came of {partition.topic}-{partition.partition} at offset {before} "
                     f"within {timeout_ms:.0f} ms, although it goes on to {end}\n"
-                    "Try: see whether its leader is up, or a longer kafkaConsumer.pollTimeoutMs"
+                    "Try: see whether its leader is up, or allow more time"
                 )
             if columns.count:
                 found = RecordColumns(partition, columns, state.append_time)
