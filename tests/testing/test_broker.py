@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import subprocess
 import sys
 import time
@@ -53,6 +55,23 @@ def test_what_was_acknowledged_outlives_a_kill() -> None:
         directory = own.directory
     assert not directory.exists()
     assert not own.running
+
+
+def test_a_process_with_many_open_files_can_start_one() -> None:
+    """Its pipes have high numbers then, which not every way to wait can take."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2048:
+        pytest.skip("this process may not open 2048 files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        with broker() as running:
+            running.delay("Fetch", ms=1)
+            assert running.running
+    finally:
+        for each in taken:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_options_by_kafkas_names() -> None:

@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import re
-import select
+import selectors
 import shutil
 import signal
 import subprocess
@@ -234,14 +234,16 @@ class Broker:
         process = self._running()
         assert process.stdout is not None
         deadline = time.monotonic() + timeout_s
-        while b"\n" not in self._output:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
-                return ""
-            data = os.read(process.stdout.fileno(), 65536)
-            if not data:
-                return ""
-            self._output += data
+        with selectors.DefaultSelector() as selector:  # select() ends at descriptor 1023
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._output:
+                left = deadline - time.monotonic()
+                if left <= 0 or not selector.select(left):
+                    return ""
+                data = os.read(process.stdout.fileno(), 65536)
+                if not data:
+                    return ""
+                self._output += data
         line, _, self._output = self._output.partition(b"\n")
         return line.decode()
 
