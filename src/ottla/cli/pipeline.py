@@ -159,27 +159,31 @@ def check(
     The plans are built over empty streams with the columns of the real ones; no record is read. It
     ends with 1 when something is wrong.
     """
-    from ottla.cli.pipeline_run import Wanted, end_session, failure_of, session_for
+    from ottla.cli.pipeline_run import (
+        Wanted,
+        end_session,
+        failure_of,
+        session_for,
+        show_warnings,
+    )
 
     found = loaded(targets)
     wanted = Wanted(
         found, "check", bootstrap, "earliest", "latest", "local[1]", "", None,
         pairs(settings, "--set"), as_json, verbose,
     )  # fmt: skip
+    show_warnings()
     try:
         spark = session_for(wanted)
         try:
-            from ottla.spark.pipelines.checking import check as check_one
+            from ottla.spark.pipelines.checking import check as check_all
 
-            findings = {
-                each.name: check_one(each, spark, None if offline else bootstrap) for each in found
-            }
+            findings = check_all(found, spark, None if offline else bootstrap)
         finally:
             end_session(spark)
     except PipelineError as problem:
         raise failure_of(problem) from problem
-    problems = [each for one in findings.values() for each in one.problems]
-    notes = [each for one in findings.values() for each in one.notes]
+    problems, notes = findings.problems, findings.notes
     if as_json:
         show_json({"problems": problems, "notes": notes})
     else:
@@ -188,7 +192,8 @@ def check(
         for each in notes:
             click.echo(f"note: {each}")
         if not problems:
-            click.secho(f"{', '.join(findings)}: nothing is wrong", fg="green")
+            names = ", ".join(each.name for each in found)
+            click.secho(f"{names}: nothing is wrong", fg="green")
     return 1 if problems else 0
 
 

@@ -246,7 +246,7 @@ def test_check_finds_mistakes_before_anything_runs(
 
     def checked(function: Any, source: Any = events, **more: Any) -> tuple[list[str], list[str]]:
         made = pipeline(source=source, name="p", **{"sink": topic_of("out", key="page"), **more})
-        found = check(made(function), spark, servers)
+        found = check([made(function)], spark, servers)
         return found.problems, found.notes
 
     def right(events: DataFrame) -> DataFrame:

@@ -8,6 +8,7 @@ refuses now. Only then is the broker asked for the topics.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ from .topics import Files, PipelineError, Topic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+ASK_TIMEOUT_MS = 5_000
+
 
 @dataclass(slots=True)
 class Findings:
@@ -33,29 +36,40 @@ class Findings:
     notes: list[str] = field(default_factory=list)
 
 
-def check(pipeline: Pipeline, spark: SparkSession, servers: str | None) -> Findings:
+def check(pipelines: Sequence[Pipeline], spark: SparkSession, servers: str | None) -> Findings:
     """All that is wrong; without `servers` the topics are not looked for."""
     found = Findings()
+    for each in pipelines:
+        check_plan(each, spark, found)
+    if servers is not None:
+        check_topics(pipelines, servers, found)
+    return found
+
+
+def check_plan(pipeline: Pipeline, spark: SparkSession, found: Findings) -> None:
     with settings_of(spark, pipeline):
-        found.problems += plan_problems(pipeline, spark, streaming=True)
-        if not found.problems:
+        problems = plan_problems(pipeline, spark, streaming=True)
+        found.problems += problems
+        if not problems:
             found.notes += [
                 f"{problem} (with --past only)"
                 for problem in plan_problems(pipeline, spark, streaming=False)
             ]
-    if servers is not None:
-        try:
-            with asking(servers, pipeline) as (admin, consumer):
+
+
+def check_topics(pipelines: Sequence[Pipeline], servers: str, found: Findings) -> None:
+    """One question for all of them."""
+    try:
+        with asking(servers, *pipelines, timeout_ms=ASK_TIMEOUT_MS) as (admin, consumer):
+            there = set(admin.list_topics())
+            for pipeline in pipelines:
                 found.problems += missing_sources(pipeline, consumer)
-                missing = missing_targets(pipeline, set(admin.list_topics()))
-        except PipelineError as problem:
-            found.problems.append(str(problem))
-        else:
-            found.notes += [
-                f"pipeline {pipeline.name!r}: topic {name!r} is not there; run makes it"
-                for name in missing
-            ]
-    return found
+                found.notes += [
+                    f"pipeline {pipeline.name!r}: topic {name!r} is not there; run makes it"
+                    for name in missing_targets(pipeline, there)
+                ]
+    except PipelineError as problem:
+        found.problems.append(str(problem))
 
 
 def plan_problems(pipeline: Pipeline, spark: SparkSession, *, streaming: bool) -> list[str]:

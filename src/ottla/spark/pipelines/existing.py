@@ -18,18 +18,20 @@ ASK_TIMEOUT_MS = 10_000
 
 
 @contextmanager
-def asking(servers: str, pipeline: Pipeline) -> Iterator[tuple[Admin, Consumer]]:
-    """Clients that ask about topics; what they cannot answer is the pipeline's problem."""
+def asking(
+    servers: str, *pipelines: Pipeline, timeout_ms: int = ASK_TIMEOUT_MS
+) -> Iterator[tuple[Admin, Consumer]]:
+    """Clients that ask about topics; what they cannot answer is the pipelines' problem."""
     from ottla.client.admin import Admin
     from ottla.client.consumer import Consumer
     from ottla.client.errors import KafkaError
 
     properties = {
         "bootstrap.servers": servers,
-        "bootstrap.timeout.ms": ASK_TIMEOUT_MS,
-        **client_properties(pipeline),
+        "bootstrap.timeout.ms": timeout_ms,
+        **{name: text for each in pipelines for name, text in client_properties(each).items()},
     }
-    reading = {"isolation.level": isolation(pipeline), "allow_auto_create_topics": False}
+    reading = {"isolation.level": isolation(*pipelines), "allow_auto_create_topics": False}
     try:
         admin = Admin(properties)
         try:
@@ -41,7 +43,8 @@ def asking(servers: str, pipeline: Pipeline) -> Iterator[tuple[Admin, Consumer]]
         finally:
             admin.close()
     except KafkaError as error:
-        raise PipelineError(f"pipeline {pipeline.name!r}: {error}") from error
+        names = ", ".join(repr(each.name) for each in pipelines)
+        raise PipelineError(f"pipeline {names}: {error}") from error
 
 
 def client_properties(pipeline: Pipeline) -> dict[str, str]:
@@ -57,10 +60,11 @@ def client_properties(pipeline: Pipeline) -> dict[str, str]:
     return found
 
 
-def isolation(pipeline: Pipeline) -> str:
+def isolation(*pipelines: Pipeline) -> str:
     """What counts as the end of a topic: of what is committed, unless a source reads on."""
     said = {
         each.options.get("kafka.isolation.level")
+        for pipeline in pipelines
         for each in pipeline.sources.values()
         if isinstance(each, Topic)
     }

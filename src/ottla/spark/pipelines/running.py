@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,13 @@ POLL_S = 0.1
 # several at once do not make it, so they start one after another, and again if need be.
 STARTS_MAX = 4
 START_TIMEOUT_S = 120.0
+# Spark knows by the text of a Python error whether a stop interrupted the batch, and its search
+# overflows the stack on a long text: it gets the words it looks for, and no more.
+INTERRUPTED = re.compile(r"InterruptedException|InterruptedIOException|ClosedByInterrupt")
+STOPPED = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling write: "
+    "java.lang.InterruptedException"
+)
 STARTING = ("Initializing", "Starting")
 TOO_SLOW = "failed to connect back"
 
@@ -235,7 +243,12 @@ def updater(sink: Topic, servers: str) -> Any:
     options: dict[str, Any] = dict(sink.options)
 
     def send(rows: DataFrame, batch_id: int) -> None:
-        write(rows, bootstrap_servers=servers, topic=sink.label, batch=batch_id, **options)
+        try:
+            write(rows, bootstrap_servers=servers, topic=sink.label, batch=batch_id, **options)
+        except Exception as error:
+            if INTERRUPTED.search(str(error)):
+                raise RuntimeError(STOPPED) from None
+            raise
 
     return send
 
