@@ -88,6 +88,7 @@ def test_columns_are_chosen_in_order() -> None:
     ("given", "words"),
     [
         ({"startingOffset": "earliest"}, "no option 'startingoffset'.*did you mean 'startingOff"),
+        ({"topic": "orders"}, "no option 'topic'.*did you mean 'subscribe'"),
         ({"verbose": "yes"}, "no option 'verbose'.*one of subscribe"),
         ({"assign": '{"t": [0]}'}, r"exactly one of subscribe.*got subscribe, assign"),
         ({"subscribe": " , "}, "subscribe must be topics such as"),

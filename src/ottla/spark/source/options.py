@@ -265,6 +265,18 @@ IGNORED = frozenset(
     }
 )  # fmt: skip
 
+# What somebody means who knows other clients, or the sink.
+MEANT = {
+    "bootstrap.servers": "kafka.bootstrap.servers",
+    "bootstrap_servers": "kafka.bootstrap.servers",
+    "group": "commitGroup",
+    "group.id": "commitGroup",
+    "headers": "includeHeaders",
+    "isolation.level": "kafka.isolation.level",
+    "topic": "subscribe",
+    "topics": "subscribe",
+}
+
 
 def read_options(given: Mapping[str, str], kind: str = "") -> SourceOptions:
     """All options for `kind` ("batch", "stream", or "" where that is not known yet)."""
@@ -330,7 +342,9 @@ def converted(option: Option, texts: Mapping[str, str], kind: str) -> Any:
 
 def unknown(name: str) -> str:
     close = difflib.get_close_matches(name, BY_NAME, 1, 0.6)
-    if close:
+    if name in MEANT:
+        hint = f"did you mean {MEANT[name]!r}?"
+    elif close:
         hint = f"did you mean {BY_NAME[close[0]].name!r}?"
     else:
         hint = f"one of {', '.join(option.name for option in OPTIONS)}, or kafka.… for the client"
