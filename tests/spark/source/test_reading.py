@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from typing import Any
 
 import pytest
 
+from ottla import Producer
 from ottla.client.structs import TopicPartition
 from ottla.spark.source import reading
 from ottla.spark.source.options import SourceOptions, read_options
 from ottla.spark.source.reading import DataLoss, IdleReaders, ReadRange, read_range
 from ottla.testing import Broker
 
-from .helpers import make_topic, produce
+from .helpers import make_topic, plain_read, produce
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -113,8 +115,6 @@ def test_a_topic_that_goes_while_it_is_read(broker: Broker, topic: str) -> None:
 
 def test_a_time_that_spark_cannot_hold(broker: Broker, topic: str) -> None:
     """A timestamp of microseconds where milliseconds belong is an error that says so."""
-    from ottla import Producer
-
     make_topic(broker, topic, 1, message_timestamp_after_max_ms=str(2**62))
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send(topic, b"x", timestamp_ms=10**16).get(10)
@@ -138,3 +138,47 @@ def test_small_batches_become_large_ones(broker: Broker, topic: str) -> None:
     )
     found = list(read_range(settings, ReadRange(topic, 0, 0, 3_000)))
     assert [batch.num_rows for batch in found] == [3_000]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_range_is_what_a_consumer_reads(broker: Broker, topic: str, seed: int) -> None:
+    """Random batches, compressions and transactions, some aborted: every range, wherever it begins
+    and ends, has the records of a plain consumer there, at both isolation levels."""
+    chance = random.Random(seed)
+    make_topic(broker, topic, 1)
+    for turn in range(8):
+        codec = chance.choice([None, "gzip", "snappy", "lz4", "zstd"])
+        with Producer(
+            bootstrap_servers=broker.bootstrap_servers, transactional_id=f"{topic}-{turn}",
+            compression_type=codec, batch_size=chance.choice([1, 300, 20_000]),
+        ) as producer:  # fmt: skip
+            producer.init_transactions()
+            producer.begin_transaction()
+            for _ in range(chance.randrange(1, 60)):
+                value = chance.choice([None, b"", chance.randbytes(chance.randrange(200))])
+                headers = [("h", chance.randbytes(3))] * chance.randrange(3)
+                producer.send(topic, value, key=chance.choice([None, b"k"]), headers=headers)
+            producer.flush()
+            if chance.random() < 0.4:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+    for level in "read_committed", "read_uncommitted":
+        plain = plain_read(broker, topic, isolation_level=level)
+        end = plain[-1][4] + 1
+        for _ in range(25):
+            start = chance.randrange(end)
+            stop = chance.randint(start, end)
+            found = rows(
+                broker, topic, start, stop,
+                **{"kafka.isolation.level": level, "includeHeaders": "true"},
+            )  # fmt: skip
+            assert [as_plain(row) for row in found] == [
+                row for row in plain if start <= row[4] < stop
+            ], f"seed {seed}: {level}, offsets {start} to {stop}"
+
+
+def as_plain(row: dict[str, Any]) -> tuple[Any, ...]:
+    """A row of Arrow's as `plain_read` has it."""
+    *columns, headers = row.values()
+    return (*columns, headers and [(each["key"], each["value"]) for each in headers])
