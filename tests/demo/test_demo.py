@@ -31,11 +31,16 @@ def environment(directory: Path) -> dict[str, str]:
 # Under a minute on two quiet cores; minutes where others want them too.
 @pytest.mark.timeout(600)
 @pytest.mark.spark
-def test_the_demo_counts_every_event_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["local", "cluster"])
+def test_the_demo_counts_every_event_once(where: str, tmp_path: Path) -> None:
     """Killed in the middle and started again, it ends with 0, all checks held, and a report."""
     needs.java()
+    command = COMMAND
+    if where == "cluster":
+        needs.long()
+        command = [*COMMAND, "--cluster"]
     done = subprocess.run(
-        COMMAND, cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True, timeout=570
+        command, cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True, timeout=570
     )
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
