@@ -65,9 +65,12 @@ class FakeBroker:
                     answer = self._answer(header, frame)
                     if answer is None:
                         continue
-                    peer.sendall(answer)
+                    self.send(peer, answer)
         except (OSError, struct.error):
             return
+
+    def send(self, peer: socket.socket, answer: bytes) -> None:
+        peer.sendall(answer)
 
     def _answer(self, header: RequestHeader, frame: memoryview) -> bytes | None:
         api = API[header.api_key]

@@ -29,6 +29,7 @@ from ottla.wire.malformed import WireError
 from ottla.wire.out import Out
 from ottla.wire.schema import reader, writer
 
+from .ahead import Ahead
 from .buffers import Buffers
 from .errors import (
     CorrelationIdError,
@@ -108,6 +109,7 @@ class Connection:
         self.buffer = bytearray(RECEIVE_BYTES)
         self.filled = 0
         self.large: memoryview | None = None
+        self.ahead = Ahead(self)
         self.used_at = time.monotonic()
 
     @property
@@ -257,6 +259,8 @@ class Connection:
         self.used_at = time.monotonic()
         if request.answered:
             self.in_flight.append(request)
+            if self.ahead.size:
+                self.loop.receiver = self.ahead
         if not self.flush_planned:
             self.flush_planned = True
             self.loop.at_end_of_turn(self._flush)
@@ -336,9 +340,8 @@ class Connection:
         try:
             if self.large is None:
                 self._split()
-            elif self.filled == len(self.large):
-                frame, self.large, self.filled = self.large, None, 0
-                self._answer(frame)
+            else:
+                self.finish()
         except (WireError, KafkaError) as problem:
             self.close(InvalidReceiveError(f"{self.name}: {problem}"))
 
@@ -346,23 +349,55 @@ class Connection:
         """Take the whole frames out of the buffer; what is left moves to its front."""
         pos, filled = 0, self.filled
         while filled - pos >= 4 and not self.closed:
-            (size,) = unpack_size(self.buffer, pos)
-            if not 0 <= size <= self.config["receive_message_max_bytes"]:
-                raise InvalidReceiveError(f"a frame of {size} bytes")
+            size = self._size(self.buffer, pos)
             end = pos + 4 + size
             if end > filled:
                 if size > RECEIVE_BYTES - 4:
-                    self.large = self.buffers.lend(size)
-                    self.filled = filled - pos - 4
-                    self.large[: self.filled] = memoryview(self.buffer)[pos + 4 : filled]
+                    self._begin_large(size, memoryview(self.buffer)[pos + 4 : filled])
                     return
                 break
             frame = bytes(memoryview(self.buffer)[pos + 4 : end])
             pos = end
+            self.ahead.heard(size, large=False)
             self._answer(memoryview(frame))
         if pos:
             self.buffer[: filled - pos] = self.buffer[pos:filled]
         self.filled = filled - pos
+
+    def _size(self, data: bytearray | memoryview, pos: int) -> int:
+        size: int = unpack_size(data, pos)[0]
+        if not 0 <= size <= self.config["receive_message_max_bytes"]:
+            raise InvalidReceiveError(f"a frame of {size} bytes")
+        return size
+
+    def _begin_large(self, size: int, data: memoryview) -> None:
+        """A large frame of which only `data` has come."""
+        self.large = self.buffers.lend(size)
+        self.filled = len(data)
+        self.large[: self.filled] = data
+
+    def begin(self, memory: memoryview, filled: int) -> None:
+        """A frame has been received into `memory`, or part of it: so many bytes, size first."""
+        size = self._size(memory, 0) if filled >= 4 else 0
+        if RECEIVE_BYTES - 4 < size <= len(memory) - 4:
+            self.large, self.filled = memory[4 : 4 + size], filled - 4
+        elif filled > RECEIVE_BYTES:
+            self._begin_large(size, memory[4:filled])
+        else:
+            self.buffer[:filled] = memory[:filled]
+            self.filled = filled
+            self._split()
+
+    def finish(self) -> bool:
+        """Whether no large frame is under way; the last one is answered if it is whole."""
+        if self.large is None:
+            return True
+        if self.filled < len(self.large):
+            return False
+        frame, self.large, self.filled = self.large, None, 0
+        self.ahead.heard(len(frame), large=True)
+        self._answer(frame)
+        return True
 
     def _answer(self, frame: memoryview) -> None:
         if not self.in_flight:

@@ -246,8 +246,9 @@ class Fetcher:
             for partition, data in answered(answer, names):
                 if partition in asked:
                     self._take_answer(partition, data, *asked[partition], answer)
-        self.changed()
+        # First the next question, then the caller: it will have the interpreter's lock for a while.
         self.pump()
+        self.client.loop.at_end_of_turn(self.changed)
 
     def _put_off(self, asked: Asked, problem: BaseException) -> None:
         retry_at = time.monotonic() + self.client.config["retry_backoff_ms"] / 1000

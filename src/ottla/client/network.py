@@ -18,7 +18,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from .errors import IllegalStateError
 
@@ -46,6 +46,14 @@ class Timer:
         self.cancelled = True
 
 
+class Receiver(Protocol):
+    """Waits in the loop's place and receives meanwhile (ahead.py)."""
+
+    def receive(self, timeout_s: float | None) -> bool:
+        """True if nothing else needs to be looked at."""
+        ...
+
+
 class Loop:
     """The thread and what it waits for."""
 
@@ -64,6 +72,7 @@ class Loop:
         self.settled = threading.Condition(threading.Lock())
         self.waiters = 0
         self.ending: list[Callable[[], object]] = []
+        self.receiver: Receiver | None = None
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         LOOPS.add(self)
         self.thread.start()
@@ -149,10 +158,24 @@ class Loop:
             timeout = 0.0
         elif self.timers:
             timeout = max(0.0, self.timers[0][0] - time.monotonic())
+        if self.receiver is not None:
+            if self._received(timeout):
+                return
+            timeout = 0.0
         events = self.selector.select(timeout)
         self.sleeping = False
         for key, mask in events:
             self._guarded(key.data, (mask,))
+
+    def _received(self, timeout_s: float | None) -> bool:
+        """Let a connection wait and receive; whether that is all there was to do."""
+        assert self.receiver is not None
+        try:
+            return self.receiver.receive(timeout_s)
+        except Exception:
+            log.exception("receiving in the client's background thread failed")
+            self.receiver = None
+            return False
 
     def _due(self) -> float | None:
         """Run the timers whose time has come."""
