@@ -192,6 +192,24 @@ def test_lag_is_unknown_without_topics() -> None:
     assert lag_of([{"endOffset": "3", "latestOffset": "5"}]) is None
 
 
+@pytest.mark.parametrize(
+    ("seen", "last", "none_between"),
+    [
+        ((4, "1", True), (5, "2", True), True),
+        ((4, "1", True), (5, "2", False), True),
+        ((5, "1", False), (5, "2", True), True),
+        ((5, "1", False), (6, "3", False), False),
+        ((4, "1", True), (6, "3", True), False),
+        ((-1, "", False), (0, "1", True), False),
+    ],
+)
+def test_no_batch_is_passed_over(seen: Any, last: Any, none_between: bool) -> None:
+    """The last progress alone is enough only if no batch was done since the one that was seen."""
+    from ottla.spark.pipelines.running import nothing_between
+
+    assert nothing_between(seen, last) is none_between
+
+
 # Checkpoints
 
 

@@ -46,6 +46,21 @@ STOPPED = (
 STARTING = ("Initializing", "Starting")
 TOO_SLOW = "failed to connect back"
 
+# The number of a batch, when it was said, and whether the batch is done: the number comes before
+# as well, while there is nothing to do.
+Mark = tuple[int, str, bool]
+NOTHING_SEEN: Mark = (-1, "", False)
+
+
+def mark_of(progress: Mapping[str, Any]) -> Mark:
+    done = "addBatch" in (progress.get("durationMs") or {})
+    return int(progress["batchId"]), str(progress.get("timestamp")), done
+
+
+def nothing_between(seen: Mark, last: Mark) -> bool:
+    """Can no batch have been done between the two?"""
+    return last[0] == seen[0] or (last[0] == seen[0] + 1 and seen[2])
+
 
 class Run:
     """The queries of one pipeline that has been started."""
@@ -56,7 +71,7 @@ class Run:
         # Does it go on from a checkpoint?
         self.resumed = home.starts() is not None
         self.queries: dict[str, StreamingQuery] = {}
-        self._seen: dict[str, tuple[int, str]] = {}
+        self._seen: dict[str, Mark] = {}
         self._over = False
 
     @property
@@ -76,14 +91,24 @@ class Run:
         """What the queries have said since the last call."""
         found = []
         for name, query in self.queries.items():
-            for progress in query.recentProgress:
-                said = json.loads(progress.json)
-                # A batch id comes again for a trigger without data; what it says is new.
-                mark = (int(said["batchId"]), str(said.get("timestamp")))
-                if mark > self._seen.get(name, (-1, "")):
-                    self._seen[name] = mark
-                    found.append(reading_of(self.pipeline.name, name, said))
+            for said in self._news(query, self._seen.get(name, NOTHING_SEEN)):
+                self._seen[name] = mark_of(said)
+                found.append(reading_of(self.pipeline.name, name, said))
         return found
+
+    @staticmethod
+    def _news(query: StreamingQuery, seen: Mark) -> list[dict[str, Any]]:
+        """What came after `seen`. To have all of the recent ones costs time: mostly it is one."""
+        last = query.lastProgress
+        if last is None:
+            return []
+        said = json.loads(last.json)
+        if mark_of(said) <= seen:
+            return []
+        if nothing_between(seen, mark_of(said)):
+            return [said]
+        recent = [json.loads(each.json) for each in query.recentProgress]
+        return [each for each in recent if mark_of(each) > seen]
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Until all queries have ended, or one has failed; False: neither in that time."""
