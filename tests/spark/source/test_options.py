@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.client.structs import TopicPartition
-from ottla.spark.source.options import (
-    EARLIEST,
-    LATEST,
-    OPTIONS,
-    OptionError,
-    duration_ms,
-    read_options,
-)
+from ottla.spark.source.option_values import EARLIEST, LATEST, duration_ms
+from ottla.spark.source.options import OPTIONS, OptionError, read_options
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -21,7 +21,8 @@ from ottla.client.offsets import Offsets
 from ottla.client.structs import TopicPartition
 
 from .offsets import PartitionOffsets, names
-from .options import EARLIEST, LATEST, Limit, OptionError, SourceOptions
+from .option_values import EARLIEST, LATEST
+from .options import Limit, OptionError, SourceOptions
 
 log = logging.getLogger("ottla.spark")
 T = TypeVar("T")

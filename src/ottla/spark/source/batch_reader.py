@@ -11,7 +11,8 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from .asking import Asking
 from .filters import Pushed
-from .options import LATEST, OptionError, SourceOptions
+from .option_values import LATEST
+from .options import OptionError, SourceOptions
 from .planning import OffsetRange, split
 from .reading import ReadRange, read_range, report_loss
 

@@ -29,7 +29,8 @@ from pyspark.sql.streaming.datasource import (
 from .asking import Asking
 from .group_commits import GroupCommits
 from .offsets import PartitionOffsets, StreamOffset, decode, encode, notes
-from .options import LATEST, SourceOptions
+from .option_values import LATEST
+from .options import SourceOptions
 from .planning import between, limited, split, waiting
 from .reading import ReadRange, read_range, report_loss
 
