@@ -66,10 +66,10 @@ class RawProducer(Producer[Any, Any]):
         batch.encoded = [memoryview(head), view[HEADER_BYTES:]]
         if self._identity is None:
             restamp(batch, transactional=False)
+        self._sender.incomplete.add(batch)  # before it can be sent, and be complete
         with lane.lock:
             lane.close_open()
             lane.closed.append(batch)
-        self._sender.incomplete.add(batch)
         self._sender.enter(lane)
         self._sender.poke()
         return FutureRecordMetadata(batch, 0, -1, -1, -1, -1)
