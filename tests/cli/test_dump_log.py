@@ -121,6 +121,18 @@ def test_a_whole_data_directory_is_shown(data: Path) -> None:
     assert ottla("log", "dump", data / "nothing").code == 1
 
 
+def test_what_is_no_log_is_told(tmp_path: Path) -> None:
+    """A file of another kind, and a folder without logs: a sentence and exit code 1."""
+    (tmp_path / "notes.txt").write_text("hello")
+    for path, fact in (
+        (tmp_path / "notes.txt", "is no file of a log"),
+        (tmp_path, "nothing to show in"),
+    ):
+        ended = ottla("log", "dump", path)
+        assert (ended.code, ended.out) == (1, "")
+        assert ended.said(fact, "Try: a"), ended
+
+
 def test_what_java_alone_can_do_is_refused(data: Path) -> None:
     """Decoders of one's own and records that are not written here: a sentence, not a guess."""
     path = str(file_of(data, "many", "log"))

@@ -70,7 +70,12 @@ def dump(paths: tuple[str, ...], records: bool, decoder: str, as_json: bool) -> 
     from ottla.log.dumping import Findings, LogOptions
 
     findings = Findings()
-    for path in files_under(paths):
+    found = list(files_under(paths))
+    if not found:
+        raise Failure(
+            f"nothing to show in {', '.join(paths)}", "a data directory, or a partition's"
+        )
+    for path in found:
         show = shower(decoder, path)
         if as_json:
             print_json(path, show)
@@ -90,6 +95,10 @@ def files_under(paths: tuple[str, ...]) -> Iterator[str]:
         if not os.path.isdir(path):
             if not os.path.exists(path):
                 raise Failure(f"there is no {path}", "ottla log dump DIR, with a data directory")
+            name = os.path.basename(path)
+            if name not in CHECKPOINTS and not name.endswith(SUFFIXES):
+                ends = " ".join(SUFFIXES)
+                raise Failure(f"{path} is no file of a log", f"a file that ends in {ends}")
             yield path
             continue
         names = sorted(os.listdir(path))
