@@ -132,7 +132,11 @@ class Standalone:
         name = f"worker-{len(self.workers)}"
         work = self.directory / name / "work"
         size = ("--cores", str(cores), "--memory", memory, "--work-dir", str(work))
-        worker = self._daemon(name, "worker.Worker", "--port", "0", *size, self.master_url)
+        # Spark runs the copy of a slow task on another host only, so workers are hosts of their own
+        # where all of 127/8 is this machine.
+        host = f"127.0.0.{len(self.workers) + 1}" if sys.platform == "linux" else "127.0.0.1"
+        arguments = ("--port", "0", *size, self.master_url)
+        worker = self._daemon(name, "worker.Worker", *arguments, host=host)
         self.workers.append(worker)
         return worker
 
@@ -173,10 +177,10 @@ class Standalone:
 
     # ---- inside ----------------------------------------------------------------------------------
 
-    def _daemon(self, name: str, kind: str, *arguments: str) -> Daemon:
+    def _daemon(self, name: str, kind: str, *arguments: str, host: str = "127.0.0.1") -> Daemon:
         words = [
             f"org.apache.spark.deploy.{kind}",
-            "--host", "127.0.0.1", "--webui-port", "0", *arguments,
+            "--host", host, "--webui-port", "0", *arguments,
         ]  # fmt: skip
         return Daemon(self.directory / name, words, remove=self.remove)
 
