@@ -112,7 +112,7 @@ class Consumer(Questions, Generic[K, V]):
             client, subscription, self._offsets, self._commits, self._found, self._fail
         )
         self._fetcher = Fetcher(client, subscription, self._positions, self._signal.set, self._fail)
-        client.metadata.listeners.append(lambda cluster: self._fetcher.wake())
+        client.metadata.listeners.append(lambda cluster: self._found())
         self._committing = Committing(
             self._commits, subscription, self.config, self._interceptors, self._signal.set
         )
@@ -462,7 +462,7 @@ class Consumer(Questions, Generic[K, V]):
         self._fetcher.wake()
 
     def _found(self) -> None:
-        """A position was found, or could not be (background thread)."""
+        """A position was found, or could not be; or the cluster has changed (background thread)."""
         self._signal.set()
         self._fetcher.wake()
 

@@ -143,6 +143,8 @@ class Fetcher:
                 later = min(later or state.retry_at, state.retry_at)
                 continue
             known = cluster.partition(*state.partition)
+            if known is None and self.client.metadata.awaited(state.partition.topic):
+                continue
             if known is None or known.leader < 0:
                 later = min(later or now + UNKNOWN_TOPIC_WAIT_S, self._missing(state, now))
             elif self.validation.needed(state, known):

@@ -63,6 +63,15 @@ class Metadata:
             self.loop.call_soon(self._want, future)
         return future
 
+    @property
+    def under_way(self) -> bool:
+        """Whether a newer picture has been asked for; the listeners hear when it comes."""
+        return self.busy or self.retry_timer is not None
+
+    def awaited(self, topic: str) -> bool:
+        """Whether this topic is not in the picture yet, and may be in the next one."""
+        return self.under_way and topic not in self.connections.cluster.topics
+
     def _want(self, future: Future[Cluster]) -> None:
         if self.closed:
             future.set_exception(KafkaError("the client is closed"))

@@ -55,6 +55,8 @@ class Positions:
         for partition, state in self.subscription.states.items():
             if state.position is not None or state.resolving or state.held:
                 continue
+            if self.client.metadata.awaited(partition.topic):
+                continue  # whoever waits for that is told when it comes
             if state.retry_at > now:
                 again = min(again or state.retry_at, state.retry_at)
             elif state.reset is not None:
