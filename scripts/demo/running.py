@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ottla import Admin, NewTopic
+from ottla.spark.home import quick_home
 from ottla.testing import Broker, broker
 
 from . import results
@@ -144,6 +145,7 @@ class Demo:
         temporary.mkdir(exist_ok=True)
         return {
             "JDK_JAVA_OPTIONS": f"{JAVA_OPTIONS} -Djava.io.tmpdir={temporary}",
+            "SPARK_HOME": str(quick_home(temporary)),
             "SPARK_LOCAL_DIRS": str(temporary),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "TMPDIR": str(temporary),
