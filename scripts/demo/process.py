@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ottla.spark.processes import descendants
+
 STOP_TIMEOUT_S = 30.0
 LOG_LINES = 15
 # Says the child's pid, and passes its exit code on.
@@ -68,7 +70,7 @@ class Process:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_LINES:])
 
     def kill(self) -> None:
-        """SIGKILL to all of it: Python, Spark's JVM, its workers."""
+        """SIGKILL to all of it: Python, its workers, Spark's JVM, which has a group of its own."""
         for pid in (*descendants(self.pid), self.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -99,20 +101,3 @@ class Process:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
-
-
-def descendants(pid: int) -> list[int]:
-    """Its children, their children, and so on: Spark's JVM has a session of its own."""
-    listed = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
-    )
-    children: dict[int, list[int]] = {}
-    for line in listed.stdout.splitlines():
-        child, parent = map(int, line.split())
-        children.setdefault(parent, []).append(child)
-    found, to_look = [], [pid]
-    while to_look:
-        below = children.get(to_look.pop(), [])
-        found += below
-        to_look += below
-    return found

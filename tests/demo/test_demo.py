@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.demo.process import Process, descendants
+from ottla.spark.processes import descendants, processes
+from scripts.demo.process import Process
 from tests import needs
 
 ROOT = Path(__file__).parent.parent.parent
@@ -143,7 +144,4 @@ def test_a_process_dies_with_all_its_children(tmp_path: Path) -> None:
 
 def alive(pid: int) -> bool:
     """Is it there, and more than a zombie that nobody has waited for?"""
-    listed = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    return bool(listed.stdout.strip()) and not listed.stdout.startswith("Z")
+    return any(each.pid == pid for each in processes())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ottla.spark import java, standalone
+from ottla.spark.processes import Process, from_proc, from_ps, processes
 from ottla.spark.standalone import ClusterFailed, Standalone
 from tests import needs
 
@@ -99,8 +101,8 @@ def test_nothing_stays_when_the_owner_is_killed() -> None:
     owner.stdout.close()
 
     def gone() -> bool:
-        listed = subprocess.run(["ps", "-A", "-o", "pgid="], capture_output=True, text=True)
-        return not set(guards) & set(listed.stdout.split()) and not Path(directory).exists()
+        running = {str(each.group) for each in processes()}
+        return not set(guards) & running and not Path(directory).exists()
 
     assert eventually(gone)
 
@@ -121,6 +123,26 @@ def test_a_cluster_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -
         pytest.fail("it started")
     assert made
     assert not Path(made[0]).exists()
+
+
+@pytest.mark.parametrize("look", [from_proc, from_ps])
+def test_processes_are_found_without_ps_and_without_proc(look: Callable[[], list[Process]]) -> None:
+    """Both ways see a child with its parent, group and whole command line; a zombie is gone."""
+    if look is from_ps and shutil.which("ps") is None:
+        pytest.skip("ps is not installed")
+    if look is from_proc and not Path("/proc/self/stat").exists():
+        pytest.skip("there is no /proc")
+    child = subprocess.Popen(["sleep", "54321"], start_new_session=True)
+    try:
+        assert eventually(
+            lambda: (child.pid, "sleep 54321") in {(e.pid, e.command) for e in look()}
+        )
+        (found,) = [each for each in look() if each.pid == child.pid]
+        assert found == (child.pid, os.getpid(), child.pid, "sleep 54321")
+    finally:
+        child.kill()
+    assert eventually(lambda: child.pid not in {each.pid for each in look()})
+    child.wait()
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from typing import Any
 
 from .home import quick_home
 from .java import find_java
+from .processes import processes
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 15.0
@@ -75,18 +76,11 @@ class Daemon:
 
     def pids(self, needle: str) -> list[int]:
         """The processes under this daemon's guard whose command line contains `needle`."""
-        listed = subprocess.run(
-            ["ps", "-A", "-ww", "-o", "pid=,pgid=,args="],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
-        guard = str(self.process.pid)
+        guard = self.process.pid
         return [
-            int(pid)
-            for pid, pgid, args in rows
-            if pgid == guard and pid != guard and needle in args
+            each.pid
+            for each in processes()
+            if each.group == guard and each.pid != guard and needle in each.command
         ]
 
     def kill(self) -> None:
@@ -220,7 +214,7 @@ def standalone(
     Logs and executors' files are in `directory`, which then stays; without one, nothing stays.
     """
     find_java()
-    home = Path(tempfile.mkdtemp(prefix="ottla-spark-") if directory is None else directory)
+    home = Path(tempfile.mkdtemp(prefix="ottla-cluster-") if directory is None else directory)
     cluster = Standalone(home, remove=directory is None)
     # Executors are started with the Python of the driver's environment, not of the worker's.
     before = os.environ.get("PYSPARK_PYTHON")
