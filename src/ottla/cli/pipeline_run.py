@@ -248,12 +248,11 @@ def tell_start(run: Run, wanted: Wanted) -> None:
 
 def tell_end(wanted: Wanted, view: View, *, stopped: bool) -> None:
     if view.late:
-        say(
-            f"{view.late:,} rows came later than the watermark and were left out",
-            as_json=wanted.as_json,
-        )
+        rows = "1 row" if view.late == 1 else f"{view.late:,} rows"
+        say(f"{rows} came later than the watermark: left out", as_json=wanted.as_json)
     if view.bad:
-        say(f"{view.bad:,} records did not parse and are in bad_records", as_json=wanted.as_json)
+        bad = "1 record" if view.bad == 1 else f"{view.bad:,} records"
+        say(f"{bad} did not parse: see bad_records", as_json=wanted.as_json)
     if stopped:
         say("stopped; the next run goes on from here", as_json=wanted.as_json)
     elif wanted.mode == "catch-up":
@@ -271,49 +270,50 @@ SUPERVISED = "OTTLA_PIPELINE_SUPERVISED"
 def supervise(restarts: int, work: Callable[[], int]) -> int:
     """Do the work in a child; when it fails, again, up to so many times."""
     backoff_s = BACKOFF_FIRST_S
+    guard = Guard()
     for attempt in range(restarts + 1):
-        child = os.fork()
-        if child == 0:
-            # A group of its own: a Ctrl-C is passed on once, by us.
-            os.setpgid(0, 0)
+        if not guard.fork():
             os.environ[SUPERVISED] = "1"
             return work()
-        code, stopped = wait_for(child)
-        if code == 0 or stopped or attempt == restarts:
+        code = guard.wait()
+        if code == 0 or guard.stopped.is_set() or attempt == restarts:
             return code
         again = f"restart {attempt + 1} of {restarts} in {backoff_s:.0f} s"
         print(f"ottla: the run failed; {again}", file=sys.stderr, flush=True)
-        if asleep(backoff_s):
+        if guard.stopped.wait(backoff_s):
             return code
         backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
     return 1
 
 
-def wait_for(child: int) -> tuple[int, bool]:
-    """The child's exit code, and whether somebody stopped us; signals go on to it."""
-    stopped = False
+class Guard:
+    """The parent of a run: signals go on to the child, and are remembered."""
 
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        nonlocal stopped
-        stopped = True
-        os.kill(child, number)
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self._child = 0
+        self._before = {number: signal.signal(number, self._pass_on) for number in STOP_SIGNALS}
 
-    before = {number: signal.signal(number, pass_on) for number in STOP_SIGNALS}
-    try:
-        _, status = os.waitpid(child, 0)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    code = os.waitstatus_to_exitcode(status)
-    return (128 - code if code < 0 else code), stopped
+    def fork(self) -> bool:
+        """True in the parent. No signal is lost between the two: they wait meanwhile."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        self._child = os.fork()
+        if self._child == 0:
+            # A group of its own: a Ctrl-C is passed on once, by us.
+            os.setpgid(0, 0)
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+        return self._child != 0
 
+    def wait(self) -> int:
+        """The exit code of the child; of one that was killed, as a shell gives it."""
+        _, status = os.waitpid(self._child, 0)
+        self._child = 0
+        code = os.waitstatus_to_exitcode(status)
+        return 128 - code if code < 0 else code
 
-def asleep(seconds: float) -> bool:
-    """Wait; True: somebody stopped us meanwhile."""
-    stop = Stop()
-    stop.listen()
-    try:
-        stop.wait(seconds)
-        return stop.asked
-    finally:
-        stop.forget()
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        self.stopped.set()
+        if self._child:
+            os.kill(self._child, number)

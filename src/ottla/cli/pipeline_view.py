@@ -14,13 +14,14 @@ from typing import IO
 
 import click
 
+from ottla.spark.pipelines.declaring import BAD_RECORDS
 from ottla.spark.pipelines.progress import Reading, line
 
 PLAIN_EVERY_S = 1.0
 
 
 class View:
-    """Takes readings, prints them. `names` are the queries as a person knows them."""
+    """Takes readings, prints them."""
 
     def __init__(
         self,
@@ -89,14 +90,20 @@ class View:
         width = shutil.get_terminal_size().columns - 1
         if self._shown:
             self._out.write(f"\x1b[{self._shown}A")
-        for text in self._lines.values():
-            self._out.write(f"\r\x1b[2K{text[:width]}\n")
+        for name in sorted(self._lines, key=place_of):
+            self._out.write(f"\r\x1b[2K{self._lines[name][:width]}\n")
         self._shown = len(self._lines)
         self._out.flush()
 
 
 def name_of(reading: Reading) -> str:
     return f"{reading.pipeline}/{reading.query}"
+
+
+def place_of(name: str) -> tuple[str, bool, str]:
+    """A pipeline's lines together, its bad records last."""
+    pipeline, _, query = name.partition("/")
+    return pipeline, query == BAD_RECORDS, query
 
 
 def say(text: str, *, as_json: bool) -> None:

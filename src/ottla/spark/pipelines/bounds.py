@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.client.structs import TopicPartition
 
@@ -63,21 +63,6 @@ def milliseconds(bound: int | datetime) -> int:
     if bound.tzinfo is None:
         bound = bound.replace(tzinfo=UTC)
     return int(bound.timestamp() * 1000)
-
-
-def client_properties(servers: str, topic: Topic) -> dict[str, Any]:
-    """The options of a client that asks about this topic as the source will read it."""
-    given = {
-        name.removeprefix("kafka."): value
-        for name, value in topic.options.items()
-        if name.startswith("kafka.")
-    }
-    return {
-        "isolation.level": ISOLATION_DEFAULT,
-        **given,
-        "bootstrap.servers": servers,
-        "allow_auto_create_topics": False,
-    }
 
 
 def partitions_of(consumer: Consumer, topic: Topic) -> list[TopicPartition]:

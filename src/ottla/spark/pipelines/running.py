@@ -74,11 +74,6 @@ class Run:
         self._seen: dict[str, Mark] = {}
         self._over = False
 
-    @property
-    def active(self) -> bool:
-        """Is every query at work? One that failed ends the run."""
-        return all(query.isActive for query in self.queries.values())
-
     def failure(self) -> str | None:
         """What went wrong, as a sentence; None: nothing so far."""
         for query in self.queries.values():
