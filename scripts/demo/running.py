@@ -83,7 +83,8 @@ class Demo:
             self._start_cluster()
         self._start_pipelines()
         names = ", ".join(results.PIPELINES)
-        self.screen.say(f"started Spark on {self.story.master}, with the pipelines {names}")
+        where = self.story.master
+        self.screen.say(f"starting Spark on {where} with {names}; this takes some 20 seconds")
         self._open_shop()
         self._watch_shop()
         self._drain()

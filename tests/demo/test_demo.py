@@ -72,7 +72,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     assert demo.stdout is not None
     try:
         for line in demo.stdout:
-            if "started Spark" in line:
+            if "starting Spark" in line:
                 break
         # The broker, the shell around the pipelines and what runs in it.
         started = descendants(demo.pid)
