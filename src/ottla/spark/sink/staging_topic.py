@@ -91,10 +91,12 @@ def empty(properties: Mapping[str, Any], parcels: list[Parcel]) -> None:
     """Delete what these parcels have in the staging topic, and all that is older."""
     ends: dict[TopicPartition, int] = {}
     for parcel in parcels:
+        if parcel.staging_topic is None:
+            continue
         for (partition, offset), (_, _, _, records) in zip(
             parcel.places, parcel.slices, strict=True
         ):
-            place = TopicPartition(parcel.staging_topic or "", partition)
+            place = TopicPartition(parcel.staging_topic, partition)
             ends[place] = max(ends.get(place, 0), offset + records)
     if ends:
         with admin(properties) as client:
