@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -196,6 +197,20 @@ def test_a_broker_that_comes_back(
     assert commit(again, rows(again, "b", "c"))
     assert next(restarts, None) is None
     assert out(own, order) == ["a", "b", "c"]
+
+
+def test_a_broker_that_is_away_when_the_commit_begins(
+    own: Broker, orders: Callable[..., Order]
+) -> None:
+    """A commit waits for a broker that is being restarted, also without a connection to it yet."""
+    order = orders(0)
+    parcels = rows(order, "a", "b")
+    own.kill()
+    other = threading.Timer(3, own.start)
+    other.start()
+    assert commit(order, parcels)
+    other.join()
+    assert out(own, order) == ["a", "b"]
 
 
 def test_a_missing_ledger_is_refused_or_accepted(own: Broker, orders: Callable[..., Order]) -> None:

@@ -39,7 +39,7 @@ TRANSACTION_TIMEOUT_S = 60
 TRANSACTION_TIMEOUT_S_MAX = 900  # transaction.max.timeout.ms, as clusters have it by default
 BYTES_PER_S_MIN = 4 * 1024 * 1024  # slower than this no commit should be
 ABORT_TIMEOUT_S = 10.0
-ATTEMPTS_MAX = 5
+PAUSE_S_MAX = 4.0  # between attempts, which go on until the delivery timeout
 SESSIONS_MAX = 16  # queries that one process commits for
 # Where the ledger of a batch without rows, so without a topic, is kept.
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -149,9 +149,8 @@ _sessions: dict[tuple[str, str], Session] = {}
 def commit(order: Order, parcels: Sequence[Parcel]) -> bool:
     """Make the batch visible, all of it together; False if it was out already."""
     deadline = time.monotonic() + delivery_timeout_s(order)
-    attempt = 0
+    pause_s = 0.0
     while True:
-        attempt += 1
         session = None
         try:
             session = _session(order, sum(parcel.byte_count for parcel in parcels))
@@ -165,12 +164,14 @@ def commit(order: Order, parcels: Sequence[Parcel]) -> bool:
                     "Try: look into the topic before writing again; ottla.spark.write(df, …, "
                     "query=…, batch=…) keeps a ledger and can be repeated"
                 ) from problem
-            if attempt >= ATTEMPTS_MAX or time.monotonic() > deadline or not may_help(problem):
+            if not may_help(problem) or time.monotonic() + pause_s > deadline:
                 raise
             log.warning("commit of %s begins again: %s", order.name, problem)
         except BaseException:
             forget(order)
             raise
+        time.sleep(pause_s)
+        pause_s = min(max(0.1, 2 * pause_s), PAUSE_S_MAX)
 
 
 def _commit_once(session: Session, order: Order, parcels: Sequence[Parcel]) -> bool:
