@@ -25,6 +25,7 @@ TOPICS = (VIEWS, FUNNEL, TOTALS, BAD)
 CONFIGS = {TOTALS: {"cleanup.policy": "compact"}}
 PIPELINES = ("page-views", "funnel", "running-totals")
 FILES = tuple(f"examples/pipelines/{name.replace('-', '_')}.py" for name in PIPELINES)
+STEPS = ("visit", "click", "cart", "order")
 MINUTE_MS = 60_000
 # How long a visit may wait for its cart, and a cart for its order, in the funnel.
 STEP_MS = 10 * MINUTE_MS
@@ -91,7 +92,15 @@ class Results:
     def top_pages(self, count: int) -> list[tuple[str, int]]:
         return self.pages.most_common(count)
 
+    def funnel_so_far(self) -> list[tuple[str, int]]:
+        """By the running totals: journeys without a cart are only written when none can come."""
+        counts = Counter[str]()
+        for (_, action), (events, _) in list(self.totals.items()):
+            counts[action] += events
+        return [(step, counts[step]) for step in STEPS] if counts else []
+
     def funnel(self) -> list[tuple[str, int]]:
+        """How many visits were made, and how many carts and orders came of one."""
         return [(step, len(ids)) for step, ids in self.steps.items()]
 
 

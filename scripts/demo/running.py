@@ -288,7 +288,7 @@ class Demo:
             rates=[sent for _, sent, _ in recent][::-every][::-1],
             lags=[sample.lag for sample in samples][::-every][::-1],
             pages=self.results.top_pages(5),
-            funnel=self.results.funnel(),
+            funnel=self.results.funnel_so_far(),
             pipelines=self._spark(),
             running=not down,
             happenings=self.story.happenings,

@@ -68,6 +68,13 @@ def test_totals_hold_everything() -> None:
     assert sum(count for count, _ in totals.values()) == len(EVENTS)
 
 
+def test_the_funnel_so_far_is_the_totals() -> None:
+    """While it runs each step is as many as the totals say; before any, there is nothing."""
+    so_far = recount(EVENTS, BROKEN).funnel_so_far()
+    assert so_far == [("visit", 4), ("click", 0), ("cart", 3), ("order", 2)]
+    assert Results().funnel_so_far() == []
+
+
 def record(topic: str, value: bytes, **headers: bytes) -> ConsumerRecord:
     fields = dict.fromkeys(ConsumerRecord._fields)
     named = [(name.replace("_", "."), data) for name, data in headers.items()]
