@@ -75,12 +75,20 @@ class Commits:
         return then(asked, lambda answer: self._read_commit(answer, who))
 
     def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float | None = None
-    ) -> None:
-        """Commit, again and again while that may help; waits."""
-        self.client.retrying(
-            lambda left_ms: self.client.wait(self.send(offsets), left_ms), timeout_ms
-        )
+        self,
+        what: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]],
+        timeout_ms: float | None = None,
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Commit what `what` says, again and again while that may help; waits, and tells what it
+        was. Each time it is asked anew: a topic may be gone."""
+
+        def attempt(left_ms: float) -> Mapping[TopicPartition, OffsetAndMetadata]:
+            offsets = what()
+            if offsets:
+                self.client.wait(self.send(offsets), left_ms)
+            return offsets
+
+        return self.client.retrying(attempt, timeout_ms)
 
     def _commit_request(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], who: ConsumerGroupMetadata

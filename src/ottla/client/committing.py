@@ -52,10 +52,17 @@ class Committing:
         self.commit_count = 0
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Everything that the caller has got."""
+        """Everything that the caller has got, except of topics that are gone, or were made anew
+        meanwhile: its offsets mean nothing there."""
+        assert self.commits is not None
+        topics = self.commits.client.cluster.topics
+        states = self.subscription.states
         return {
             partition: OffsetAndMetadata(offset, "", epoch)
             for partition, (offset, epoch) in self.subscription.consumed().items()
+            if not (topic_id := states[partition].topic_id)
+            or partition.topic not in topics
+            or topics[partition.topic].topic_id == topic_id
         }
 
     def step(self) -> None:
@@ -88,25 +95,25 @@ class Committing:
         if not self.automatic:
             return
         assert self.commits is not None
-        offsets = self.news()
-        if not offsets:
-            return
         try:
-            self.commits.commit(offsets, min(timeout_ms, BEFORE_REBALANCE_MS_MAX))
+            offsets = self.commits.commit(self.news, min(timeout_ms, BEFORE_REBALANCE_MS_MAX))
         except KafkaError as problem:
             log.warning("automatic commit failed: %s", problem)
             return
-        self._done(offsets)
+        if offsets:
+            self._done(offsets)
         self.last.update({each: offset.offset for each, offset in offsets.items()})
 
     def commit(self, offsets: Offsets | None, timeout_ms: float | None) -> None:
         """Commit and wait, again and again while that may help."""
         assert self.commits is not None
-        wanted = self.consumed() if offsets is None else dict(offsets)
+        wanted = None if offsets is None else dict(offsets)
         try:
-            if wanted:
-                self.commits.commit(wanted, timeout_ms)
-                self._done(wanted)
+            committed = self.commits.commit(
+                self.consumed if wanted is None else lambda: wanted, timeout_ms
+            )
+            if committed:
+                self._done(committed)
         finally:
             self.call_back()
 

@@ -88,6 +88,7 @@ class Group:
         self.fenced: KafkaError | None = None
         self.attempt = 0
         self.counts: dict[str, int] | None = None  # the leader's: partitions of each topic
+        self.looking = False  # for a topic that is not there
         self.polled_at = time.monotonic()
         self.timer: Timer | None = None
         self.heartbeat_open = False
@@ -297,6 +298,7 @@ class Group:
         self.arrived = Arrived(self.generation, self._assignor(), partitions)
         self.joining = False
         self.rebalance_count += 1
+        self._look_for_topics()
         self.changed()
 
     def _failed(self, attempt: int, tries: int, problem: BaseException) -> None:
@@ -450,12 +452,21 @@ class Group:
         if counted(cluster, self.counts) != self.counts:
             self.rejoin = True
             self.changed()
-        elif not all(self.counts.values()):
-            self.client.call_later(MISSING_TOPIC_WAIT_S, self._look_for_topics)
+        else:
+            self._look_for_topics()
 
     def _look_for_topics(self) -> None:
-        if self.counts is not None and not self.client.closed:
-            self.client.refresh()
+        """While the leader misses a topic it asks for it again and again: it may be made."""
+        if self.counts is None or all(self.counts.values()) or self.looking:
+            return
+        self.looking = True
+
+        def look() -> None:
+            self.looking = False
+            if self.counts is not None and not self.client.closed:
+                self.client.refresh()
+
+        self.client.call_later(MISSING_TOPIC_WAIT_S, look)
 
 
 def member_of(answer: Any) -> Member:

@@ -72,7 +72,7 @@ class PartitionState:
         "append_time", "chunk", "chunk_at", "chunk_end", "fetch_epoch", "fetch_offset", "fetching",
         "held", "high_watermark", "last_stable_offset", "log_start_offset", "partition", "paused",
         "position", "position_epoch", "queue", "received_bytes", "reset", "resolving", "retry_at",
-        "stale_until", "stop_at", "taken_bytes", "validated_epoch", "version",
+        "stale_until", "stop_at", "taken_bytes", "topic_id", "validated_epoch", "version",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition, *, held: bool = False) -> None:
@@ -83,6 +83,7 @@ class PartitionState:
         self.fetch_epoch = -1  # leader epoch of the record before that
         self.validated_epoch = -1  # the leader epoch for which the two are known to be true
         self.stale_until = 0.0  # when to stop waiting for a newer picture of the cluster
+        self.topic_id = b""  # of the topic that the position is about, once it was looked at
         self.stop_at: int | None = None  # nothing is asked for from here on
         self.reset: str | None = None  # earliest or latest: where to go when there is no position
         self.resolving = False  # the question for the position, or about it, is under way
@@ -134,6 +135,7 @@ class PartitionState:
         self.position_epoch = self.fetch_epoch = epoch
         self.validated_epoch = -1
         self.stale_until = 0.0
+        self.topic_id = b""
 
 
 class Subscription:

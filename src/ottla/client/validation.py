@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.wire.api.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -41,7 +41,16 @@ VERSION_MIN = 3  # before, the question was for brokers alone
 STALE_S_MAX = 5.0
 
 Asked = dict[TopicPartition, tuple[PartitionState, int, int]]  # with its version and leader epoch
-Fork = tuple[PartitionState, int, OffsetAndMetadata | None]  # with its version, where logs part
+
+
+class Fork(NamedTuple):
+    """Where the log of a position and the log that is there part; `place` is None if nobody knows,
+    or if the topic was `replaced` by another of its name."""
+
+    state: PartitionState
+    version: int
+    place: OffsetAndMetadata | None
+    replaced: bool = False
 
 
 class Validation:
@@ -63,6 +72,11 @@ class Validation:
 
     def needed(self, state: PartitionState, known: Partition) -> bool:
         """Whether this leader must be asked before more is fetched from it."""
+        topic_id = self.client.cluster.topics[known.topic].topic_id
+        if state.topic_id != topic_id:
+            if state.topic_id:
+                return True
+            state.topic_id = topic_id
         if state.validated_epoch == known.leader_epoch:
             return False
         versions = self.client.connections.versions.get(known.leader)
@@ -81,6 +95,11 @@ class Validation:
         for state in states:
             known = self.client.cluster.partition(*state.partition)
             assert known is not None
+            if state.topic_id != self.client.cluster.topics[known.topic].topic_id:
+                state.resolving = True
+                self.forks.append(Fork(state, state.version, None, replaced=True))
+                self.changed()
+                continue
             if self._stale(state, known, now):
                 again = self._later(state)
                 self.client.refresh()
@@ -135,7 +154,7 @@ class Validation:
         unknown = answer.end_offset < 0 or answer.leader_epoch < 0
         if unknown or answer.end_offset < state.fetch_offset:
             fork = OffsetAndMetadata(answer.end_offset, "", answer.leader_epoch)
-            self.forks.append((state, state.version, None if unknown else fork))
+            self.forks.append(Fork(state, state.version, None if unknown else fork))
             return
         state.validated_epoch = leader_epoch
         state.resolving = False
@@ -149,43 +168,41 @@ class Validation:
     def settle(self) -> None:
         """Go to where the logs part, or raise."""
         while self.forks:
-            state, version, fork = self.forks.popleft()
-            position = state.position
-            if state.version != version or position is None:
+            fork = self.forks.popleft()
+            state, place, position = fork.state, fork.place, fork.state.position
+            if state.version != fork.version or position is None:
                 continue
             if self.subscription.states.get(state.partition) is not state:
                 continue  # it was given up
-            if fork is not None and fork.offset >= position:  # only what was fetched ahead is gone
+            if place is not None and place.offset >= position:  # what was fetched ahead is gone
                 with self.subscription.lock:
                     state.move(position, epoch=state.position_epoch)
                 continue
-            self._truncated(state, position, fork)
+            self._truncated(fork, position)
         self.changed()
 
-    def _truncated(
-        self, state: PartitionState, position: int, fork: OffsetAndMetadata | None
-    ) -> None:
+    def _truncated(self, fork: Fork, position: int) -> None:
+        state, place = fork.state, fork.place
         topic, partition = state.partition
+        fact = f"the log of {topic}-{partition} was cut below offset {position}"
+        if fork.replaced:
+            fact = f"topic {topic!r} was deleted and made anew since offset {position} was read"
         if self.policy == "none":
-            self.forks.append((state, state.version, fork))  # again and again until a seek
+            self.forks.append(fork)  # again and again until a seek
             raise LogTruncationError(
-                {state.partition: fork},
-                f"the log of {topic}-{partition} was cut below offset {position}, where this "
-                "consumer is, and auto_offset_reset is 'none'\n"
+                {state.partition: place},
+                f"{fact}, where this consumer is, and auto_offset_reset is 'none'\n"
                 + (
-                    f"Try: seek(partition, {fork.offset}), where the logs part"
-                    if fork is not None
+                    f"Try: seek(partition, {place.offset}), where the logs part"
+                    if place is not None
                     else "Try: seek_to_beginning() or another seek()"
                 ),
             )
-        place = f"offset {fork.offset}" if fork is not None else f"the {self.policy}"
-        log.warning(
-            "the log of %s-%d was cut below offset %d: going to %s",
-            topic, partition, position, place,
-        )  # fmt: skip
+        where = f"offset {place.offset}" if place is not None else f"the {self.policy}"
+        log.warning("%s: going to %s", fact, where)
         with self.subscription.lock:
-            if fork is not None:
-                state.move(fork.offset, epoch=fork.leader_epoch)
+            if place is not None:
+                state.move(place.offset, epoch=place.leader_epoch)
             else:
                 state.move(None, reset=self.policy)
 
