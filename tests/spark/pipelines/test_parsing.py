@@ -111,6 +111,21 @@ def test_bad_records_keep_their_bytes_and_say_why(raw: DataFrame) -> None:
         assert headers.get("trace") == (b"x" if number % 2 else None)
 
 
+def test_no_value_stops_a_filter_without_generated_code(raw: DataFrame) -> None:
+    """A pipeline's own filter is joined with the test for bad records, and where the plan is too
+    large for generated code, fields are asked for before it: also of values without an object."""
+    from ottla.spark.pipelines.parsing import good_rows, schema_of
+
+    conf = raw.sparkSession.conf
+    schema = schema_of(raw.sparkSession, SCHEMA, "here")
+    rows = good_rows(raw, topic("t", schema=SCHEMA), schema, pipeline="p", stop_at_bad=False)
+    conf.set("spark.sql.codegen.wholeStage", "false")
+    try:
+        assert rows.where("user = 'a' AND n = 1").count() == 1
+    finally:
+        conf.unset("spark.sql.codegen.wholeStage")
+
+
 def test_python_agrees(raw: DataFrame) -> None:
     """What is good here, json.loads takes as an object; what it refuses is bad here."""
     for value in GOOD:

@@ -80,7 +80,8 @@ def parsed(raw: DataFrame, schema: StructType, options: Mapping[str, str]) -> Da
 
 
 def one_object() -> Column:
-    return F.col(f"{PARSED}.{OBJECTS}")[0]
+    # get(): an index past the end is null, where [0] would end the run.
+    return F.get(F.col(f"{PARSED}.{OBJECTS}"), F.lit(0))
 
 
 def is_bad(schema: StructType, tombstones: str) -> Column:
