@@ -328,3 +328,36 @@ def test_host_names(host: str) -> None:
             with pytest.raises(errors.NoBrokersAvailable, match=host):
                 client.bootstrap(500)
         client.close()
+
+
+def test_a_host_that_swallows_connections_is_left_for_another() -> None:
+    """It neither takes nor refuses them (a firewall): after one try the next broker is asked."""
+    swallowing = socket.socket()
+    swallowing.bind(("127.0.0.1", 0))
+    swallowing.listen(0)
+    hung = swallowing.getsockname()
+    fillers = []
+    for _ in range(3):  # its queue is full then, and the system answers nobody
+        filler = socket.socket()
+        filler.setblocking(False)
+        filler.connect_ex(hung)
+        fillers.append(filler)
+    with FakeBroker({3: metadata}) as broker:
+        client = Client(
+            parse(
+                COMMON,
+                {
+                    "bootstrap_servers": [f"127.0.0.1:{hung[1]}", broker.bootstrap],
+                    "request_timeout_ms": 300,
+                    "retry_backoff_ms": 10,
+                },
+            )
+        )
+        lost = client.submit(-1, MetadataRequest(topics=[]))
+        with pytest.raises(errors.KafkaTimeoutError, match=f"no connection to .*{hung[1]} in time"):
+            client.wait(lost, 5000)
+        assert client.bootstrap(5000).brokers
+        assert client.connections.failures() == [f"127.0.0.1:{hung[1]}: no connection in time"]
+        client.close()
+    for each in (swallowing, *fillers):
+        each.close()

@@ -426,11 +426,16 @@ class Connection:
 
     def expire(self, now: float) -> None:
         """Fail what has waited too long; an answer that does not come ends the connection."""
-        for request in [each for each in self.waiting if each.deadline <= now]:
+        expired = [each for each in self.waiting if each.deadline <= now]
+        for request in expired:
             self.waiting.remove(request)
             request.future.set_exception(
                 KafkaTimeoutError(f"{request.name}: no connection to {self.name} in time")
             )
+        if expired and not self.connected and not self.waiting:
+            # Nobody answers there, not even with a no: others are tried first from now on.
+            self.close(KafkaConnectionError(f"{self.name}: no connection in time"))
+            return
         late = next((each for each in self.in_flight if each.deadline <= now), None)
         if late is not None:
             self.in_flight.remove(late)
