@@ -43,7 +43,7 @@ $(COMPILED): $(addprefix src/ottla/client/,record_codec.py record_codec.pxd rece
 
 compile: $(COMPILED) ## Compile the record codec of the client (done by test and bench)
 
-demo: $(READY) $(JAVA) $(COMPILED) ## User behaviour, live: a broker, Spark, a kill in the middle, a report (2 minutes)
+demo: $(READY) $(JAVA) $(COMPILED) ## User behaviour, live: a broker, Spark, a kill in the middle, a report (3 minutes)
 	@$(BIN)/python -m scripts.demo
 
 demo-cluster: $(READY) $(JAVA) $(COMPILED) ## The same on a Spark cluster: a master and two workers

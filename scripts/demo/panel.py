@@ -15,7 +15,7 @@ from typing import TextIO
 BARS = "▁▂▃▄▅▆▇█"
 SPARKS = 24
 PLAIN_EVERY_S = 5.0
-HAPPENINGS = 4
+HAPPENINGS = 6
 WIDTH_MIN, WIDTH_MAX = 70, 96
 BOLD, DIM, TINT, GOOD, BAD, OFF = (
     "\033[1m", "\033[2m", "\033[36m", "\033[32m", "\033[31m", "\033[0m",
