@@ -95,6 +95,22 @@ def test_without_pyspark_one_sentence_says_what_to_install(file: Path, tmp_path:
     assert ended.said("pyspark, which is not installed: pip install 'ottla[spark]'"), ended
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from pyspark.sql.functions import col\nx = col('a')",
+        "from pyspark.sql.functions import udf\nf = udf('int')(lambda n: n)",
+    ],
+)
+def test_a_file_that_needs_a_session_is_told_when_listed(file: Path, text: str) -> None:
+    """Columns and UDFs made while the file is read take a session, which a list has not; a run
+    reads such a file when it has one."""
+    pytest.importorskip("pyspark")
+    file.write_text(text + FILE)
+    ended = ottla("pipeline", "list", file)
+    assert ended.said("pipelines.py:2 makes a column or a UDF while the file is read"), ended
+
+
 def test_status_of_nothing(tmp_path: Path) -> None:
     """A directory without pipelines is told as such; an unknown name is a failure."""
     ended = ottla("pipeline", "status", "--checkpoint", tmp_path)

@@ -126,7 +126,8 @@ def run(
     if restarts and mode == "past":
         raise wrong("--restart is for streams", f"{targets[0]} --live --restart {restarts}")
     wanted = Wanted(
-        pipelines=loaded(targets),
+        targets=targets,
+        pipelines=loaded(targets, session_follows=True),
         mode=mode,
         servers=bootstrap,
         start=bound("--from", start),
@@ -165,11 +166,12 @@ def check(
         failure_of,
         session_for,
         show_warnings,
+        with_pipelines,
     )
 
-    found = loaded(targets)
+    found = loaded(targets, session_follows=True)
     wanted = Wanted(
-        found, "check", bootstrap, "earliest", "latest", "local[1]", "", None,
+        targets, found, "check", bootstrap, "earliest", "latest", "local[1]", "", None,
         pairs(settings, "--set"), as_json, verbose,
     )  # fmt: skip
     show_warnings()
@@ -178,6 +180,7 @@ def check(
         try:
             from ottla.spark.pipelines.checking import check as check_all
 
+            found = with_pipelines(wanted).pipelines
             findings = check_all(found, spark, None if offline else bootstrap)
         finally:
             end_session(spark)
@@ -302,12 +305,15 @@ def moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def loaded(targets: tuple[str, ...]) -> list[Pipeline]:
-    from ottla.spark.pipelines.loading import load_all
+def loaded(targets: tuple[str, ...], *, session_follows: bool = False) -> list[Pipeline]:
+    """The pipelines; none where a file waits for the session that follows."""
+    from ottla.spark.pipelines.loading import NeedsSession, load_all
 
     try:
         return load_all(targets)
     except PipelineError as problem:
+        if session_follows and isinstance(problem, NeedsSession):
+            return []
         raise Failure(
             " ".join(str(problem).split()), f"ottla pipeline list {os.path.basename(targets[0])}"
         ) from problem

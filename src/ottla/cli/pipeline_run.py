@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from ottla.cli.pipeline_view import View, say
 from ottla.spark.pipelines.bounds import Bound
 from ottla.spark.pipelines.declaring import Pipeline
 from ottla.spark.pipelines.existing import check_sources
+from ottla.spark.pipelines.loading import load_all, parted
 from ottla.spark.pipelines.topics import PipelineError
 from ottla.spark.sessions import need_installed
 
@@ -39,8 +39,9 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the command line says."""
+    """What the command line says. A file that can only be read in a session is read then."""
 
+    targets: tuple[str, ...]
     pipelines: list[Pipeline]
     mode: str
     servers: str
@@ -93,6 +94,7 @@ def run(wanted: Wanted) -> int:
             check_sources(each, wanted.servers)
         spark = session_for(wanted)
         try:
+            wanted = with_pipelines(wanted)
             if wanted.mode == "past":
                 return run_past(wanted, spark)
             return run_stream(wanted, spark)
@@ -125,14 +127,19 @@ def session_for(wanted: Wanted) -> SparkSession:
     merged: dict[str, str] = {}
     for each in wanted.pipelines:
         merged |= each.options
-    names = ", ".join(each.name for each in wanted.pipelines)
+    files = [parted(target)[0] for target in wanted.targets]
     return session(
         wanted.master,
-        name=f"ottla pipeline {names}",
+        name="ottla pipeline " + ", ".join(file.stem for file in files),
         settings={**merged, **wanted.settings},
-        import_from=dict.fromkeys(Path(each.file).resolve().parent for each in wanted.pipelines),
+        import_from=dict.fromkeys(file.resolve().parent for file in files),
         verbose=wanted.verbose,
     )
+
+
+def with_pipelines(wanted: Wanted) -> Wanted:
+    """With the pipelines of files that waited for the session."""
+    return wanted if wanted.pipelines else replace(wanted, pipelines=load_all(wanted.targets))
 
 
 def end_session(spark: SparkSession) -> None:
@@ -211,7 +218,7 @@ def run_stream(wanted: Wanted, spark: SparkSession) -> int:
 
 def follow(runs: list[Run], view: View, stop: Stop) -> None:
     """Show what the queries say until they end, one fails, or somebody stops them."""
-    parent = os.getppid()
+    guard = int(os.environ.get(SUPERVISED, 0))
     while not stop.asked:
         for each in runs:
             for reading in each.readings():
@@ -222,7 +229,8 @@ def follow(runs: list[Run], view: View, stop: Stop) -> None:
                 raise PipelineError(failed)
         if not any(query.isActive for each in runs for query in each.queries.values()):
             return
-        if os.environ.get(SUPERVISED) and os.getppid() != parent:
+        if guard and os.getppid() != guard:
+            # Nobody is left who could stop us.
             return
         stop.wait(LOOK_EVERY_S)
 
@@ -264,6 +272,7 @@ def failure_of(problem: PipelineError) -> Failure:
     return Failure(" ".join(fact.split()), hint or "ottla pipeline check FILE")
 
 
+# The process that starts this one again when it fails.
 SUPERVISED = "OTTLA_PIPELINE_SUPERVISED"
 
 
@@ -273,7 +282,7 @@ def supervise(restarts: int, work: Callable[[], int]) -> int:
     guard = Guard()
     for attempt in range(restarts + 1):
         if not guard.fork():
-            os.environ[SUPERVISED] = "1"
+            os.environ[SUPERVISED] = str(guard.pid)
             return work()
         code = guard.wait()
         if code == 0 or guard.stopped.is_set() or attempt == restarts:
@@ -290,6 +299,7 @@ class Guard:
     """The parent of a run: signals go on to the child, and are remembered."""
 
     def __init__(self) -> None:
+        self.pid = os.getpid()
         self.stopped = threading.Event()
         self._child = 0
         self._before = {number: signal.signal(number, self._pass_on) for number in STOP_SIGNALS}

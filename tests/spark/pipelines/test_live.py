@@ -24,14 +24,22 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark"),
 ]
+# A function of the file and one of a module beside it run in Spark's Python workers.
 FILE = """
+from pyspark.sql.functions import udf
+from beside import plus
 from ottla.spark import pipeline, topic
+
+@udf("int")
+def same(n):
+    return plus(n, 0)
 
 @pipeline(source=topic({topic!r}, schema="n int"), sink=topic({topic!r} + ".out", key="n"),
           bad_records=topic({topic!r} + ".bad"), options={{"spark.driver.memory": "512m"}})
 def copied(events):
-    return events.where("n is not null")
+    return events.select(same("n").alias("n"))
 """
+BESIDE = "def plus(a, b): return a + b"
 
 
 class Process:
@@ -88,6 +96,7 @@ def test_a_live_run_stops_cleanly_and_goes_on(broker: Broker, topic: str, tmp_pa
     make_topic(servers, topic)
     file = tmp_path / "copied.py"
     file.write_text(FILE.format(topic=topic))
+    (tmp_path / "beside.py").write_text(BESIDE)
     common = [str(file), "-b", servers, "--checkpoint", str(tmp_path / "state"), "--json"]
     common += ["--master", "local[2]"]
     send(servers, topic, [{"n": n} for n in range(50)])

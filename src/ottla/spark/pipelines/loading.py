@@ -16,7 +16,12 @@ from types import ModuleType
 from .declaring import Pipeline, listed
 from .topics import PipelineError
 
+NO_SESSION = "SESSION_OR_CONTEXT_NOT_EXISTS"
 SPARK_PACKAGES = ("pyspark", "pyarrow", "pandas", "py4j")
+
+
+class NeedsSession(PipelineError):
+    """The file can only be read where a session is."""
 
 
 def load(target: str) -> list[Pipeline]:
@@ -81,10 +86,21 @@ def run_file(file: Path) -> ModuleType:
             ) from missing
         raise PipelineError(f"{file}{line_of(missing, path)}: {missing}") from missing
     except Exception as error:
+        if NO_SESSION in str(error) or needs_context(error):
+            raise NeedsSession(
+                f"{file}{line_of(error, path)} makes a column or a UDF while the file is read, "
+                "which takes a Spark session: put it into the function"
+            ) from error
         name_of = type(error).__name__
         raise PipelineError(f"{file}{line_of(error, path)}: {name_of}: {error}") from error
     send_by_value(module)
     return module
+
+
+def needs_context(error: Exception) -> bool:
+    """Did PySpark look for a session? Some of its functions only assert that there is one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return isinstance(error, AssertionError) and bool(frames) and "pyspark" in frames[-1].filename
 
 
 def line_of(error: Exception, path: Path) -> str:
