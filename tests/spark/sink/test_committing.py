@@ -240,6 +240,21 @@ def test_empty_batches_begin_the_ledger(
     assert out(own, order) == ["a"]
 
 
+def test_empty_batches_keep_the_ledger_fresh(
+    own: Broker, orders: Callable[..., Order], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger that gets old is written again by a batch without rows; a fresh one is not."""
+    assert commit(orders(0), rows(orders(0), "a"))
+    assert commit(orders(1), rows(orders(1)))
+    assert next(iter(committing._sessions.values())).ledger.batch == 0
+    monkeypatch.setattr(committing, "REFRESH_AGE_MS", -1)
+    assert commit(orders(2), rows(orders(2)))
+    new_process()
+    assert commit(orders(3), rows(orders(3)))
+    assert next(iter(committing._sessions.values())).ledger.batch == 3
+    assert out(own, orders()) == ["a"]
+
+
 def test_the_ledger_outlives_a_topic(own: Broker, orders: Callable[..., Order]) -> None:
     """It stands under every topic of the batch, so deleting one of them loses nothing."""
     order = orders(0, topic=None)

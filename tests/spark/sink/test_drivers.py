@@ -112,11 +112,12 @@ def test_drivers_killed_at_any_moment(
     job.check()
 
 
+@pytest.mark.parametrize("name", PLANS if LONG else ["stateless"])
 def test_speculation_and_a_killed_executor(
-    cluster: Standalone, broker: Broker, topic: str, tmp_path: Path
+    cluster: Standalone, broker: Broker, topic: str, tmp_path: Path, name: str
 ) -> None:
     """On a cluster: a straggler is overtaken by its copy, and an executor is killed in a task."""
-    job = Job(broker, topic, tmp_path, ["stateless"])
+    job = Job(broker, topic, tmp_path, [name])
     job.more(400)
     job.faults.mkdir(exist_ok=True)
     (job.faults / "task.begun").write_text(f"wait {STRAGGLER_S}")
@@ -139,4 +140,8 @@ def test_speculation_and_a_killed_executor(
         driver.wait_for("task.staged")
         os.kill(cluster.executor_pids()[0], signal.SIGKILL)
         driver.finish()
+    if name != "stateless":
+        job.more(20, last=True)
+        with job.driver("local[2]", limit=plans.ALL) as driver:
+            driver.finish()
     job.check()
