@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,36 @@ def test_a_failure_on_a_terminal(state: State) -> None:
     assert code == 1
     assert "there is no topic 'nope'" in seen
     assert "Try: ottla topics list" in seen
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-m", "ottla", "consume", "orders", "--follow", "--group", "GROUP", "-b", "SERVER"],
+        ["-m", "ottla.cli.twins.console_consumer", "--bootstrap-server", "SERVER",
+         "--topic", "orders", "--group", "GROUP"],
+    ],
+    ids=["ottla", "kafka"],
+)  # fmt: skip
+def test_a_reader_that_is_stopped_leaves_its_group(
+    state: State, words: list[str], number: signal.Signals
+) -> None:
+    """Ctrl-C and SIGTERM alike: exit code 0, and the group is empty at once."""
+    group = f"stopped-{number}-{len(words)}"
+    line = [each.replace("SERVER", state.bootstrap).replace("GROUP", group) for each in words]
+    if "twins" in line[1]:
+        line[:2] = ["-c", "from ottla.cli.twins.console_consumer import main; main()"]
+    process = subprocess.Popen([sys.executable, *line], stdout=subprocess.DEVNULL)
+    try:
+        with Admin(bootstrap_servers=state.bootstrap) as admin:
+            deadline = time.monotonic() + 20
+            while admin.describe_groups([group])[group]["group_state"] != "Stable":
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            process.send_signal(number)
+            assert process.wait(20) == 0
+            assert admin.describe_groups([group])[group]["group_state"] == "Empty"
+    finally:
+        process.kill()
+        process.wait()

@@ -18,6 +18,7 @@ from ottla.cli.common import cluster_options, complete_topics, pairs
 from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures
 from ottla.cli.failure import Failure
 from ottla.cli.record_format import DECODERS, as_object, compiled
+from ottla.cli.stopping import stopped_by_sigterm
 from ottla.client.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def consume(
                 consumer.subscribe(topics=[topic])
             else:
                 ends = take(consumer, topic, partitions, start, last, follow)
-            read(consumer, show, count, None if follow else ends, follow)
+            with stopped_by_sigterm():
+                read(consumer, show, count, None if follow else ends, follow)
         except (KeyboardInterrupt, BrokenPipeError) as stop:
             if isinstance(stop, BrokenPipeError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

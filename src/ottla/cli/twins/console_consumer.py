@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures, known_options, text_of
 from ottla.cli.failure import Failure
 from ottla.cli.formatters import DEFAULT, Format, formatter
+from ottla.cli.stopping import stopped_by_sigterm
 from ottla.client.structs import TopicPartition
 
 from .options import Given, Option, Parser
@@ -130,37 +131,43 @@ def consumer_options(given: Given) -> dict[str, Any]:
 def consume(given: Given, options: dict[str, Any], show: Format, counted: list[int]) -> None:
     from ottla.client.consumer import Consumer
 
-    limit = given.value("max-messages")
-    wait_ms = given.value("timeout-ms")
-    out = sys.stdout.buffer
     consumer = Consumer(**options)
     try:
         begin(given, consumer)
-        quiet_since = time.monotonic()
-        while limit is None or limit < 0 or counted[0] < limit:
-            left = None if limit is None or limit < 0 else limit - counted[0]
-            batches = consumer.poll(timeout_ms=POLL_MS, max_records=left)
-            for records in batches.values():
-                for record in records:
-                    counted[0] += 1
-                    try:
-                        out.write(show(record))
-                    except ValueError as problem:
-                        if not given.has("skip-message-on-error"):
-                            raise Failure(
-                                f"offset {record.offset} of {record.topic}-{record.partition} "
-                                f"cannot be shown: {text_of(problem)}",
-                                "--skip-message-on-error",
-                            ) from None
-            if batches:
-                out.flush()
-                quiet_since = time.monotonic()
-            elif wait_ms is not None and 0 <= wait_ms <= (time.monotonic() - quiet_since) * 1000:
-                break
+        with stopped_by_sigterm():
+            show_records(given, consumer, show, counted)
     except KeyboardInterrupt:
         pass
     finally:
         consumer.close()
+
+
+def show_records(given: Given, consumer: Consumer, show: Format, counted: list[int]) -> None:
+    """Until there are enough, or none has come for long."""
+    limit = given.value("max-messages")
+    wait_ms = given.value("timeout-ms")
+    out = sys.stdout.buffer
+    quiet_since = time.monotonic()
+    while limit is None or limit < 0 or counted[0] < limit:
+        left = None if limit is None or limit < 0 else limit - counted[0]
+        batches = consumer.poll(timeout_ms=POLL_MS, max_records=left)
+        for records in batches.values():
+            for record in records:
+                counted[0] += 1
+                try:
+                    out.write(show(record))
+                except ValueError as problem:
+                    if not given.has("skip-message-on-error"):
+                        raise Failure(
+                            f"offset {record.offset} of {record.topic}-{record.partition} "
+                            f"cannot be shown: {text_of(problem)}",
+                            "--skip-message-on-error",
+                        ) from None
+        if batches:
+            out.flush()
+            quiet_since = time.monotonic()
+        elif wait_ms is not None and 0 <= wait_ms <= (time.monotonic() - quiet_since) * 1000:
+            break
 
 
 def begin(given: Given, consumer: Consumer) -> None:
