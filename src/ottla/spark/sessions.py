@@ -173,8 +173,11 @@ def prepare_environment(master: str, import_from: Iterable[str | Path], director
     """What the JVM and the Python workers inherit."""
     # Each Python of Spark's would compile what it imports anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # On a cluster Python may be at another place than here.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
         # Without it Spark warns of a host name that means loopback, and takes another address.
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         os.environ.setdefault("SPARK_HOME", str(quick_home(directory)))
