@@ -200,3 +200,26 @@ def test_headers_become_lists_whatever_their_names() -> None:
             ]
         found.cut(1)
         assert len(found.to_arrow(columns=["headers"])) == len(found.headers) == 1
+
+
+def test_arrow_does_not_bring_pandas() -> None:
+    """Columns become Arrow without an import of pandas, which would take longer than the rest."""
+    program = (
+        "import sys\n"
+        "from ottla.client.columns import RecordColumns\n"
+        "from ottla.client.records import Columns, read_columns\n"
+        "from ottla.client.structs import TopicPartition\n"
+        "from ottla.wire.records import HEADER_BYTES, Record, write_batch\n"
+        "columns = Columns()\n"
+        "batch = write_batch([Record(b'v%d' % n, timestamp=5) for n in range(3)])\n"
+        "read_columns(batch, 3, 0, 5, -1, 0, columns, HEADER_BYTES)\n"
+        "made = RecordColumns(TopicPartition('söme', 7), columns, False).to_arrow()\n"
+        "loaded = 'pandas' in sys.modules\n"
+        "made.validate(full=True)\n"
+        "assert made.column('topic').to_pylist() == ['söme'] * 3\n"
+        "assert made.column('partition').to_pylist() == [7] * 3\n"
+        "assert made.column('timestampType').to_pylist() == [0] * 3\n"
+        "assert made.column('value').to_pylist() == [b'v0', b'v1', b'v2']\n"
+        "assert not loaded\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
