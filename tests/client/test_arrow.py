@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -214,7 +215,9 @@ def test_arrow_does_not_bring_pandas() -> None:
         "batch = write_batch([Record(b'v%d' % n, timestamp=5) for n in range(3)])\n"
         "read_columns(batch, 3, 0, 5, -1, 0, columns, HEADER_BYTES)\n"
         "made = RecordColumns(TopicPartition('söme', 7), columns, False).to_arrow()\n"
-        "loaded = 'pandas' in sys.modules\n"
+        "finer = RecordColumns(TopicPartition('söme', 7), columns, False).to_arrow(unit='us')\n"
+        "loaded = {'pandas', 'pyarrow.compute'} & set(sys.modules)\n"
+        "assert finer.column('timestamp').cast('int64').to_pylist() == [5000] * 3\n"
         "made.validate(full=True)\n"
         "assert made.column('topic').to_pylist() == ['söme'] * 3\n"
         "assert made.column('partition').to_pylist() == [7] * 3\n"
@@ -223,3 +226,19 @@ def test_arrow_does_not_bring_pandas() -> None:
         "assert not loaded\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_times_that_do_not_fit_the_unit_are_refused() -> None:
+    """A timestamp beyond the years of microseconds is an error, not another time; none is none."""
+    from ottla.client.columns import times_array
+
+    for far in 2**62, -(2**62):
+        data = bytearray(struct.pack("=qq", 5, far))
+        with pytest.raises(pyarrow.ArrowInvalid):
+            times_array(pyarrow, data, 2, "us")
+        assert times_array(pyarrow, data, 1, "ms").cast("int64").to_pylist() == [5]
+    near = bytearray(struct.pack("=qq", -1, 1_700_000_000_000))
+    found = times_array(pyarrow, near, 2, "us")
+    assert found.cast("int64").to_pylist() == [-1000, 1_700_000_000_000_000]
+    assert found.type == pyarrow.timestamp("us", tz="UTC")
+    assert len(times_array(pyarrow, bytearray(), 0, "us")) == 0

@@ -7,6 +7,7 @@ timestamp, timestampType, and headers if wanted.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+FACTORS = {"us": 1000, "ns": 1_000_000}  # of a millisecond
 CONSTANTS_MAX = 64  # columns of one value that are kept to be used again
 
 
@@ -120,9 +122,7 @@ class RecordColumns:
             case "offset":
                 return numbers_array(arrow, arrow.int64(), self.columns.offsets, count)
             case "timestamp":
-                kind = arrow.timestamp("ms", tz="UTC")
-                found = numbers_array(arrow, kind, self.columns.timestamps, count)
-                return found if unit == "ms" else found.cast(arrow.timestamp(unit, tz="UTC"))
+                return times_array(arrow, self.columns.timestamps, count, unit)
             case "timestampType":
                 return constant(arrow, self.timestamp_type, arrow.int32(), count)
             case "headers":
@@ -173,9 +173,22 @@ def bytes_array(arrow: Any, column: BytesColumn, count: int) -> Any:
     return arrow.Array.from_buffers(arrow.binary(), count, buffers)
 
 
-def numbers_array(arrow: Any, kind: Any, data: bytearray, count: int) -> Any:
+def numbers_array(arrow: Any, kind: Any, data: Any, count: int) -> Any:
     """An array of int64 (whatever they mean) over their memory."""
     return arrow.Array.from_buffers(kind, count, [None, arrow.py_buffer(data)])
+
+
+def times_array(arrow: Any, data: bytearray, count: int, unit: str) -> Any:
+    """Milliseconds as timestamps in `unit`; raises ArrowInvalid if one is too large for it."""
+    if unit != "ms":
+        numpy, factor = sys.modules.get("numpy"), FACTORS[unit]
+        if numpy is not None:  # the cast would first import pyarrow.compute, which takes 60 ms
+            times = numpy.frombuffer(data, "int64")
+            if not count or (abs(int(times.min())) | abs(int(times.max()))) < 2**63 // factor:
+                kind = arrow.timestamp(unit, tz="UTC")
+                return numbers_array(arrow, kind, times * factor, count)
+    found = numbers_array(arrow, arrow.timestamp("ms", tz="UTC"), data, count)
+    return found if unit == "ms" else found.cast(arrow.timestamp(unit, tz="UTC"))
 
 
 constants: dict[tuple[Any, str], Any] = {}
