@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from ottla.client.buffers import KEPT_BYTES_MAX, STEP_BYTES, Buffers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.client.buffers import (
+    KEPT_BYTES_MAX,
+    RESTING_BYTES_MAX,
+    SIZE_MIN,
+    Buffers,
+    rounded,
+)
 
 
 def test_memory_is_lent_again_when_its_views_are_gone() -> None:
@@ -33,20 +42,40 @@ def test_memory_that_somebody_looks_at_is_not_lent_again() -> None:
     assert len(buffers.kept) == 2
 
 
-def test_a_small_answer_does_not_hold_large_memory() -> None:
-    """Memory more than twice as large as wanted is left for large answers."""
+def test_the_smallest_that_is_free_and_fits_is_lent() -> None:
+    """Large memory is left for large answers while there is smaller."""
     buffers = Buffers()
-    large = buffers.lend(8 * STEP_BYTES).obj
-    small = buffers.lend(STEP_BYTES)
-    assert small.obj is not large
+    large = buffers.lend(5_000_000)
+    small = buffers.lend(300_000)
+    memories = small.obj, large.obj
+    del large, small
+    first = buffers.lend(200_000)
+    second = buffers.lend(200_000)
+    assert (first.obj, second.obj) == memories
+
+
+@given(size=st.integers(1, 200_000_000))
+def test_sizes_are_rounded_so_that_they_are_used_again(size: int) -> None:
+    """There are few sizes, and none is more than twice what is wanted, but for small ones."""
+    found = rounded(size)
+    assert size <= found <= max(SIZE_MIN, 2 * size)
+    assert found % SIZE_MIN == 0
 
 
 def test_kept_memory_is_bounded() -> None:
-    """However much is lent at a time, no more than the bound is kept for later."""
+    """However much is lent at a time, no more than the bound is kept for later, and less at rest;
+    what is lent stays whole."""
     buffers = Buffers()
-    held = [buffers.lend(5 * 1024 * 1024) for _ in range(10)]
+    held = [buffers.lend(5 * 1024 * 1024) for _ in range(20)]
     assert sum(len(each) for each in buffers.kept) == buffers.kept_bytes <= KEPT_BYTES_MAX
-    assert len({id(each.obj) for each in held}) == 10
+    assert len({id(each.obj) for each in held}) == 20
+    small = buffers.lend(1000)
+    small[:5] = b"whole"
+    buffers.shrink()
+    assert sum(len(each) for each in buffers.kept) == buffers.kept_bytes <= RESTING_BYTES_MAX
+    buffers.shrink(0)
+    assert not buffers.kept
+    assert bytes(small[:5]) == b"whole"
     huge = buffers.lend(KEPT_BYTES_MAX + 1)
     assert len(huge) == KEPT_BYTES_MAX + 1
     assert buffers.kept_bytes == 0

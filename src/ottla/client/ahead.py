@@ -45,7 +45,16 @@ class Ahead:
 
     def heard(self, size: int, *, large: bool) -> None:
         """An answer of this size came; the next may be a little larger."""
-        self.size = size + size // 8 if large and receive is not None else 0
+        if large:
+            self.size = size + size // 8
+        elif self.size:
+            self.size = 0
+            self.connection.buffers.shrink()  # the caller has caught up
+
+    def expect(self) -> None:
+        """A request was sent; if its answer may be large, receive it while the loop waits."""
+        if self.size and receive is not None:
+            self.connection.loop.receiver = self
 
     def receive(self, timeout_s: float | None) -> bool:
         """Wait as the loop would, and receive; True if nothing else needs to be looked at."""

@@ -8,28 +8,44 @@ of it, and what it refuses is not lent again.
 
 from __future__ import annotations
 
-STEP_BYTES = 256 * 1024
-KEPT_BYTES_MAX = 16 * 1024 * 1024
+SIZE_MIN = 256 * 1024
+DOUBLING_MAX = 8 * 1024 * 1024  # up to here sizes are powers of two, then multiples of half of it
+KEPT_BYTES_MAX = 64 * 1024 * 1024
+RESTING_BYTES_MAX = 4 * 1024 * 1024
 
 
 class Buffers:
     """Lends memory; belongs to one thread."""
 
     def __init__(self) -> None:
-        self.kept: list[bytearray] = []
+        self.kept: list[bytearray] = []  # the oldest first
         self.kept_bytes = 0
 
     def lend(self, size: int) -> memoryview:
         """So many writable bytes, with whatever is in them."""
+        best: bytearray | None = None
         for buffer in self.kept:
-            if size <= len(buffer) <= 2 * size + STEP_BYTES and is_free(buffer):
-                return memoryview(buffer)[:size]
-        buffer = bytearray(-(-size // STEP_BYTES) * STEP_BYTES)
-        self.kept.append(buffer)
-        self.kept_bytes += len(buffer)
-        while self.kept_bytes > KEPT_BYTES_MAX:
+            if size <= len(buffer) and (best is None or len(buffer) < len(best)):
+                best = buffer if is_free(buffer) else best
+        if best is None:
+            best = bytearray(rounded(size))
+            self.kept.append(best)
+            self.kept_bytes += len(best)
+            self.shrink(KEPT_BYTES_MAX)
+        return memoryview(best)[:size]
+
+    def shrink(self, most: int = RESTING_BYTES_MAX) -> None:
+        """Keep no more than so many bytes; what is lent is freed when its views are gone."""
+        while self.kept_bytes > most:
             self.kept_bytes -= len(self.kept.pop(0))
-        return memoryview(buffer)[:size]
+
+
+def rounded(size: int) -> int:
+    """A size that will do for others too."""
+    if size > DOUBLING_MAX:
+        step = DOUBLING_MAX // 2
+        return -(-size // step) * step
+    return max(SIZE_MIN, 1 << (size - 1).bit_length())
 
 
 def is_free(buffer: bytearray) -> bool:

@@ -259,8 +259,7 @@ class Connection:
         self.used_at = time.monotonic()
         if request.answered:
             self.in_flight.append(request)
-            if self.ahead.size:
-                self.loop.receiver = self.ahead
+            self.ahead.expect()
         if not self.flush_planned:
             self.flush_planned = True
             self.loop.at_end_of_turn(self._flush)
