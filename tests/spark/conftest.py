@@ -62,8 +62,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # Where tests of the sink ask for faults (ottla.spark.sink.faultpoints).
     os.environ["OTTLA_FAULTS"] = str(tmp_path_factory.mktemp("faults"))
     builder = SparkSession.builder.master("local[2]").appName("ottla tests")
-    for name, value in {**CONF, "spark.sql.warehouse.dir": str(home / "warehouse")}.items():
-        builder = builder.config(name, value)
+    places = {"spark.sql.warehouse.dir": home / "warehouse", "spark.local.dir": home / "scratch"}
+    for name, value in {**CONF, **places}.items():
+        builder = builder.config(name, str(value))
     session = builder.getOrCreate()
     yield session
     session.stop()

@@ -130,6 +130,7 @@ def main(order: dict[str, Any]) -> None:
     conf = {
         **CONF,
         "spark.sql.warehouse.dir": f"{order['home']}/warehouse",
+        "spark.local.dir": f"{order['home']}/scratch",
         **order.get("conf", {}),
     }
     builder = SparkSession.builder.master(order["master"])
@@ -138,7 +139,7 @@ def main(order: dict[str, Any]) -> None:
     spark = builder.getOrCreate()
     queries = []
     for name, topic, out, checkpoint in order["queries"]:
-        rows = plans.plan(spark, order["servers"], name, topic, order.get("limit", 60))
+        rows = plans.plan(spark, order["servers"], name, topic, order.get("limit", 100))
         options = order.get("options", {})
         queries.append(plans.start(rows, order["servers"], out, checkpoint, **options))
     for query in queries:

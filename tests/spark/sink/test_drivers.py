@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.timeout(1200), pytest.mark.spark, pytest.mark.xdist_gr
 
 LONG = bool(os.environ.get("OTTLA_LONG"))
 PLANS = ["stateless", "windows", "outer"]
-COUNT = 240
+COUNT = 150
 STRAGGLER_S = 60
 
 
