@@ -26,7 +26,7 @@ from ottla.client.column_batches import ColumnBatches
 from ottla.client.raw import RawProducer
 from ottla.client.records import COMPILED
 from ottla.spark import register
-from ottla.spark.sessions import close, session
+from ottla.spark.sessions import session
 from ottla.testing import broker
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def started(rows: int, tiny_batches: int) -> Iterator[Bench]:
             fill(running.bootstrap_servers, "tiny", PARTITIONS * tiny_batches)
             yield Bench(spark, running.bootstrap_servers, Path(home), rows, tiny_batches)
         finally:
-            close(spark)
+            spark.stop()
 
 
 def main() -> None:
