@@ -110,7 +110,7 @@ class Loop:
         return self.inside
 
     def settle(self) -> None:
-        """Let the loop do all it can do now (a few milliseconds at most), then go on.
+        """Let the loop do all it can do now (a few milliseconds at most), then go on as it sends.
 
         Two Python threads share one lock, and a busy one gives it up every 5 ms only. A producer
         that calls this after each full batch hands the lock over at the right moment instead.
@@ -147,12 +147,12 @@ class Loop:
     def _turn(self) -> None:
         timeout = self._due()
         self._run_calls()
+        if self.waiters:  # what is left to do in this turn is to send, and that needs no lock
+            with self.settled:
+                self.settled.notify_all()
         for action in self.ending:
             self._guarded(action, ())
         self.ending.clear()
-        if self.waiters:
-            with self.settled:
-                self.settled.notify_all()
         self.sleeping = True
         if self.calls or self.stopping:
             timeout = 0.0
