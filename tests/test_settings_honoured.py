@@ -31,11 +31,15 @@ READ_BY_SETTINGS = {
 READ_BY_LOG_CONFIG = {"cleanup_policy": "compact", "message_timestamp_type": "append_time"}
 
 
+# These rooms read the options of clients, some of which have the same names.
+OF_CLIENTS = {"aio", "client", "spark"}
+
+
 def read_options() -> set[str]:
     """Every option named in the source outside the tables, and the defaults of topic configs."""
     named = {name for family in SYNONYMS.values() for name, _ in family}
     for path in ROOT.rglob("*.py"):
-        if "settings" not in path.relative_to(ROOT).parts:
+        if path.relative_to(ROOT).parts[0] not in {"settings", *OF_CLIENTS}:
             named |= set(re.findall(r'"([a-z0-9]+(?:\.[a-z0-9]+)+)"', path.read_text()))
     return (named | READ_BY_SETTINGS) & BROKER_OPTIONS.keys()
 

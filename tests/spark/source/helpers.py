@@ -37,7 +37,7 @@ def produce(broker: Broker, topic: str, values: Iterable[bytes | None], **option
             producer.send(
                 topic,
                 value,
-                key=None if number % 3 == 0 else b"k%d" % (number % 7),
+                key=None if number % 3 == 0 else b"k%d" % (number % 40),
                 headers=[("n", b"%d" % number), ("none", None)] if number % 5 == 0 else [],
             )
 

@@ -90,7 +90,9 @@ def read_range(options: SourceOptions, work: ReadRange) -> Iterator[Any]:
             try:
                 yield from batches(reader, options, partition, start, work.end)
                 start = None
-            except errors.OffsetOutOfRangeError:
+            except (errors.OffsetOutOfRangeError, errors.LogTruncationError):
+                # A topic made anew since this consumer last read it is not a loss by itself: the
+                # range was planned on what is there now.
                 tries += 1
                 start = after_loss(reader, options, partition, work.end, tries)
             except errors.KafkaTimeoutError:
