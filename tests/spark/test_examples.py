@@ -303,3 +303,13 @@ def test_the_readme_names_every_example() -> None:
     for name in names:
         assert f"({name})" in listed
         assert f"ottla pipeline run examples/pipelines/{name} --" in (EXAMPLES / name).read_text()
+
+
+def test_nothing_is_wrong_with_the_examples(spark: SparkSession) -> None:
+    """`ottla pipeline check` over all nine files finds no mistake in their plans."""
+    from ottla.spark.pipelines.checking import check
+    from ottla.spark.pipelines.loading import load_all
+
+    pipelines = load_all(tuple(str(path) for path in sorted(EXAMPLES.glob("*.py"))))
+    assert len(pipelines) == 9
+    assert check(pipelines, spark, None).problems == []
