@@ -14,6 +14,8 @@ from tests.apache.kafka import ApacheKafka
 from tests.live import Server
 
 SETTINGS = {
+    # Records with old times must outlast a check of retention, which comes every five minutes.
+    "log.retention.ms": -1,
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 4,
     "transaction.state.log.num.partitions": 4,

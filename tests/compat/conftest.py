@@ -16,6 +16,8 @@ from tests.live import Server
 
 LARGE_VALUE_BYTES = 5_000_000
 SETTINGS = {
+    # Records with old times must outlast a check of retention, which comes every five minutes.
+    "log.retention.ms": -1,
     "message.max.bytes": 8_000_000,
     "num.partitions": 2,
     "auto.create.topics.enable": "true",

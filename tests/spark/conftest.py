@@ -97,7 +97,7 @@ def faults(spark: SparkSession) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """A live Ottla for the session's jobs: use topics of your own."""
-    with start_broker(num_partitions=4) as started:
+    with start_broker(num_partitions=4, log_retention_ms=-1) as started:
         yield started
 
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from ottla.spark.pipelines.declaring import Pipeline
     from ottla.spark.pipelines.running import Run
 
-pytestmark = pytest.mark.timeout(300)
+# All of it in the one session: some tests ask for their fixtures by name.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("spark"), pytest.mark.spark]
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines"
 TICKS = shop.stretch()
@@ -116,7 +117,7 @@ class Shop:
 
 
 def open_shop(directory: Path) -> Iterator[Shop]:
-    with start_broker(num_partitions=3) as broker:
+    with start_broker(num_partitions=3, log_retention_ms=-1) as broker:
         opened = Shop(broker, directory)
         # The events are of one day in July, however long ago that is.
         make_topic(opened.servers, EVENTS, 3, retention_ms="-1")
