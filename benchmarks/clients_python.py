@@ -1,6 +1,6 @@
 """Python producers side by side on one live Ottla, in one run: records/s and ratios.
 
-    python -m benchmarks.clients_python [--seconds 3] [--rounds 3] [--only produce]
+    python -m benchmarks.clients_python [--rounds 3] [--scale 1.0]
 
 Every client sends the same values from one thread to one partition with acks=all, waits for all
 acknowledgements, and uses its own defaults otherwise (where a client is known to need it, as
@@ -10,14 +10,11 @@ because the machine is shared.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-from tests.live import Server
+from benchmarks.side_by_side import compare
 
 Measure = Callable[[str, str, bytes, int], float]
 
@@ -155,19 +152,11 @@ def show(title: str, best: dict[str, float], size: int) -> None:
         )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--scale", type=float, default=1.0, help="more or fewer records")
-    arguments = parser.parse_args()
-    from ottla.client.records import COMPILED
-
-    print(f"record codec: {'compiled' if COMPILED else 'plain Python'}")
-    with tempfile.TemporaryDirectory() as directory, Server(Path(directory) / "data") as server:
-        for size, scale in (100, 1.0), (1000, 0.3):
-            best = produce(server.bootstrap, size, scale * arguments.scale, arguments.rounds)
-            show(f"produce, {size}-byte values, one thread, acks=all", best, size)
+def measure_all(bootstrap: str, rounds: int, scale: float) -> None:
+    for size, part in (100, 1.0), (1000, 0.3):
+        best = produce(bootstrap, size, part * scale, rounds)
+        show(f"produce, {size}-byte values, one thread, acks=all", best, size)
 
 
 if __name__ == "__main__":
-    main()
+    compare(__doc__, measure_all)

@@ -10,16 +10,13 @@ because the machine is shared.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from tests.live import Server
+from benchmarks.side_by_side import compare
 
 Measure = Callable[[str, str, int], float]
 
@@ -31,44 +28,53 @@ def ottla_of(bootstrap: str, topic: str) -> Any:
     return consumer, [TopicPartition(topic, 0)]
 
 
-def ottla_iterating(bootstrap: str, topic: str, count: int) -> float:
-    consumer, partitions = ottla_of(bootstrap, topic)
+def timed(consumer: Any, partitions: list[Any], drain: Callable[[], None]) -> float:
+    """Seconds from the assignment until all is read."""
     began = time.perf_counter()
     consumer.assign(partitions)
-    for _ in itertools.islice(consumer, count):
-        pass
+    drain()
     elapsed = time.perf_counter() - began
     consumer.close()
     return elapsed
+
+
+def iterating(consumer: Any, partitions: list[Any], count: int) -> float:
+    def drain() -> None:
+        for _ in itertools.islice(consumer, count):
+            pass
+
+    return timed(consumer, partitions, drain)
+
+
+def ottla_iterating(bootstrap: str, topic: str, count: int) -> float:
+    return iterating(*ottla_of(bootstrap, topic), count)
 
 
 def ottla_polling(bootstrap: str, topic: str, count: int) -> float:
     consumer, partitions = ottla_of(bootstrap, topic)
-    began = time.perf_counter()
-    consumer.assign(partitions)
-    left = count
-    while left > 0:
-        for records in consumer.poll(1000).values():
-            for _ in records:
-                left -= 1
-    elapsed = time.perf_counter() - began
-    consumer.close()
-    return elapsed
+
+    def drain() -> None:
+        left = count
+        while left > 0:
+            for records in consumer.poll(1000).values():
+                for _ in records:
+                    left -= 1
+
+    return timed(consumer, partitions, drain)
 
 
 def ottla_arrow(bootstrap: str, topic: str, count: int) -> float:
     import pyarrow  # noqa: F401 (its import is not what is measured)
 
     consumer, partitions = ottla_of(bootstrap, topic)
-    began = time.perf_counter()
-    consumer.assign(partitions)
-    left = count
-    while left > 0:
-        for batch in consumer.poll_batches(1000):
-            left -= batch.to_arrow().num_rows
-    elapsed = time.perf_counter() - began
-    consumer.close()
-    return elapsed
+
+    def drain() -> None:
+        left = count
+        while left > 0:
+            for batch in consumer.poll_batches(1000):
+                left -= batch.to_arrow().num_rows
+
+    return timed(consumer, partitions, drain)
 
 
 def ottla_async(bootstrap: str, topic: str, count: int) -> float:
@@ -101,27 +107,25 @@ def confluent_of(bootstrap: str, topic: str) -> Any:
 
 def confluent_polling(bootstrap: str, topic: str, count: int) -> float:
     consumer, partitions = confluent_of(bootstrap, topic)
-    began = time.perf_counter()
-    consumer.assign(partitions)
-    left = count
-    while left > 0:
-        if consumer.poll(1.0) is not None:
-            left -= 1
-    elapsed = time.perf_counter() - began
-    consumer.close()
-    return elapsed
+
+    def drain() -> None:
+        left = count
+        while left > 0:
+            if consumer.poll(1.0) is not None:
+                left -= 1
+
+    return timed(consumer, partitions, drain)
 
 
 def confluent_consuming(bootstrap: str, topic: str, count: int) -> float:
     consumer, partitions = confluent_of(bootstrap, topic)
-    began = time.perf_counter()
-    consumer.assign(partitions)
-    left = count
-    while left > 0:
-        left -= len(consumer.consume(1000, 1.0))
-    elapsed = time.perf_counter() - began
-    consumer.close()
-    return elapsed
+
+    def drain() -> None:
+        left = count
+        while left > 0:
+            left -= len(consumer.consume(1000, 1.0))
+
+    return timed(consumer, partitions, drain)
 
 
 def aiokafka(bootstrap: str, topic: str, count: int) -> float:
@@ -148,13 +152,7 @@ def kafka_python(bootstrap: str, topic: str, count: int) -> float:
     import kafka
 
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
-    began = time.perf_counter()
-    consumer.assign([kafka.TopicPartition(topic, 0)])
-    for _ in itertools.islice(consumer, count):
-        pass
-    elapsed = time.perf_counter() - began
-    consumer.close()
-    return elapsed
+    return iterating(consumer, [kafka.TopicPartition(topic, 0)], count)
 
 
 CONSUMERS: dict[str, tuple[Measure, float]] = {
@@ -211,19 +209,11 @@ def show(title: str, best: dict[str, float], size: int) -> None:
         )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--scale", type=float, default=1.0, help="more or fewer records")
-    arguments = parser.parse_args()
-    from ottla.client.records import COMPILED
-
-    print(f"record codec: {'compiled' if COMPILED else 'plain Python'}")
-    with tempfile.TemporaryDirectory() as directory, Server(Path(directory) / "data") as server:
-        for size, count in (100, 1_000_000), (1000, 500_000):
-            best = consume(server.bootstrap, size, int(count * arguments.scale), arguments.rounds)
-            show(f"consume, {size}-byte values, one partition", best, size)
+def measure_all(bootstrap: str, rounds: int, scale: float) -> None:
+    for size, count in (100, 1_000_000), (1000, 500_000):
+        best = consume(bootstrap, size, int(count * scale), rounds)
+        show(f"consume, {size}-byte values, one partition", best, size)
 
 
 if __name__ == "__main__":
-    main()
+    compare(__doc__, measure_all)

@@ -1,4 +1,4 @@
-"""Read back what a producer wrote, with a client that is not ours."""
+"""Read back what a producer wrote: with a client that is not ours, or by polling ours."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 import confluent_kafka as ck
 
+from ottla import Consumer
 from ottla.client.client import CONTROLLER, Client
 from ottla.client.config import COMMON, parse
 from ottla.client.errors import raise_for
+from ottla.testing.history import History
 from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 POLL_S = 10.0
@@ -89,3 +91,20 @@ def make_topic(bootstrap: str, topic: str, partitions: int = 1, **config: object
             raise_for(made.error_code, made.error_message)
     finally:
         client.close()
+
+
+def hear_all(history: History, bootstrap: str, topic: str) -> None:
+    """Let a reader of the history read the whole topic."""
+    for record in read_all(bootstrap, topic):
+        found = (record.offset, (record.value or b"").decode())
+        history.polled("reader", record.partition, [found])
+
+
+def read_values(consumer: Consumer, count: int, *, wait_s: float) -> list[bytes]:
+    """So many values by polling, or as many as come in that time."""
+    found: list[bytes] = []
+    deadline = time.monotonic() + wait_s
+    while len(found) < count and time.monotonic() < deadline:
+        for records in consumer.poll(50).values():
+            found += [record.value for record in records]
+    return found

@@ -16,8 +16,8 @@ from ottla.client.client import ANY
 from ottla.testing import Broker, broker
 from ottla.testing.history import History, Outcome, check
 from ottla.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
+from tests.client.cutting import cut_off
 from tests.client.reading import make_topic
-from tests.compat.proxy import CuttingProxy
 from tests.live import Server, free_port
 
 QUICK: dict[str, Any] = {
@@ -307,21 +307,20 @@ def test_cut_connections_lose_nothing(tmp_path: Path) -> None:
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{outside}",
         "group.initial.rebalance.delay.ms": 0,
     }
-    with Server(tmp_path / "data", settings=settings) as server:
-        proxy = CuttingProxy(outside, server.port, seed=7, answers_between_cuts=15)
-        bootstrap = f"127.0.0.1:{outside}"
-        try:
-            proxy.quiet.set()
-            make_topic(bootstrap, "cut", partitions=3)
-            work = Workload(bootstrap, "cut", 3, 2)
-            time.sleep(0.3)
-            proxy.quiet.clear()
-            time.sleep(2.5)
-            proxy.quiet.set()
-            work.finish()
-            assert proxy.cuts > 5
-        finally:
-            proxy.close()
+    with (
+        Server(tmp_path / "data", settings=settings) as server,
+        cut_off(outside, server.port, "cut", partitions=3, seed=7, answers_between_cuts=15) as (
+            bootstrap,
+            proxy,
+        ),
+    ):
+        work = Workload(bootstrap, "cut", 3, 2)
+        time.sleep(0.3)
+        proxy.quiet.clear()
+        time.sleep(2.5)
+        proxy.quiet.set()
+        work.finish()
+        assert proxy.cuts > 5
 
 
 def test_records_that_retention_took_away(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from ottla.client import errors
 from ottla.testing.history import History, Outcome, check
 from tests import needs
 from tests.apache.kafka import ApacheKafka
-from tests.client.reading import make_topic, read_all
-from tests.compat.proxy import CuttingProxy
+from tests.client.cutting import cut_off
+from tests.client.reading import hear_all, make_topic, read_all
 from tests.live import Server, free_port
 
 WAIT_S = 30
@@ -71,9 +71,7 @@ class Workload:
             thread.join(WAIT_S * 2)
             assert not thread.is_alive()
         assert not self.problems
-        for record in read_all(bootstrap, self.topic):
-            found = (record.offset, (record.value or b"").decode())
-            self.history.polled("reader", record.partition, [found])
+        hear_all(self.history, bootstrap, self.topic)
         return self.history
 
 
@@ -87,19 +85,16 @@ def judge(history: History, at_least: int) -> None:
 
 def cut_and_judge(port: int, outside: int, seed: int) -> None:
     """Load through a proxy that cuts, to a broker that advertises the proxy."""
-    proxy = CuttingProxy(outside, port, seed=seed, answers_between_cuts=12)
-    bootstrap = f"127.0.0.1:{outside}"
-    try:
-        proxy.quiet.set()
-        make_topic(bootstrap, "cut", partitions=2)
+    with cut_off(outside, port, "cut", partitions=2, seed=seed, answers_between_cuts=12) as (
+        bootstrap,
+        proxy,
+    ):
         proxy.quiet.clear()
         work = Workload(bootstrap, "cut", 2, batch_size=500, linger_ms=0)
         time.sleep(2.0)
         proxy.quiet.set()
         judge(work.finish(bootstrap), 1000)
         assert proxy.cuts > 5
-    finally:
-        proxy.close()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

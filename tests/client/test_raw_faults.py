@@ -18,8 +18,8 @@ from ottla.testing import broker
 from ottla.testing.history import History, Outcome, check
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, write_batch
-from tests.client.reading import make_topic, read_all
-from tests.compat.proxy import CuttingProxy
+from tests.client.cutting import cut_off
+from tests.client.reading import hear_all, make_topic, read_all
 from tests.live import Server, free_port
 
 WAIT_S = 60
@@ -102,9 +102,7 @@ class Workload:
         self.thread.join(WAIT_S)
         assert not self.thread.is_alive()
         assert not self.problems
-        for record in read_all(self.bootstrap, TOPIC):
-            found = (record.offset, (record.value or b"").decode())
-            self.history.polled("reader", record.partition, [found])
+        hear_all(self.history, self.bootstrap, TOPIC)
         report = check(self.history, may_skip=self.transactional)
         assert report, str(report)
         assert report.unseen == 0, str(report)
@@ -120,19 +118,19 @@ def test_batches_survive_cut_connections(tmp_path: Path, transactional: bool) ->
     """Lost answers of Produce, EndTxn and all others: each batch is there once and in order."""
     outside = free_port()
     settings = {**SETTINGS, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{outside}"}
-    with Server(tmp_path / "data", settings=settings) as server:
-        proxy = CuttingProxy(outside, server.port, seed=4, answers_between_cuts=12)
-        try:
-            proxy.quiet.set()
-            make_topic(f"127.0.0.1:{outside}", TOPIC, partitions=2)
-            proxy.quiet.clear()
-            work = Workload(f"127.0.0.1:{outside}", 4, transactional=transactional)
-            time.sleep(2.0)
-            proxy.quiet.set()
-            work.judge()
-            assert proxy.cuts > 5
-        finally:
-            proxy.close()
+    with (
+        Server(tmp_path / "data", settings=settings) as server,
+        cut_off(outside, server.port, TOPIC, partitions=2, seed=4, answers_between_cuts=12) as (
+            bootstrap,
+            proxy,
+        ),
+    ):
+        proxy.quiet.clear()
+        work = Workload(bootstrap, 4, transactional=transactional)
+        time.sleep(2.0)
+        proxy.quiet.set()
+        work.judge()
+        assert proxy.cuts > 5
 
 
 @pytest.mark.parametrize("transactional", [False, True], ids=["idempotent", "transactional"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.client import errors
 from ottla.testing import Broker, broker
+from tests.client.reading import read_values
 
 WAIT_S = 20
 CAREFUL: dict[str, Any] = {"allow_auto_create_topics": False, "retry_backoff_ms": 20}
@@ -24,12 +24,7 @@ def server() -> Iterator[Broker]:
 
 
 def read(consumer: Consumer, count: int) -> list[bytes]:
-    found: list[bytes] = []
-    deadline = time.monotonic() + WAIT_S
-    while len(found) < count and time.monotonic() < deadline:
-        for records in consumer.poll(50).values():
-            found += [record.value for record in records]
-    return found
+    return read_values(consumer, count, wait_s=WAIT_S)
 
 
 @pytest.mark.parametrize("poll_between", [False, True], ids=["asleep", "awake"])

@@ -11,8 +11,8 @@ from typing import Any
 
 from ottla import Producer
 from ottla.testing.history import History, Outcome, check
-from tests.client.reading import make_topic, read_all
-from tests.compat.proxy import CuttingProxy
+from tests.client.cutting import cut_off
+from tests.client.reading import hear_all, make_topic
 from tests.live import Server, free_port
 
 WAIT_S = 60
@@ -93,9 +93,7 @@ class Workload:
             thread.join(WAIT_S)
             assert not thread.is_alive()
         assert not self.problems
-        for record in read_all(self.bootstrap, TOPIC):
-            found = (record.offset, (record.value or b"").decode())
-            self.history.polled("reader", record.partition, [found])
+        hear_all(self.history, self.bootstrap, TOPIC)
         # Between two committed records there are markers and aborted ones: a reader may skip.
         report = check(self.history, may_skip=True)
         assert report, str(report)
@@ -108,19 +106,19 @@ def test_transactions_survive_cut_connections(tmp_path: Path) -> None:
     """Lost answers of Produce, EndTxn and all others: committed is there once, aborted never."""
     outside = free_port()
     settings = {**SETTINGS, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{outside}"}
-    with Server(tmp_path / "data", settings=settings) as server:
-        proxy = CuttingProxy(outside, server.port, seed=1, answers_between_cuts=12)
-        try:
-            proxy.quiet.set()
-            make_topic(f"127.0.0.1:{outside}", TOPIC, partitions=2)
-            proxy.quiet.clear()
-            work = Workload(f"127.0.0.1:{outside}", 1)
-            time.sleep(2.5)
-            proxy.quiet.set()
-            work.judge()
-            assert proxy.cuts > 5
-        finally:
-            proxy.close()
+    with (
+        Server(tmp_path / "data", settings=settings) as server,
+        cut_off(outside, server.port, TOPIC, partitions=2, seed=1, answers_between_cuts=12) as (
+            bootstrap,
+            proxy,
+        ),
+    ):
+        proxy.quiet.clear()
+        work = Workload(bootstrap, 1)
+        time.sleep(2.5)
+        proxy.quiet.set()
+        work.judge()
+        assert proxy.cuts > 5
 
 
 def test_transactions_survive_killed_brokers(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from ottla.client import errors, validation
 from ottla.testing import Broker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import batch_bounds
+from tests.client.reading import read_values
 from tests.client.scripted_log import EPOCH_END, TOPIC, ScriptedLog
 
 PARTITION = TopicPartition(TOPIC, 0)
@@ -33,12 +34,7 @@ def consumer_of(place: str, **options: Any) -> Consumer:
 
 def read(consumer: Consumer, count: int) -> list[bytes]:
     """So many values."""
-    found: list[bytes] = []
-    deadline = time.monotonic() + WAIT_S
-    while len(found) < count and time.monotonic() < deadline:
-        for records in consumer.poll(50).values():
-            found += [record.value for record in records]
-    return found
+    return read_values(consumer, count, wait_s=WAIT_S)
 
 
 @pytest.fixture

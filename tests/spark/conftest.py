@@ -18,21 +18,13 @@ import pytest
 from ottla.testing import Broker
 from ottla.testing import broker as start_broker
 from tests import needs
+from tests.spark.settings import CONF
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ottla.spark.standalone import Standalone
 
-CONF = {
-    "spark.driver.memory": "1g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "3",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.log.level": "ERROR",
-}
 NAMES = itertools.count()
 
 

@@ -92,11 +92,12 @@ def session(
     need_installed()
     from pyspark.sql import SparkSession
 
+    wanted = chosen(master, name, settings or {})
     existing = SparkSession.getActiveSession()
     if existing is None:
-        launch(chosen(master, name, settings or {}), import_from, verbose)
+        launch(wanted, import_from, verbose)
     builder = SparkSession.builder.master(master).appName(name)
-    for option, value in chosen(master, name, settings or {}).items():
+    for option, value in wanted.items():
         builder = builder.config(option, value)
     made = builder.getOrCreate()
     if existing is None and not verbose:

@@ -19,15 +19,9 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[3]))
 
+from ottla.spark.processes import descendants, processes
+
 END_S = 240.0
-CONF = {
-    "spark.driver.memory": "1g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "3",
-    "spark.log.level": "ERROR",
-}
 
 
 class Driver:
@@ -75,7 +69,8 @@ class Driver:
 
     def kill(self) -> None:
         """SIGKILL to the driver, its JVM first; its Python workers are left to themselves."""
-        for pid in [*descendants(self.process.pid, "java"), self.process.pid]:
+        jvms = {each.pid for each in processes() if each.command.split(" ")[0].endswith("/java")}
+        for pid in [*jvms.intersection(descendants(self.process.pid)), self.process.pid]:
             os.kill(pid, signal.SIGKILL)
         self.process.wait(30)
 
@@ -109,22 +104,10 @@ def environment(home: Path, faults: Path) -> dict[str, str]:
     return inherited | {"OTTLA_FAULTS": str(faults), "PYSPARK_PYTHON": sys.executable}
 
 
-def descendants(pid: int, name: str) -> list[int]:
-    """The processes under `pid` whose program is `name`."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            try:
-                program = Path(f"/proc/{child}/comm").read_text().strip()
-            except OSError:
-                continue
-            found += descendants(child, name) + ([child] if program == name else [])
-    return found
-
-
 def main(order: dict[str, Any]) -> None:
     from pyspark.sql import SparkSession
 
+    from tests.spark.settings import CONF
     from tests.spark.sink import plans
 
     conf = {

@@ -84,11 +84,16 @@ def missing_sources(pipeline: Pipeline, consumer: Consumer) -> list[str]:
     return found
 
 
-def check_sources(pipeline: Pipeline, servers: str) -> None:
+def need_sources(pipeline: Pipeline, consumer: Consumer) -> None:
     """Raise for the first topic that is to be read and is not there."""
+    for problem in missing_sources(pipeline, consumer):
+        raise PipelineError(problem)
+
+
+def check_sources(pipeline: Pipeline, servers: str) -> None:
+    """The same, for somebody who has nobody to ask yet."""
     with asking(servers, pipeline) as (_, consumer):
-        for problem in missing_sources(pipeline, consumer):
-            raise PipelineError(problem)
+        need_sources(pipeline, consumer)
 
 
 def missing_targets(pipeline: Pipeline, there: set[str]) -> dict[str, Topic]:

@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from ..source.data_source import TYPES
 from .bounds import ISOLATION, ISOLATION_DEFAULT, Offsets, as_json
 from .declaring import Pipeline
 from .fresh import fresh_records
@@ -38,10 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.spark")
 Reader = TypeVar("Reader", "DataFrameReader", "DataStreamReader")
-RECORD_SCHEMA = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
-    "timestampType int, headers array<struct<key:string,value:binary>>"
-)
+RECORD_SCHEMA = ", ".join(f"{column} {kind}" for column, kind in TYPES.items())
 
 
 class Inputs:
@@ -159,11 +157,17 @@ class Inputs:
                 )
         return schema
 
-    def ready(self, reader: Reader, options: Mapping[str, str], columns: list[str]) -> Reader:
-        """A reader with what every topic is read with, and then what its declaration says."""
-        reader = reader.option("kafka.bootstrap.servers", self.servers)
-        reader = reader.option(ISOLATION, ISOLATION_DEFAULT).option("columns", ",".join(columns))
-        return reader.options(**options)
+    def options(self, declared: Mapping[str, str], columns: list[str]) -> dict[str, str]:
+        """What every topic is read with, and then what its declaration says."""
+        return {
+            "kafka.bootstrap.servers": self.servers,
+            ISOLATION: ISOLATION_DEFAULT,
+            "columns": ",".join(columns),
+            **declared,
+        }
+
+    def ready(self, reader: Reader, declared: Mapping[str, str], columns: list[str]) -> Reader:
+        return reader.options(**self.options(declared, columns))
 
 
 class StreamInputs(Inputs):
@@ -191,14 +195,8 @@ class StreamInputs(Inputs):
     def table_records(self, name: str, source: Table, columns: list[str]) -> DataFrame:
         if source.refresh == "start":
             return super().table_records(name, source, columns)
-        options = {
-            "kafka.bootstrap.servers": self.servers,
-            ISOLATION: ISOLATION_DEFAULT,
-            "columns": ",".join(columns),
-            **source.options,
-            "subscribe": source.name,
-        }
-        return fresh_records(self.spark, options)
+        options = self.options(source.options, columns)
+        return fresh_records(self.spark, {**options, "subscribe": source.name})
 
     def read_files(self, name: str, source: Files) -> DataFrame:
         if source.schema is not None:

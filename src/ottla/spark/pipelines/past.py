@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from .bounds import Bound, stretch
 from .declaring import BAD_RECORDS, Pipeline
-from .existing import asking, make_targets, missing_sources
+from .existing import asking, make_targets, need_sources
 from .inputs import PastInputs
 from .outputs import records
 from .running import sentences, settings_of
@@ -36,9 +36,7 @@ def run_past(
 
     register(spark)
     with asking(bootstrap_servers, pipeline) as (admin, consumer):
-        problems = missing_sources(pipeline, consumer)
-        if problems:
-            raise PipelineError(problems[0])
+        need_sources(pipeline, consumer)
         stretches = {
             name: stretch(consumer, source, start, until)
             for name, source in pipeline.sources.items()

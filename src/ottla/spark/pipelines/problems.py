@@ -60,10 +60,6 @@ def output_mode(parameters: Mapping[str, str], pipeline: Pipeline, text: str) ->
     return f"mode {pipeline.mode!r} does not go with {operation}"
 
 
-def any_watermark(parameters: Mapping[str, str], pipeline: Pipeline, text: str) -> str:
-    return f"{first_line(text)} (a watermark is missing?)"
-
-
 Words = Callable[[Mapping[str, str], "Pipeline", str], str]
 WORDS: dict[str, Words] = {
     "UNRESOLVED_COLUMN": unknown_column,

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from .bounds import Bound, Offsets, start_offsets
 from .checkpoints import Home
 from .declaring import BAD_RECORDS, Pipeline
-from .existing import asking, make_targets, missing_sources
+from .existing import asking, make_targets, need_sources
 from .inputs import Inputs, StreamInputs
 from .outputs import records
 from .problems import sentence
@@ -202,9 +202,7 @@ def prepare(
 ) -> Mapping[str, Offsets | None]:
     """Topics that must be there are; where a new checkpoint begins is looked up and kept."""
     with asking(servers, pipeline) as (admin, consumer):
-        problems = missing_sources(pipeline, consumer)
-        if problems:
-            raise PipelineError(problems[0])
+        need_sources(pipeline, consumer)
         make_targets(pipeline, admin)
         starts = home.starts()
         if starts is None:

@@ -25,6 +25,7 @@ from ottla.client import errors
 from ottla.client.raw import RawProducer
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
 
+from .connections import send_all, settled
 from .faultpoints import reach
 from .ledger import REFRESH_AGE_MS, Ledger, Verdict, judge, read
 from .parcels import Parcel, pieces
@@ -106,14 +107,9 @@ class Session:
         producer = self.producer
         producer.begin_transaction()
         try:
-            futures = [
-                producer.send_batch(piece.topic, piece.partition, piece.data, piece.records)
-                for piece in all_pieces(parcels, producer)
-            ]
+            futures = send_all(producer, all_pieces(parcels, producer))
             reach("commit.sent")
-            producer.flush()
-            for future in futures:
-                future.get(0)  # raises what went wrong
+            settled(producer, futures)
             if entry is not None:
                 self._write_ledger(entry, topics)
             reach("commit.before-end")

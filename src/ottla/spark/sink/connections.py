@@ -1,15 +1,22 @@
 """Producers that outlive a task: Spark's Python workers run many, and connecting costs more.
 
 One plain (idempotent) producer per cluster in each process. It also answers how many partitions a
-topic has; its client keeps that fresh.
+topic has; its client keeps that fresh. `send_all` and `settled` are how batches go through any
+producer, this one or the driver's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.client.raw import RawProducer
+from ottla.client.record_future import FutureRecordMetadata
+from ottla.client.structs import RecordMetadata
+
+from .rows import Piece
+
+PRODUCERS_MAX = 8  # clusters that one process keeps a producer for
 
 _producers: dict[tuple[tuple[str, Any], ...], RawProducer] = {}
 
@@ -19,8 +26,24 @@ def plain_producer(properties: Mapping[str, Any]) -> RawProducer:
     key = tuple(sorted(properties.items()))
     producer = _producers.get(key)
     if producer is None:
+        while len(_producers) >= PRODUCERS_MAX:
+            _producers.pop(next(iter(_producers))).close()
         producer = _producers[key] = RawProducer(dict(properties))
     return producer
+
+
+def send_all(producer: RawProducer, pieces: Iterable[Piece]) -> list[FutureRecordMetadata]:
+    """Send batches, each to its place."""
+    return [
+        producer.send_batch(piece.topic, piece.partition, piece.data, piece.records)
+        for piece in pieces
+    ]
+
+
+def settled(producer: RawProducer, futures: Iterable[FutureRecordMetadata]) -> list[RecordMetadata]:
+    """Wait until all are acknowledged, and say where they are; or raise what went wrong."""
+    producer.flush()
+    return [future.get(0) for future in futures]
 
 
 def partition_count(properties: Mapping[str, Any], topic: str) -> int:

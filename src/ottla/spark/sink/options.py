@@ -72,8 +72,7 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
         batch_bytes=_batch_bytes(properties),
         properties=properties,
         topic=given.get("topic"),
-        exactly_once=_choice(given, "delivery", ("exactly-once", "at-least-once"))
-        == "exactly-once",
+        exactly_once=_choice(given, "delivery", DELIVERIES) == DELIVERIES[0],
         accept=_choice(given, "ledger", ("strict", "accept")) == "accept",
         carrier=_choice(given, "staging", CARRIERS),
         staging_root=given.get("stagingdirectory"),

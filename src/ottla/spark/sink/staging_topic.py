@@ -17,7 +17,7 @@ from ottla.client.config import COMMON
 from ottla.client.raw import RawProducer
 from ottla.client.structs import TopicPartition
 
-from .connections import plain_producer
+from .connections import plain_producer, settled
 from .parcels import Origin, Parcel, ParcelLost
 from .rows import Piece
 
@@ -52,8 +52,8 @@ class StagingTopic:
 
     def places(self) -> list[tuple[int, int]]:
         """Partition and offset of each batch, when all are acknowledged."""
-        self._producer.flush()
-        return [(self.partition, future.get(0).offset) for future in self._futures]
+        found = settled(self._producer, self._futures)
+        return [(self.partition, metadata.offset) for metadata in found]
 
 
 def fetch_pieces(parcel: Parcel, producer: RawProducer) -> Iterator[Piece]:

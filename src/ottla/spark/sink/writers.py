@@ -100,16 +100,10 @@ class Sink:
         self, rows: Iterator[pa.RecordBatch], encoder: RowEncoder, origin: Origin
     ) -> Parcel:
         """At least once: straight to the topics, and nothing left to commit."""
-        from .connections import plain_producer
+        from .connections import plain_producer, send_all, settled
 
         producer = plain_producer(self.options.properties)
-        futures = [
-            producer.send_batch(piece.topic, piece.partition, piece.data, piece.records)
-            for piece in encoded(rows, encoder)
-        ]
-        producer.flush()
-        for future in futures:
-            future.get(0)
+        settled(producer, send_all(producer, encoded(rows, encoder)))
         return Parcel(origin)
 
     def _partition_count(self, topic: str) -> int:
