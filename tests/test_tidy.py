@@ -28,10 +28,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "seams": {"wire"},
     "log": {"wire"} | SHARED,
     "replica": {"log", "wire"} | SHARED,
-    "coordination": SHARED,
-    "cluster": {"coordination", "wire"} | SHARED,
+    "metadata_store": SHARED,
+    "cluster": {"metadata_store", "wire"} | SHARED,
     "coordinator": {"cluster.image", "replica.partition", "wire"} | SHARED,
-    "broker": {"wire", "log", "replica", "coordination", "cluster", "coordinator"} | SHARED,
+    "broker": {"wire", "log", "replica", "metadata_store", "cluster", "coordinator"} | SHARED,
     "server": {"broker.dispatch", "wire"} | SHARED,
     "client": {"wire"},
     "aio": {"client"},
@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # Single files that may reach further than their room.
 MAY_ALSO_IMPORT: dict[str, set[str]] = {
-    "cli/server.py": {"broker", "coordination", "log", "server", "wire"} | SHARED,
+    "cli/server.py": {"broker", "metadata_store", "log", "server", "wire"} | SHARED,
     "cli/control.py": {"broker.faults", "wire"},
     "cli/pipeline.py": {"spark"},
     "cli/pipeline_run.py": {"spark"},
@@ -61,7 +61,7 @@ FREE_NAMES = {"__version__"}
 # Below the seams the outside world is handed in (idea 4 of the design): no clock, no chance, no
 # file, no socket, no thread of one's own, so that the same code runs in a simulation.
 BELOW_THE_SEAMS = {
-    "wire", "log", "replica", "coordination", "cluster", "coordinator", "broker", "server",
+    "wire", "log", "replica", "metadata_store", "cluster", "coordinator", "broker", "server",
 }  # fmt: skip
 FORBIDDEN_MODULES = {
     "time", "random", "uuid", "socket", "mmap", "sqlite3", "threading", "subprocess", "secrets",
@@ -251,7 +251,7 @@ def test_a_broken_rule_is_named(path: str, text: str, complaint: str) -> None:
         ("cli/server.py", "from ottla.broker.broker import Broker"),
         ("seams/disk.py", "import os\nos.unlink('x')"),
         ("log/log.py", "import os\nos.path.join('a', 'b')"),
-        ("coordination/local.py", "if TYPE_CHECKING:\n    import sqlite3"),
+        ("metadata_store/local.py", "if TYPE_CHECKING:\n    import sqlite3"),
         ("cli/main.py", "from ottla import __version__"),
     ],
 )

@@ -343,7 +343,7 @@ def test_a_dynamic_broker_config_takes_effect_at_once(desk: Desk) -> None:
 
 
 def test_a_dynamic_config_outlives_the_broker(desk: Desk) -> None:
-    """It is in the coordination tree, not in the process."""
+    """It is in the metadata tree, not in the process."""
     assert change(desk, (BROKER, "1", [("max.connections", Op.SET, "7")])) == [OK]
     assert change(desk, (TOPIC, "t", [("retention.ms", Op.SET, "7")])) == [OK]
     desk.close()

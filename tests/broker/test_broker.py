@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.cluster.requests import NewPartitions, Resource, ResourceType
-from ottla.coordination.tree import ConnectionLoss
+from ottla.metadata_store.tree import ConnectionLoss
 from ottla.log.directories import DirectoryProblem
 from ottla.wire.errors import ErrorCode
 from tests.broker.desk import Desk, fetch_request, values

@@ -121,7 +121,7 @@ class TestLongPoll:
         desk.produce("t", 0, b"a")
         desk.settle()
         assert values(answer.response) == {("t", 0): [b"a"]}
-        assert len(desk.broker.waiting) == 0
+        assert len(desk.broker.purgatory) == 0
 
     def test_time_answers_with_nothing(self, desk: Desk) -> None:
         """After max_wait the answer is empty, and carries the offsets."""
@@ -190,7 +190,7 @@ class TestLongPoll:
         delete(desk, "t")
         desk.settle()
         assert only(answer.response).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert len(desk.broker.waiting) == 0
+        assert len(desk.broker.purgatory) == 0
 
     def test_a_failing_disk_ends_the_wait(self, desk: Desk) -> None:
         """The next append that fails tells those who wait for the partition."""
@@ -207,7 +207,7 @@ class TestLongPoll:
         answer = desk.post(fetch_request(("t", 0, 0), max_wait_ms=30_000), 11)
         assert answer.pending is not None
         answer.pending.cancel()
-        assert len(desk.broker.waiting) == 0
+        assert len(desk.broker.purgatory) == 0
         desk.produce("t", 0, b"a")
         desk.advance(31_000)
         assert not answer.ready

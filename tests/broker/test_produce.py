@@ -381,7 +381,7 @@ class TestFlushBeforeAck:
         answer = desk.post(produce_request("t", 0, desk.batch(b"a")), 9)
         assert answer.pending is not None
         answer.pending.cancel()
-        assert len(desk.broker.waiting) == 0
+        assert len(desk.broker.purgatory) == 0
         desk.settle()
         assert not answer.ready
         assert desk.partition("t").high_watermark == 1

@@ -1,4 +1,4 @@
-"""One command line through Kafka's tool and through our twin, on the same broker."""
+"""One command line through Kafka's tool and through our script, on the same broker."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
-from ottla.cli.twins.running import guarded
+from ottla.cli.kafka_scripts.running import guarded
 from tests.cli.apache_tools import Answer
 
 
-def twin(tool: str, *arguments: str, text: str = "") -> Answer:
-    """Our twin's answer, run inside this process."""
-    module = import_module(f"ottla.cli.twins.{MODULES[tool]}")
+def kafka_script(tool: str, *arguments: str, text: str = "") -> Answer:
+    """Our script's answer, run inside this process."""
+    module = import_module(f"ottla.cli.kafka_scripts.{MODULES[tool]}")
     return Answer(*captured(lambda: guarded(module.run, arguments), text))
 
 

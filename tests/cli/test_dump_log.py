@@ -10,7 +10,7 @@ import pytest
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.producer import Producer
 from tests.cli.apache_tools import ApacheTools
-from tests.cli.compare import twin
+from tests.cli.compare import kafka_script
 from tests.cli.process import ottla
 from tests.cli.state import SETTINGS
 from tests.live import Server
@@ -85,7 +85,7 @@ def test_files_are_shown_as_kafkas_tool_shows_them(
                     word = word.replace(mark, str(file_of(data, name, suffix)))
         words.append(word)
     theirs = apache_tools.run("kafka-dump-log.sh", *words)
-    ours = twin("kafka-dump-log.sh", *words)
+    ours = kafka_script("kafka-dump-log.sh", *words)
     assert theirs.code == ours.code == 0, (theirs, ours)
     assert ours.out.splitlines() == theirs.out.splitlines()
     assert len(ours.out.splitlines()) > ("--verify-index-only" not in line)
@@ -142,6 +142,6 @@ def test_what_java_alone_can_do_is_refused(data: Path) -> None:
         ["--remote-log-metadata-decoder"],
         ["--share-group-state-decoder"],
     ):
-        answer = twin("kafka-dump-log.sh", "--files", path, *words)
+        answer = kafka_script("kafka-dump-log.sh", "--files", path, *words)
         assert answer.code == 1
         assert "Try: " in answer.errors

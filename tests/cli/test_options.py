@@ -11,7 +11,7 @@ import pytest
 
 from tests.apache import java
 from tests.cli.apache_tools import TOOLS, ApacheTools
-from tests.cli.compare import MODULES, twin
+from tests.cli.compare import MODULES, kafka_script
 
 HERE = Path(__file__).parent
 LIST = HERE / "cases" / "apache_options.lst"
@@ -41,8 +41,8 @@ def listed() -> dict[str, dict[str, bool]]:
 
 
 def declared(tool: str) -> dict[str, bool]:
-    """Option -> whether our twin has it."""
-    module = import_module(f"ottla.cli.twins.{MODULES[tool]}")
+    """Option -> whether our script has it."""
+    module = import_module(f"ottla.cli.kafka_scripts.{MODULES[tool]}")
     if hasattr(module, "PARSER"):
         return {name: not option.skipped for name, option in module.PARSER.by_name.items()}
     found: dict[str, bool] = {}
@@ -117,7 +117,7 @@ def test_an_option_that_is_not_there_is_named(tool: str) -> None:
         if not there:
             assert any(tool in each and f"--{name}" in each for each in bullets), name
             words = [f"--{name}", "x"]
-            module = import_module(f"ottla.cli.twins.{MODULES[tool]}")
+            module = import_module(f"ottla.cli.kafka_scripts.{MODULES[tool]}")
             if not hasattr(module, "PARSER"):
                 words = [
                     next(
@@ -127,7 +127,7 @@ def test_an_option_that_is_not_there_is_named(tool: str) -> None:
                     ),
                     *words,
                 ]
-            answer = twin(tool, *words)
+            answer = kafka_script(tool, *words)
             assert answer.code != 0
             assert f"--{name}" in answer.errors
             assert answer.errors.count("\n") >= 1
@@ -148,7 +148,7 @@ def test_the_list_is_apaches(tool: str, apache_tools: ApacheTools) -> None:
 @pytest.mark.parametrize("tool", ["kafka-transactions.sh", "kafka-features.sh"])
 def test_the_list_is_apaches_for_every_command(tool: str, apache_tools: ApacheTools) -> None:
     """The same for tools with commands, each of which has a help of its own."""
-    module = import_module(f"ottla.cli.twins.{MODULES[tool]}")
+    module = import_module(f"ottla.cli.kafka_scripts.{MODULES[tool]}")
     answers = [apache_tools.run(tool, "--help")]
     answers += [apache_tools.run(tool, name, "--help") for name in module.TOOL.commands]
     text = "\n".join(answer.out + answer.errors for answer in answers)
@@ -181,8 +181,8 @@ def test_the_list_is_apaches_where_help_ends_the_jvm(
 @pytest.mark.parametrize("tool", [*listed()])
 def test_help_names_every_option(tool: str) -> None:
     """--help goes to standard output with exit code 0 and has a line for each option or command."""
-    module = import_module(f"ottla.cli.twins.{MODULES[tool]}")
-    answer = twin(tool, "--help")
+    module = import_module(f"ottla.cli.kafka_scripts.{MODULES[tool]}")
+    answer = kafka_script(tool, "--help")
     assert answer.code == 0
     wanted = (
         [f"--{name}" for name in listed()[tool]]
@@ -204,14 +204,14 @@ def test_help_names_every_option(tool: str) -> None:
 )  # fmt: skip
 def test_the_way_of_old_is_answered_with_todays(tool: str, words: str, again: str) -> None:
     """--zookeeper is understood, and the same command with --bootstrap-server is shown."""
-    answer = twin(tool, *words.split())
+    answer = kafka_script(tool, *words.split())
     assert answer.code == 1
     assert f"Try: {tool} --bootstrap-server localhost:9092 {again}" in answer.errors
 
 
 def test_a_misspelt_option_is_put_right() -> None:
     """An unknown option is named, with the one that was meant."""
-    answer = twin("kafka-topics.sh", "--bootstrap-servr", "x", "--list")
+    answer = kafka_script("kafka-topics.sh", "--bootstrap-servr", "x", "--list")
     assert answer.code == 1
     assert "there is no option --bootstrap-servr; did you mean --bootstrap-server?" in answer.errors
     assert "Try: kafka-topics.sh --help" in answer.errors

@@ -91,7 +91,7 @@ def test_a_failure_on_a_terminal(state: State) -> None:
     "words",
     [
         ["-m", "ottla", "consume", "orders", "--follow", "--group", "GROUP", "-b", "SERVER"],
-        ["-m", "ottla.cli.twins.console_consumer", "--bootstrap-server", "SERVER",
+        ["-m", "ottla.cli.kafka_scripts.console_consumer", "--bootstrap-server", "SERVER",
          "--topic", "orders", "--group", "GROUP"],
     ],
     ids=["ottla", "kafka"],
@@ -102,8 +102,8 @@ def test_a_reader_that_is_stopped_leaves_its_group(
     """Ctrl-C and SIGTERM alike: exit code 0, and the group is empty at once."""
     group = f"stopped-{number}-{len(words)}"
     line = [each.replace("SERVER", state.bootstrap).replace("GROUP", group) for each in words]
-    if "twins" in line[1]:
-        line[:2] = ["-c", "from ottla.cli.twins.console_consumer import main; main()"]
+    if "kafka_scripts" in line[1]:
+        line[:2] = ["-c", "from ottla.cli.kafka_scripts.console_consumer import main; main()"]
     process = subprocess.Popen([sys.executable, *line], stdout=subprocess.DEVNULL)
     try:
         with Admin(bootstrap_servers=state.bootstrap) as admin:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.coordination import local_store
+from ottla.metadata_store import local_store
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -21,7 +21,7 @@ from ottla.cluster.requests import (
     UpgradeType,
 )
 from ottla.cluster.state import NotController
-from ottla.coordination.tree import SessionExpired
+from ottla.metadata_store.tree import SessionExpired
 from tests.cluster.world import World
 
 Deed = Callable[[World], Awaitable[object]]

@@ -12,8 +12,8 @@ from ottla.cluster.image import ZERO_ID, BrokerInfo, Endpoint
 from ottla.cluster.nodes import CorruptNode
 from ottla.cluster.requests import AdoptedTopic, NewTopic, Resource, ResourceType
 from ottla.cluster.state import NotController, Options
-from ottla.coordination.local import LocalEngine
-from ottla.coordination.tree import ConnectionLoss
+from ottla.metadata_store.local import LocalEngine
+from ottla.metadata_store.tree import ConnectionLoss
 from ottla.seams.background import InlineBackground
 from ottla.seams.chance import SeededChance
 from ottla.seams.clock import ManualClock

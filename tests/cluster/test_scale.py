@@ -12,7 +12,7 @@ from ottla.cluster.controller import Controller
 from ottla.cluster.image import ClusterImage, TopicCreated
 from ottla.cluster.requests import NewTopic, TopicRef
 from ottla.cluster.state import Options
-from ottla.coordination.local import LocalTree
+from ottla.metadata_store.local import LocalTree
 from ottla.seams.background import RealBackground
 from ottla.seams.chance import SeededChance
 from ottla.seams.clock import RealClock

@@ -12,7 +12,7 @@ from ottla.cluster.image import ZERO_ID, BrokerInfo
 from ottla.cluster.nodes import topic_value, uuid_text
 from ottla.cluster.requests import NewPartitions, NewTopic, Refusal, TopicOutcome, TopicRef
 from ottla.cluster.state import Options
-from ottla.coordination.tree import MULTI_BYTES_MAX
+from ottla.metadata_store.tree import MULTI_BYTES_MAX
 from ottla.wire.errors import ErrorCode
 from tests.cluster.world import World, play
 

@@ -10,8 +10,8 @@ from ottla.cluster.controller import Controller
 from ottla.cluster.image import BrokerInfo, ClusterImage, Endpoint
 from ottla.cluster.requests import NewTopic, TopicOutcome
 from ottla.cluster.state import Options
-from ottla.coordination.local import LocalTree
-from ottla.coordination.tree import Operation, Result, SessionExpired, Stat, Watcher
+from ottla.metadata_store.local import LocalTree
+from ottla.metadata_store.tree import Operation, Result, SessionExpired, Stat, Watcher
 from ottla.seams.background import InlineBackground
 from ottla.seams.chance import SeededChance
 from ottla.seams.clock import ManualClock

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ottla.cluster.requests import NewPartitions, NewTopic, TopicRef
-from ottla.coordination.local_store import Store
-from ottla.coordination.tree import ConnectionLoss
+from ottla.metadata_store.local_store import Store
+from ottla.metadata_store.tree import ConnectionLoss
 from tests.broker.desk import DATA, Desk, fetch_request, values
 from tests.crash.test_transactions import StoppingDisk
 

@@ -3,7 +3,7 @@
 Three things differ on purpose. A file is made when something is to be put in it, so that ten
 thousand quiet partitions cost little: Kafka's empty files may be missing here. Epochs from before
 the log's start are forgotten when they are loaded, not when the start moves. And what Kafka keeps
-in its metadata log is in the coordination tree.
+in its metadata log is in the metadata tree.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The broker: its parts put together, started and stopped.
 
-    start   lock and load the data directory, open the coordination tree, become the controller,
+    start   lock and load the data directory, open the metadata tree, become the controller,
             register, take over the cluster's picture
     stop    finish what waits, let go of the cluster, sync and close the logs, mark the stop clean
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
-from ottla.broker.following import Follower
+from ottla.broker.metadata_applier import MetadataApplier
 from ottla.broker.partitions import Partitions
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.sessions import Sessions
@@ -25,12 +25,12 @@ from ottla.cluster.controller import Controller
 from ottla.cluster.image import ZERO_ID, BrokerInfo, ClusterImage, Endpoint, PartitionImage
 from ottla.cluster.requests import AdoptedTopic
 from ottla.cluster.state import Options
-from ottla.coordination.local import LocalTree
+from ottla.metadata_store.local import LocalTree
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
 from ottla.replica.group_commit import GroupCommit
 from ottla.replica.partition import Partition
-from ottla.replica.waiting import Purgatory
+from ottla.replica.purgatory import Purgatory
 from ottla.settings import ConfigRules
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Broker:
         # The picture that requests are answered from, and the one being moved to, if any.
         self.image = ClusterImage()
         self.next_image = self.image
-        self.waiting = Purgatory(clock)
+        self.purgatory = Purgatory(clock)
         self.group_commit: GroupCommit | None = None
         if settings.flag("log.flush.before.ack"):
             self.group_commit = GroupCommit(clock, background, self._synced)
@@ -144,9 +144,9 @@ class Broker:
         )
         self._epoch = (await self.controller.register_broker(info)).epoch
         await self._adopt_strangers()
-        follower = Follower(self, self.controller.feed)
-        await follower.start()
-        self._opened.push_async_callback(follower.stop)
+        applier = MetadataApplier(self, self.controller.feed)
+        await applier.start()
+        self._opened.push_async_callback(applier.stop)
         self.logs.begin_upkeep()
 
     async def stop(self) -> None:
@@ -155,7 +155,7 @@ class Broker:
         self.coordinators.close()
         if self.group_commit is not None:
             await self.group_commit.drain()
-        self.waiting.close()
+        self.purgatory.close()
         await self._opened.aclose()
 
     # What the parts ask of each other
@@ -188,13 +188,13 @@ class Broker:
             return None
         log = self.logs.get(topic, index)
         if log is None:
-            return None  # it could not be made: see the follower
+            return None  # it could not be made: see MetadataApplier
         partition = Partition(log, self.metrics.topic(topic), self.group_commit)
         self.assign(partition, image)
         return partition
 
     def _synced(self, partition: Partition) -> None:
-        self.waiting.wake(partition)
+        self.purgatory.wake(partition)
         self.coordinators.committed(partition)
 
     def _high_watermark_of(self, log: Log) -> int:

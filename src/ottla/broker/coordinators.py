@@ -85,7 +85,7 @@ class Office(Generic[ShardT]):
         new_topic: Callable[[Settings], NewTopic],
     ) -> None:
         self.topic = topic
-        self.coordinator = Coordinator(topic, make_shard, broker.clock, broker.waiting.wake)
+        self.coordinator = Coordinator(topic, make_shard, broker.clock, broker.purgatory.wake)
         self._broker = broker
         self._new_topic = new_topic
         self._led: dict[int, int] = {}

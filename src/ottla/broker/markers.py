@@ -82,7 +82,7 @@ def write(
     else:
         error = ErrorCode(partition.append_as_coordinator(batch, now_ms=now_ms).error_code)
         if not error:
-            broker.waiting.wake(partition)
+            broker.purgatory.wake(partition)
     if error:
         return error
     broker.coordinators.verification.marker_written(partition, producer.producer_id)

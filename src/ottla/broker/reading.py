@@ -197,7 +197,7 @@ class Reader:
             return failed(index, problem.error_code)
         except OSError as problem:
             partition.go_offline(f"cannot read at offset {offset}: {problem}")
-            self.broker.waiting.wake(partition)
+            self.broker.purgatory.wake(partition)
             return failed(index, self.storage_error)
         return data
 

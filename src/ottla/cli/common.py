@@ -60,7 +60,7 @@ def json_option(command: F) -> F:
 @contextmanager
 def connected(bootstrap: str, command_config: str | None) -> Iterator[Admin]:
     """An admin client with these options."""
-    from ottla.cli.twins.options import read_properties
+    from ottla.cli.kafka_scripts.options import read_properties
 
     properties = read_properties(command_config) if command_config else {}
     with admin(bootstrap, properties) as made:

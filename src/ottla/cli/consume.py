@@ -75,7 +75,7 @@ def consume(
     ottla consume orders --from 2026-11-15T16:00:00 -f '%p:%o %k=%v\\n'
     """
     show = shower(pattern, key_decoder, value_decoder, null, as_json)
-    from ottla.cli.twins.options import read_properties
+    from ottla.cli.kafka_scripts.options import read_properties
     from ottla.client.consumer import Consumer
 
     chosen: dict[str, Any] = read_properties(command_config) if command_config else {}

@@ -26,7 +26,7 @@ def perf() -> None:
 
 
 def common(bootstrap: str, command_config: str | None) -> dict[str, Any]:
-    from ottla.cli.twins.options import read_properties
+    from ottla.cli.kafka_scripts.options import read_properties
 
     chosen: dict[str, Any] = {"bootstrap.timeout.ms": BOOTSTRAP_TIMEOUT_MS}
     chosen |= read_properties(command_config) if command_config else {}
@@ -166,7 +166,7 @@ def latency(
 ) -> None:
     """Send records to TOPIC one at a time, and measure until each is received."""
     from ottla.cli.measuring import percentiles
-    from ottla.cli.twins import e2e_latency
+    from ottla.cli.kafka_scripts import e2e_latency
 
     words = ["--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(count)]
     words += ["--producer-acks", "all", "--record-size", str(size)]

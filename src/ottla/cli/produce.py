@@ -62,7 +62,7 @@ def produce(
     ottla produce orders -K : <<< "customer-1:three apples"
     ottla produce orders --key customer-1 --header source=shop "three apples"
     """
-    from ottla.cli.twins.options import read_properties
+    from ottla.cli.kafka_scripts.options import read_properties
     from ottla.client.producer import Producer
 
     properties = {"parse.key": "true", "key.separator": key_separator} if key_separator else {}
@@ -130,6 +130,6 @@ def lines(values: tuple[str, ...], path: str | None) -> Iterator[str]:
                     yield line.removesuffix("\n")
                     bar.update(len(line.encode()))
     else:
-        from ottla.cli.twins.console_producer import lines_of
+        from ottla.cli.kafka_scripts.console_producer import lines_of
 
         yield from lines_of(sys.stdin)

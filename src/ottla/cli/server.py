@@ -237,7 +237,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 def why_not_started(error: Exception, directory: str) -> Failure:
     """One sentence for what the broker found wrong with its data directory."""
-    from ottla.coordination.tree import ConnectionLoss
+    from ottla.metadata_store.tree import ConnectionLoss
 
     cause = error if isinstance(error, OSError) else error.__cause__
     if isinstance(cause, OSError):
@@ -348,7 +348,7 @@ class Running:
 
     async def _start(self) -> None:
         """Ports first, so that a second server fails before it touches anything."""
-        from ottla.coordination.tree import TreeError
+        from ottla.metadata_store.tree import TreeError
         from ottla.log.directories import DirectoryProblem
 
         try:

@@ -21,7 +21,7 @@ from ottla.cluster.requests import (
 )
 from ottla.cluster.state import State
 from ottla.cluster.steps import Step
-from ottla.coordination.tree import Create, Delete, Operation, Set
+from ottla.metadata_store.tree import Create, Delete, Operation, Set
 from ottla.wire.errors import ErrorCode
 
 

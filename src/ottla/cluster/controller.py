@@ -35,7 +35,7 @@ from ottla.cluster.requests import (
     TopicRef,
 )
 from ottla.cluster.state import NotController, Options, State
-from ottla.coordination.tree import BadVersion, SessionExpired, Tree, TreeError
+from ottla.metadata_store.tree import BadVersion, SessionExpired, Tree, TreeError
 from ottla.seams.chance import Chance
 from ottla.seams.clock import Clock
 from ottla.wire.errors import ErrorCode
@@ -262,7 +262,7 @@ class Controller:
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
 
     def _failed(self, error: TreeError) -> Refusal:
-        log.error("the controller could not write to the coordination tree: %s", error)
+        log.error("the controller could not write to the metadata tree: %s", error)
         self._must_load = True
         return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from ottla.cluster import nodes
 from ottla.cluster.image import ClusterImage, FeatureImage, PartitionImage, TopicImage
 from ottla.cluster.steps import StateValues, Step, cut, removal, states
-from ottla.coordination.tree import Create, Operation
+from ottla.metadata_store.tree import Create, Operation
 
 Nodes: TypeAlias = Mapping[str, tuple[bytes, int]]
 

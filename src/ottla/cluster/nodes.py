@@ -1,4 +1,4 @@
-"""Kafka's paths in the coordination tree, and the JSON in its nodes. Pure.
+"""Kafka's paths in the metadata tree, and the JSON in its nodes. Pure.
 
 A Kafka operator who looks at the tree finds what a ZooKeeper-based Kafka would have written. The
 version of a partition's state node is its partition epoch, as it was there.
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ottla.cluster.image import BrokerInfo, Endpoint, FeatureImage
-from ottla.coordination.tree import CorruptTree
+from ottla.metadata_store.tree import CorruptTree
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -44,7 +44,7 @@ class CorruptNode(CorruptTree):
 
     def __init__(self, path: str, value: bytes, error: Exception) -> None:
         super().__init__(
-            f"coordination tree, node {path}",
+            f"metadata tree, node {path}",
             f"found {value[:200]!r}, which is not the JSON expected there ({error}); "
             "restore the tree from a backup",
         )

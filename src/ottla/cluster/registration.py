@@ -15,7 +15,7 @@ from ottla.cluster.image import (
 from ottla.cluster.state import NotController, State
 from ottla.cluster.steps import StateValues, Step
 from ottla.cluster.topics import Collisions
-from ottla.coordination.tree import Create, Delete, NodeExists, NoNode, Operation, Set
+from ottla.metadata_store.tree import Create, Delete, NodeExists, NoNode, Operation, Set
 
 ELECTION = (nodes.CLUSTER_ID, nodes.FEATURES, nodes.CONTROLLER_EPOCH)
 

@@ -14,7 +14,7 @@ from ottla.cluster.feed import Feed
 from ottla.cluster.image import Change, ClusterImage
 from ottla.cluster.steps import StateValues, Step
 from ottla.cluster.topics import RECORDS_PER_OPERATION_MAX, Defaults, TopicDecisions
-from ottla.coordination.tree import Check, Operation, Tree, weight
+from ottla.metadata_store.tree import Check, Operation, Tree, weight
 from ottla.seams.chance import Chance
 from ottla.seams.clock import Clock
 

@@ -19,7 +19,7 @@ from ottla.cluster.image import (
     TopicDeleted,
     TopicImage,
 )
-from ottla.coordination.tree import Create, Delete, Operation, Set, weight
+from ottla.metadata_store.tree import Create, Delete, Operation, Set, weight
 
 # Well below what the tree takes in one go: the event loop waits while a step is put together.
 STEP_BYTES_MAX = 200_000

@@ -34,7 +34,7 @@ from ottla.wire.api.fetch import (
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.replica.waiting import Waiter
+    from ottla.replica.purgatory import Waiter
 
 TOPIC_IDS_FROM = 13
 REPLICA_STATE_FROM = 15
@@ -183,7 +183,7 @@ class Fetch:
         if not keys:
             return self.response(outcome)
         self.unknown_count = len(outcome.erroneous)
-        purgatory = self.context.broker.waiting
+        purgatory = self.context.broker.purgatory
         self.pending = pending = Pending()
         self.waiter = waiter = purgatory.park(
             keys, self.wait_ms, self.attempt, missing_bytes=missing_bytes

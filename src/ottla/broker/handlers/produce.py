@@ -92,7 +92,7 @@ def _append_all(
                 if result.error_code:
                     _explain(answer, result, partition, context)
                 elif partition.high_watermark > result.last_offset:
-                    broker.waiting.wake_soon(partition, len(records))
+                    broker.purgatory.wake_soon(partition, len(records))
                 else:
                     waiting.append((partition, result.last_offset + 1, answer))
             assert answer is not None
@@ -205,7 +205,7 @@ def _explain(
 ) -> None:
     """KIP-467: which records of the batch were the trouble."""
     if partition.offline is not None:
-        context.broker.waiting.wake(partition)
+        context.broker.purgatory.wake(partition)
     answer.error_message = result.error_message
     if result.record_errors:
         answer.record_errors = [
@@ -272,7 +272,7 @@ def _park(
         pending.resolve(response)
         return True
 
-    purgatory = context.broker.waiting
+    purgatory = context.broker.purgatory
     pending = Pending()
     waiter = purgatory.park([partition for partition, _, _ in waiting], timeout_ms, attempt)
     pending.on_cancel(lambda: purgatory.cancel(waiter))

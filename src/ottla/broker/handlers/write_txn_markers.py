@@ -30,7 +30,7 @@ def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkers
     response = answer(request, context, waiting)
     if not waiting:
         return response
-    purgatory = context.broker.waiting
+    purgatory = context.broker.purgatory
     pending = Pending()
 
     def attempt(expired: bool) -> bool:

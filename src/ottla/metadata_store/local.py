@@ -1,4 +1,4 @@
-"""The coordination tree of a single node: SQLite inside the broker, nothing to install.
+"""The metadata tree of a single node: SQLite inside the broker, nothing to install.
 
 Every operation runs in the background thread, one after the other in the order asked for; the
 rows and what is done to them are in `local_store.py`.
@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ottla.coordination.local_store import Store
-from ottla.coordination.tree import (
+from ottla.metadata_store.local_store import Store
+from ottla.metadata_store.tree import (
     ANY_VERSION,
     CHILDREN,
     DELETED,
@@ -68,7 +68,7 @@ class LocalEngine:
             connection = disk.database(path)
         except Exception as error:  # of SQLite's own family, which has no name below the seams
             raise ConnectionLoss(
-                path, f"the coordination tree cannot be opened: {error}"
+                path, f"the metadata tree cannot be opened: {error}"
             ) from error
         engine = cls(connection, path, background)
         await engine.run(engine.store.prepare)
@@ -85,7 +85,7 @@ class LocalEngine:
 
     async def _call(self, fn: Callable[..., T], *args: object) -> T:
         if self._closed:
-            raise SessionExpired(self.path, "the coordination tree is closed")
+            raise SessionExpired(self.path, "the metadata tree is closed")
         # Shielded: a caller that is cancelled must not leave its turn to the next operation while
         # its own still runs in the thread.
         future = asyncio.ensure_future(self._background.thread(fn, *args))

@@ -1,4 +1,4 @@
-"""The twins that write: console producer, performance tools, transactions, storage, start, stop."""
+"""The scripts that write: console producer, performance tools, transactions, storage, start, stop."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.twins import server_stop
-from ottla.cli.twins.server_start import server_arguments
+from ottla.cli.kafka_scripts import server_stop
+from ottla.cli.kafka_scripts.server_start import server_arguments
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.consumer import Consumer
 from ottla.client.structs import ConsumerRecord, TopicPartition
-from tests.cli.compare import twin
+from tests.cli.compare import kafka_script
 from tests.cli.state import State
 from tests.live import free_port
 
@@ -40,7 +40,7 @@ def run(line: str, state: State, topic: str = "", text: str = "") -> tuple[int, 
     for name, value in state.words.items():
         line = line.replace(name, value)
     tool, *words = shlex.split(line.replace("TOPIC", topic))
-    return twin(tool, *words, text=text)
+    return kafka_script(tool, *words, text=text)
 
 
 def records(state: State, topic: str) -> list[ConsumerRecord]:
@@ -294,42 +294,42 @@ def properties(folder: Path) -> Path:
 def test_a_directory_is_formatted_once(tmp_path: Path) -> None:
     """format writes meta.properties, info shows it, a second format is refused or skipped."""
     file = str(properties(tmp_path))
-    assert twin("kafka-storage.sh", "info", "--config", file).code == 1
-    cluster_id = twin("kafka-storage.sh", "random-uuid").out.strip()
+    assert kafka_script("kafka-storage.sh", "info", "--config", file).code == 1
+    cluster_id = kafka_script("kafka-storage.sh", "random-uuid").out.strip()
     assert len(cluster_id) == 22
-    answer = twin(
+    answer = kafka_script(
         "kafka-storage.sh", "format", "--cluster-id", cluster_id, "-c", file, "--standalone"
     )
     assert answer.out.splitlines() == [
         f"Formatting metadata directory {tmp_path}/one with metadata.version 4.3-IV0.",
         f"Formatting data directory {tmp_path}/two with metadata.version 4.3-IV0.",
     ]
-    shown = twin("kafka-storage.sh", "info", "-c", file).out
+    shown = kafka_script("kafka-storage.sh", "info", "-c", file).out
     assert f"Found metadata: {{cluster.id={cluster_id}, directory.id=" in shown
     again = ["format", "-t", cluster_id, "-c", file, "--release-version", "4.3"]
-    assert twin("kafka-storage.sh", *again).code == 1
-    answer = twin("kafka-storage.sh", *again, "--ignore-formatted")
+    assert kafka_script("kafka-storage.sh", *again).code == 1
+    answer = kafka_script("kafka-storage.sh", *again, "--ignore-formatted")
     assert answer.out == "All of the log directories are already formatted.\n"
-    other = twin("kafka-storage.sh", "format", "-t", "other", "-c", file, "-g")
+    other = kafka_script("kafka-storage.sh", "format", "-t", "other", "-c", file, "-g")
     assert "Invalid cluster.id" in other.errors
-    mapped = twin("kafka-storage.sh", "feature-dependencies", "--feature", "group.version=1")
+    mapped = kafka_script("kafka-storage.sh", "feature-dependencies", "--feature", "group.version=1")
     assert mapped.out == "group.version=1 has no dependencies.\n"
 
 
 def test_a_server_starts_on_a_formatted_directory_and_stops(tmp_path: Path) -> None:
     """kafka-server-start.sh takes the file and overrides; the cluster has the formatted id."""
     file = properties(tmp_path)
-    cluster_id = twin("kafka-storage.sh", "random-uuid").out.strip()
+    cluster_id = kafka_script("kafka-storage.sh", "random-uuid").out.strip()
     port = free_port()
-    twin("kafka-storage.sh", "format", "-t", cluster_id, "-c", str(file))
-    code = "import sys; from ottla.cli.twins.server_start import main; main()"
+    kafka_script("kafka-storage.sh", "format", "-t", cluster_id, "-c", str(file))
+    code = "import sys; from ottla.cli.kafka_scripts.server_start import main; main()"
     words = [sys.executable, "-c", code, str(file)]
     words += ["--override", f"listeners=PLAINTEXT://127.0.0.1:{port}"]
     words += [f"--override=log.dirs={tmp_path}/one"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         assert b"ready on" in process.stdout.readline()
-        shown = twin("kafka-cluster.sh", "cluster-id", "--bootstrap-server", f"127.0.0.1:{port}")
+        shown = kafka_script("kafka-cluster.sh", "cluster-id", "--bootstrap-server", f"127.0.0.1:{port}")
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     assert shown.out == f"Cluster ID: {cluster_id}\n"
@@ -342,7 +342,7 @@ def test_a_server_goes_to_the_background(tmp_path: Path, monkeypatch: pytest.Mon
     port = free_port()
     listeners = f"listeners=PLAINTEXT://127.0.0.1:{port}"
     words = ["-daemon", str(file), "--override", listeners, "--override", "node.id=77"]
-    assert twin("kafka-server-start.sh", *words, "--override", f"log.dirs={tmp_path}/one").code == 0
+    assert kafka_script("kafka-server-start.sh", *words, "--override", f"log.dirs={tmp_path}/one").code == 0
     output = tmp_path / "logs" / "kafkaServer.out"
     try:
         wait_for(output, "ready on")
@@ -351,8 +351,8 @@ def test_a_server_goes_to_the_background(tmp_path: Path, monkeypatch: pytest.Mon
         found = started_on(port)
         assert [server_stop.node_id_of(each) for each in found] == [77]
         monkeypatch.setattr(server_stop, "processes", lambda: found)
-        assert twin("kafka-server-stop.sh", "--node-id=78").code == 1
-        answer = twin("kafka-server-stop.sh", "stop", "--node-id=77", "--process-role=broker")
+        assert kafka_script("kafka-server-stop.sh", "--node-id=78").code == 1
+        answer = kafka_script("kafka-server-stop.sh", "stop", "--node-id=77", "--process-role=broker")
         assert answer.code == 0
         wait_for(output, "stopped")
     finally:
@@ -386,16 +386,16 @@ def test_only_servers_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = [server_stop.Process(pid, words) for pid, words in lines.items()]
     assert [each.pid for each in server_stop.servers(processes)] == [1, 2, 3]
     monkeypatch.setattr(server_stop, "processes", list)
-    answer = twin("kafka-server-stop.sh")
+    answer = kafka_script("kafka-server-stop.sh")
     assert (answer.code, answer.errors) == (1, "No kafka server to stop\n")
 
 
 def test_the_start_script_says_how_it_is_used(tmp_path: Path) -> None:
     """Without a file, with a wrong one, with a stray word: usage or a sentence."""
-    assert "USAGE: kafka-server-start.sh" in twin("kafka-server-start.sh").errors
-    assert twin("kafka-server-start.sh", "/nowhere/server.properties").code == 1
+    assert "USAGE: kafka-server-start.sh" in kafka_script("kafka-server-start.sh").errors
+    assert kafka_script("kafka-server-start.sh", "/nowhere/server.properties").code == 1
     file = str(properties(tmp_path))
-    assert twin("kafka-server-start.sh", file, "--stray").code == 1
+    assert kafka_script("kafka-server-start.sh", file, "--stray").code == 1
     assert server_arguments([file, "--override", "a=b"]) == [
         "server",
         "--config",

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.coordination import local_store
-from ottla.coordination.local import LocalEngine, LocalTree
-from ottla.coordination.tree import (
+from ottla.metadata_store import local_store
+from ottla.metadata_store.local import LocalEngine, LocalTree
+from ottla.metadata_store.tree import (
     ANY_VERSION,
     BadVersion,
     Check,

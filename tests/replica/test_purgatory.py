@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.replica.waiting import TICK_S, Purgatory
+from ottla.replica.purgatory import TICK_S, Purgatory
 from ottla.seams.clock import ManualClock, ManualTimer
 
 

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.coordination.tree import (
+from ottla.metadata_store.tree import (
     ANY_VERSION,
     CHANGED,
     CHILDREN,
@@ -114,7 +114,7 @@ class Store:
         try:
             return fn(*args)
         except connection.OperationalError as error:
-            raise ConnectionLoss(self.path, f"the coordination tree failed: {error}") from error
+            raise ConnectionLoss(self.path, f"the metadata tree failed: {error}") from error
         except connection.DatabaseError as error:
             raise corrupt(self.path, str(error)) from error
 
@@ -368,6 +368,6 @@ def corrupt(path: str, reason: str) -> CorruptTree:
     """The one sentence for a damaged file."""
     return CorruptTree(
         path,
-        f"the coordination tree is damaged ({reason}); restore the file from a backup, or move it"
+        f"the metadata tree is damaged ({reason}); restore the file from a backup, or move it"
         " away and let the topics be adopted from their folders, without their configs",
     )

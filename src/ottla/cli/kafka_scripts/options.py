@@ -214,7 +214,7 @@ class Done(Exception):
         self.exit_code = exit_code
 
 
-KAFKA_VERSION = "4.3.1"  # the version whose tools these are the twins of
+KAFKA_VERSION = "4.3.1"  # the version whose tools these scripts follow
 COMMON = (
     Option("help", about="show this text"),
     Option("version", about="show the version"),

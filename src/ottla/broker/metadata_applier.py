@@ -37,7 +37,7 @@ log = logging.getLogger("ottla.broker")
 LOGS_PER_TURN = 50
 
 
-class Follower:
+class MetadataApplier:
     """Keeps one broker in step with the feed of its controller."""
 
     def __init__(self, broker: Broker, feed: Feed) -> None:
@@ -50,7 +50,7 @@ class Follower:
         """Take over the whole picture, then follow. Returns when the picture is in use."""
         self._feed.follow(self._broker.node_id)
         await self._take(Picture(self._feed.image))
-        self._task = asyncio.create_task(self._follow(), name="follower")
+        self._task = asyncio.create_task(self._follow(), name="metadata-applier")
 
     async def stop(self) -> None:
         """Follow no longer."""
@@ -149,13 +149,13 @@ class Follower:
             partition = opened.get(image.index)
             if partition is not None:
                 self._broker.assign(partition, image)
-                self._broker.waiting.wake(partition)
+                self._broker.purgatory.wake(partition)
 
     async def _give_up(self, deleted: TopicDeleted) -> None:
         """The topic is gone from the picture: end its waiting requests, put its folders away."""
         broker = self._broker
         for partition in broker.partitions.remove_topic(deleted.name):
-            broker.waiting.wake(partition)
+            broker.purgatory.wake(partition)
         broker.metrics.forget_topic(deleted.name)
         await broker.logs.delete((deleted.name, index) for index in range(deleted.partition_count))
         task = asyncio.create_task(

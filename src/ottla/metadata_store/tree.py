@@ -1,4 +1,4 @@
-"""The coordination tree: small versioned nodes, compare-and-set, ephemeral nodes, watches.
+"""The metadata tree: small versioned nodes, compare-and-set, ephemeral nodes, watches.
 
 This is the interface; engines stand beside it (`local.py` keeps the tree in SQLite). It promises
 what ZooKeeper promises and nothing more, so that every engine can keep the promise:

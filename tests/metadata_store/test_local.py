@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.coordination.local import LocalEngine, LocalTree
-from ottla.coordination.tree import ConnectionLoss, CorruptTree, Create, NoNode, Set, Tree
+from ottla.metadata_store.local import LocalEngine, LocalTree
+from ottla.metadata_store.tree import ConnectionLoss, CorruptTree, Create, NoNode, Set, Tree
 from ottla.seams.background import InlineBackground, RealBackground
 from ottla.seams.disk import RealDisk
-from tests.coordination.conformance import TreeConformance
+from tests.metadata_store.conformance import TreeConformance
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What every engine of the coordination tree must do, written against the interface alone.
+"""What every engine of the metadata tree must do, written against the interface alone.
 
 An engine's test file subclasses `TreeConformance` and says how to open two sessions on one empty
 tree; see test_local.py. The claims are ZooKeeper's promises, so that its engine can be put through
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.coordination.tree import (
+from ottla.metadata_store.tree import (
     CHANGED,
     CHILDREN,
     CREATED,

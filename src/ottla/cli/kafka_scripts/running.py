@@ -1,4 +1,4 @@
-"""Runs a twin: its exit code, and its errors in the manner of Kafka's tools."""
+"""Runs a script: its exit code, and its errors in the manner of Kafka's tools."""
 
 from __future__ import annotations
 

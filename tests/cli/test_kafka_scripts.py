@@ -1,4 +1,4 @@
-"""Every twin against Apache Kafka's own tool: the same command line, the same broker.
+"""Every script against Apache Kafka's own tool: the same command line, the same broker.
 
 The command lines are in cases/*.txt. Exit code and standard output must agree, in any order of
 lines; what is said on standard error is ours. `{x}` in a line is `a` for Apache and `o` for ours.
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.apache_tools import ApacheTools
-from tests.cli.compare import twin
+from tests.cli.compare import kafka_script
 from tests.cli.state import State
 
 pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("tools")]
@@ -79,7 +79,7 @@ def canonical(value: object) -> object:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_a_twin_answers_as_kafkas_own_tool(
+def test_a_script_answers_as_kafkas_own_tool(
     tool: str, state: State, apache_tools: ApacheTools
 ) -> None:
     """For each command line the exit code and the output are those of Apache Kafka's tool."""
@@ -88,7 +88,7 @@ def test_a_twin_answers_as_kafkas_own_tool(
         if name != tool:
             continue
         theirs = apache_tools.run(tool, *words_of(line, state, "a"))
-        ours = twin(tool, *words_of(line, state, "o"))
+        ours = kafka_script(tool, *words_of(line, state, "o"))
         expected, found = normal(theirs.out), normal(ours.out)
         if min(theirs.code, 1) != ours.code or expected != found:
             missing = [each for each in expected if each not in found]

@@ -1,4 +1,4 @@
-"""The twins on a live Apache Kafka: nothing in them is for our own broker alone."""
+"""Our scripts on a live Apache Kafka: nothing in them is for our own broker alone."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from tests import needs
 from tests.apache.kafka import ApacheKafka
 from tests.cli.apache_tools import ApacheTools
-from tests.cli.compare import twin
+from tests.cli.compare import kafka_script
 from tests.cli.state import State
-from tests.cli.test_twins import cases, normal, words_of
+from tests.cli.test_kafka_scripts import cases, normal, words_of
 
 # What needs APIs that neither our broker nor our client has yet (SKIPPED.md).
 NOT_YET = ("unregister", "--user", "users", "--client ", "--ip ", "kafka-broker-api-versions.sh")
@@ -19,7 +19,7 @@ NOT_YET = ("unregister", "--user", "users", "--client ", "--ip ", "kafka-broker-
 
 @pytest.mark.long
 @pytest.mark.apache
-def test_twins_answer_the_same_about_apache_kafka(
+def test_scripts_answer_the_same_about_apache_kafka(
     tmp_path: Path, apache_tools: ApacheTools
 ) -> None:
     """Every command line gives on Apache Kafka what Kafka's own tools give there."""
@@ -33,7 +33,7 @@ def test_twins_answer_the_same_about_apache_kafka(
                 if any(word in line for word in NOT_YET):
                     continue
                 theirs = apache_tools.run(tool, *words_of(line, state, "a"))
-                ours = twin(tool, *words_of(line, state, "o"))
+                ours = kafka_script(tool, *words_of(line, state, "o"))
                 same = normal(theirs.out) == normal(ours.out)
                 if min(theirs.code, 1) != ours.code or not same:
                     different.append(f"{line}\n  {theirs}\n  {ours}")

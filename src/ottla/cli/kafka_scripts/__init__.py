@@ -1,0 +1,1 @@
+"""Apache Kafka's scripts: their names, options and output, over our own functions."""

@@ -1,1 +1,0 @@
-"""The twins of Apache Kafka's scripts: their names, options and output, over our own functions."""
