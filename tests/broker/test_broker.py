@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from ottla.cluster.requests import NewPartitions, Resource, ResourceType
-from ottla.metadata_store.tree import ConnectionLoss
 from ottla.log.directories import DirectoryProblem
+from ottla.metadata_store.tree import ConnectionLoss
 from ottla.wire.errors import ErrorCode
 from tests.broker.desk import Desk, fetch_request, values
 from tests.broker.test_fetch import delete

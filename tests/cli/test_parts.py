@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from ottla.cli.formatters import DESERIALIZERS, FORMATTERS, formatter
+from ottla.cli.kafka_scripts.get_offsets import filter_of_list
+from ottla.cli.kafka_scripts.options import parse_properties
 from ottla.cli.lines import LineParser, LineProblem
 from ottla.cli.measuring import Window, percentiles
 from ottla.cli.offset_resets import duration_of, format_plan, milliseconds_of, parse_plan
 from ottla.cli.output import show_rows
 from ottla.cli.record_format import as_object, compiled, decoded
 from ottla.cli.topic_names import matching
-from ottla.cli.kafka_scripts.get_offsets import filter_of_list
-from ottla.cli.kafka_scripts.options import parse_properties
 from ottla.client.structs import ConsumerRecord, TopicPartition
 from ottla.wire.coordinator_records import (
     GroupMetadataKey,

@@ -1,4 +1,4 @@
-"""The scripts that write: console producer, performance tools, transactions, storage, start, stop."""
+"""The scripts that write: console producer, performance tools, transactions, storage, start."""
 
 from __future__ import annotations
 
@@ -312,7 +312,9 @@ def test_a_directory_is_formatted_once(tmp_path: Path) -> None:
     assert answer.out == "All of the log directories are already formatted.\n"
     other = kafka_script("kafka-storage.sh", "format", "-t", "other", "-c", file, "-g")
     assert "Invalid cluster.id" in other.errors
-    mapped = kafka_script("kafka-storage.sh", "feature-dependencies", "--feature", "group.version=1")
+    mapped = kafka_script(
+        "kafka-storage.sh", "feature-dependencies", "--feature", "group.version=1"
+    )
     assert mapped.out == "group.version=1 has no dependencies.\n"
 
 
@@ -329,7 +331,9 @@ def test_a_server_starts_on_a_formatted_directory_and_stops(tmp_path: Path) -> N
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         assert b"ready on" in process.stdout.readline()
-        shown = kafka_script("kafka-cluster.sh", "cluster-id", "--bootstrap-server", f"127.0.0.1:{port}")
+        shown = kafka_script(
+            "kafka-cluster.sh", "cluster-id", "--bootstrap-server", f"127.0.0.1:{port}"
+        )
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     assert shown.out == f"Cluster ID: {cluster_id}\n"
@@ -342,7 +346,10 @@ def test_a_server_goes_to_the_background(tmp_path: Path, monkeypatch: pytest.Mon
     port = free_port()
     listeners = f"listeners=PLAINTEXT://127.0.0.1:{port}"
     words = ["-daemon", str(file), "--override", listeners, "--override", "node.id=77"]
-    assert kafka_script("kafka-server-start.sh", *words, "--override", f"log.dirs={tmp_path}/one").code == 0
+    assert (
+        kafka_script("kafka-server-start.sh", *words, "--override", f"log.dirs={tmp_path}/one").code
+        == 0
+    )
     output = tmp_path / "logs" / "kafkaServer.out"
     try:
         wait_for(output, "ready on")
@@ -352,7 +359,9 @@ def test_a_server_goes_to_the_background(tmp_path: Path, monkeypatch: pytest.Mon
         assert [server_stop.node_id_of(each) for each in found] == [77]
         monkeypatch.setattr(server_stop, "processes", lambda: found)
         assert kafka_script("kafka-server-stop.sh", "--node-id=78").code == 1
-        answer = kafka_script("kafka-server-stop.sh", "stop", "--node-id=77", "--process-role=broker")
+        answer = kafka_script(
+            "kafka-server-stop.sh", "stop", "--node-id=77", "--process-role=broker"
+        )
         assert answer.code == 0
         wait_for(output, "stopped")
     finally:

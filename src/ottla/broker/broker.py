@@ -25,9 +25,9 @@ from ottla.cluster.controller import Controller
 from ottla.cluster.image import ZERO_ID, BrokerInfo, ClusterImage, Endpoint, PartitionImage
 from ottla.cluster.requests import AdoptedTopic
 from ottla.cluster.state import Options
-from ottla.metadata_store.local import LocalTree
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
+from ottla.metadata_store.local import LocalTree
 from ottla.replica.group_commit import GroupCommit
 from ottla.replica.partition import Partition
 from ottla.replica.purgatory import Purgatory

@@ -165,8 +165,8 @@ def latency(
     topic: str, count: int, size: int, bootstrap: str, command_config: str | None, as_json: bool
 ) -> None:
     """Send records to TOPIC one at a time, and measure until each is received."""
-    from ottla.cli.measuring import percentiles
     from ottla.cli.kafka_scripts import e2e_latency
+    from ottla.cli.measuring import percentiles
 
     words = ["--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(count)]
     words += ["--producer-acks", "all", "--record-size", str(size)]

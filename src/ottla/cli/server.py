@@ -348,8 +348,8 @@ class Running:
 
     async def _start(self) -> None:
         """Ports first, so that a second server fails before it touches anything."""
-        from ottla.metadata_store.tree import TreeError
         from ottla.log.directories import DirectoryProblem
+        from ottla.metadata_store.tree import TreeError
 
         try:
             self.server.open()

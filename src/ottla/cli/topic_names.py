@@ -1,4 +1,4 @@
-"""Which topics a filter means, and what is to be told of them: for `ottla` and the Kafka scripts alike."""
+"""Which topics a filter selects, and what is shown of them: for `ottla` and the Kafka scripts."""
 
 from __future__ import annotations
 
