@@ -221,7 +221,7 @@ class Dispatcher:
         return pending
 
     def _pending(self, awaitable: Awaitable[Any]) -> Pending:
-        """Run an awaitable to its end, whether or not the connection stays to hear of it.
+        """Run an awaitable to its end, whether or not the connection is still open when it ends.
 
         What it does (creating a topic, say) must not be torn in the middle by a lost connection.
         """

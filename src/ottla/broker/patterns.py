@@ -1,4 +1,4 @@
-"""Patterns from strangers, matched in bounded time: RE2's language, as Kafka's brokers have it.
+"""Patterns sent by clients, matched in bounded time: RE2's language, as Kafka's brokers have it.
 
 Python's `re` tries one way after the other, and a hostile pattern makes that take for ever. Here a
 pattern becomes a small program of which all ways are followed at once (Thompson), step by step with

@@ -44,7 +44,7 @@ def cannot_use_directory(error: OSError, directory: str) -> Failure:
     if error.errno == errno.ENOSPC or error.errno == getattr(errno, "EDQUOT", -1):
         return Failure(
             f"cannot start: no space left for {inside}",
-            "make room on that disk, or ottla server --data-dir ANOTHER-DIRECTORY",
+            "free space on that disk, or ottla server --data-dir ANOTHER-DIRECTORY",
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return Failure(

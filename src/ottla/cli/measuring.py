@@ -68,7 +68,7 @@ class Throttle:
 
 
 class ProducerRun:
-    """One run of a producer; `windows` are told to `report` as they end."""
+    """One run of a producer; `report` is called with each window as it ends."""
 
     def __init__(
         self,

@@ -143,7 +143,7 @@ def with_pipelines(wanted: Wanted) -> Wanted:
 
 
 def end_session(spark: SparkSession) -> None:
-    """A JVM that has died cannot be told anything."""
+    """A JVM that has exited takes no calls."""
     try:
         spark.stop()
     except Exception as gone:

@@ -2,7 +2,7 @@
 
     options -> settings -> broker and server -> ready line -> signal -> drain, flush, exit 0
 
-The only module that knows all rooms. What fails before the ready line is one sentence with a
+The only module that imports every package. What fails before the ready line is one sentence with a
 `Try:` line and exit code 1.
 """
 
@@ -36,7 +36,7 @@ log = logging.getLogger("ottla")
 
 DATA_DIRECTORY = "ottla-data"  # in the directory where the server was started
 
-# With less room than this a start that failed for its database failed for want of room.
+# With less free space than this, a start that failed at its database failed for want of space.
 ROOM_TO_START = 128 * 1024
 
 # Collect young objects less often: requests make and drop many, hardly any in cycles.
@@ -147,7 +147,7 @@ def read_settings(
 
 
 def absolute(entry: Entry) -> str:
-    """Directories are told to clients, who compare them: as Kafka does, from the root."""
+    """Directories are reported to clients, which compare them: absolute, as in Kafka."""
     if entry.name not in ("log.dir", "log.dirs"):
         return entry.value
     parts = (part.strip() for part in entry.value.split(","))

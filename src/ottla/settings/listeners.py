@@ -109,7 +109,7 @@ def resolve_listeners(
     protocol_map: str,
     controller_names: tuple[str, ...],
 ) -> tuple[Listener, ...]:
-    """The listeners the broker opens, each with what clients are told. Raises BadListener."""
+    """The listeners to open, each with its advertised address. Raises BadListener."""
     protocols = parse_protocol_map(protocol_map)
     controllers = {name.upper() for name in controller_names}
     endpoints = parse_endpoints("listeners", listeners)
@@ -122,12 +122,12 @@ def resolve_listeners(
             "must hold a listener that is not in controller.listener.names",
             "listeners=PLAINTEXT://127.0.0.1:9092",
         )
-    told = {
+    given = {
         endpoint.name: endpoint
         for endpoint in parse_endpoints("advertised.listeners", advertised or ())
         if endpoint.name not in controllers
     }
-    unknown = set(told) - {endpoint.name for endpoint in own}
+    unknown = set(given) - {endpoint.name for endpoint in own}
     if unknown:
         raise BadListener(
             "advertised.listeners",
@@ -136,13 +136,13 @@ def resolve_listeners(
             "advertise only names that are in listeners",
         )
     return tuple(
-        _resolve(endpoint, told.get(endpoint.name), protocols)
+        _resolve(endpoint, given.get(endpoint.name), protocols)
         for endpoint in own
-        if advertised is None or endpoint.name in told
+        if advertised is None or endpoint.name in given
     )
 
 
-def _resolve(endpoint: Endpoint, told: Endpoint | None, protocols: dict[str, str]) -> Listener:
+def _resolve(endpoint: Endpoint, given: Endpoint | None, protocols: dict[str, str]) -> Listener:
     text = f"{endpoint.name}://{endpoint.host}:{endpoint.port}"
     protocol = protocols.get(endpoint.name)
     if protocol is None:
@@ -159,7 +159,7 @@ def _resolve(endpoint: Endpoint, told: Endpoint | None, protocols: dict[str, str
             f"protocol {protocol} is not served yet; this broker speaks {', '.join(SERVED)}",
             f"listeners=PLAINTEXT://127.0.0.1:{endpoint.port or 9092}",
         )
-    shown = told or endpoint
+    shown = given or endpoint
     if shown.host in ("0.0.0.0", "::"):
         raise BadListener(
             "advertised.listeners",

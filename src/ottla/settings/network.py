@@ -24,7 +24,7 @@ NETWORK_OPTIONS = (
     Option("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), SOME_ITEMS, HIGH,
            "Where the broker listens: NAME://HOST:PORT, several with commas."),
     Option("advertised.listeners", LIST, None, SOME_ITEMS, HIGH,
-           "What clients are told to connect to, by listener; as listeners when unset."),
+           "The address that clients connect to, by listener; as listeners when unset."),
     Option("listener.security.protocol.map", STRING,
            "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", None, LOW,
            "The protocol of each listener name. Only PLAINTEXT is served yet."),

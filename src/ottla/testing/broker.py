@@ -3,7 +3,7 @@
     with ottla.testing.broker(num_partitions=3) as broker:
         producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
 
-It has its own port and directory, which are gone afterwards. It can be killed, restarted, and told
+It has its own port and directory, which are gone afterwards. It can be killed, restarted, and made
 to fail or delay requests of an API. If the test process dies, the broker ends by itself.
 """
 

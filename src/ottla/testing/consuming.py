@@ -113,8 +113,8 @@ def wait_for_lag_zero(
             time.sleep(LOOK_AGAIN_S)
     if not lags:
         raise AssertionError(f"group {group_id!r} committed nothing within {timeout_s:g} s")
-    told = ", ".join(f"{p.topic}-{p.partition} by {lag}" for p, lag in sorted(behind.items()))
-    raise AssertionError(f"group {group_id!r} is behind after {timeout_s:g} s: {told}")
+    shown = ", ".join(f"{p.topic}-{p.partition} by {lag}" for p, lag in sorted(behind.items()))
+    raise AssertionError(f"group {group_id!r} is behind after {timeout_s:g} s: {shown}")
 
 
 def _lags(consumer: Consumer, topics: list[str] | None) -> dict[TopicPartition, int]:

@@ -308,11 +308,11 @@ def _reads(events: Sequence[Event], facts: _Facts) -> list[Fault]:
     """Values that should not have been read, or not yet."""
     faults = []
     may_commit: set[Hashable] = set()
-    told: set[tuple[str, Partition, Value]] = set()
+    reported: set[tuple[str, Partition, Value]] = set()
 
     def fault(kind: str, partition: Partition, value: Value, text: str) -> None:
-        if (kind, partition, value) not in told:
-            told.add((kind, partition, value))
+        if (kind, partition, value) not in reported:
+            reported.add((kind, partition, value))
             faults.append(Fault(kind, partition, text))
 
     for event in events:

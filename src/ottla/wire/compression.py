@@ -186,9 +186,9 @@ def decompress_growing(
     decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit: int
 ) -> bytes:
     """Decompress into a buffer of fixed size; if it is too small, begin anew with a larger one."""
-    room = max(64 * 1024, 4 * len(data))
+    capacity = max(64 * 1024, 4 * len(data))
     while True:
-        out = bytearray(min(room, limit))
+        out = bytearray(min(capacity, limit))
         try:
             size = decompress_into(data, out)
         except cramjam.DecompressionError as problem:
@@ -197,7 +197,7 @@ def decompress_growing(
                 raise
             if len(out) == limit:
                 raise TooLarge from None
-            room *= 4
+            capacity *= 4
         else:
             del out[size:]
             return bytes(out)

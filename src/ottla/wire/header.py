@@ -94,7 +94,7 @@ def skip_tagged_fields(view: Buffer, pos: int, name: str) -> int:
 
 
 def start_response(correlation_id: int, flexible: bool) -> Out:
-    """An `Out` that holds room for the frame's size and the response header; the body follows."""
+    """An `Out` with space for the frame's size and the response header; the body follows."""
     if flexible:
         return Out(pack_flexible_response(0, correlation_id))
     return Out(pack_response(0, correlation_id))
@@ -103,7 +103,7 @@ def start_response(correlation_id: int, flexible: bool) -> Out:
 def start_request(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None
 ) -> Out:
-    """An `Out` that holds room for the frame's size and the request header; the body follows."""
+    """An `Out` with space for the frame's size and the request header; the body follows."""
     encoded = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(encoded)
     out = Out(pack_request(0, api_key, api_version, correlation_id, length))

@@ -102,7 +102,7 @@ def send_lines(given: Given, parser: LineParser) -> int:
                     try:
                         future.get()
                     except KafkaError:
-                        pass  # `delivered` has told of it
+                        pass  # `delivered` has reported it
         except LineProblem as problem:
             raise Failure(str(problem), f"{PARSER.tool} --help") from None
         finally:

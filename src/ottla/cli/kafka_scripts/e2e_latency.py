@@ -21,7 +21,7 @@ RECEIVE_TIMEOUT_S = 60
 
 PARSER = Parser(
     "kafka-e2e-latency.sh",
-    "measure the way of a record from producer to consumer",
+    "measure the time of a record from producer to consumer",
     [
         BOOTSTRAP,
         Option("topic", "NAME", "the topic", required=True),

@@ -183,7 +183,7 @@ class Parser:
             raise Done(0)
         if "zookeeper" in values:
             raise Failure(
-                "--zookeeper is the way of old (before Kafka 3.0); the tools ask a broker now",
+                "--zookeeper was removed in Kafka 3.0; the tools ask a broker now",
                 f"{self.tool} --bootstrap-server localhost:9092 {without_zookeeper(arguments)}",
             )
 

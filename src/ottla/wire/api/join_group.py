@@ -2,7 +2,7 @@
 
 v1 rebalance timeout · v2 throttle time · v4 the first answer may be MEMBER_ID_REQUIRED (KIP-394) ·
 v5 static members · v6 flexible · v7 protocol type; null protocol name · v8 why it joins · v9 the
-leader may be told to keep its assignment.
+leader may be asked to keep its assignment.
 """
 
 from ..schema import Bool, Bytes, Int16, Int32, NullableString, String, Struct, since
