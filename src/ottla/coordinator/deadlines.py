@@ -1,8 +1,10 @@
-"""Many timers that are set anew far more often than they fire, such as members' sessions.
+"""Timers that are set again far more often than they fire, such as the session timers of members.
 
-Setting one only writes its deadline into a dictionary. A heap holds, per key, a time not later than
-its deadline; when that comes the deadline is looked up, and the key either fires or goes back into
-the heap. One timer of the clock serves all.
+`Deadlines` keeps one deadline per key and calls back when it has passed: never early, and at most a
+millisecond late while the event loop is free. Setting a deadline again to a later time only writes
+a dictionary entry. A heap holds, per key, a time that is not later than its deadline; when that
+time comes, the key either fires or returns to the heap under its current deadline. One timer of the
+clock, set for the earliest entry, serves all keys, so an idle coordinator costs nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
+from math import ceil
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.effects import TimerKey
@@ -17,9 +20,15 @@ from ottla.coordinator.effects import TimerKey
 if TYPE_CHECKING:
     from ottla.seams.clock import Clock, Timer
 
-# Deadlines may be late by a hundredth, but not more than this: so sessions that end together cost
-# one wake-up, and a short delay stays short.
-TICK_S = 0.01
+# Event loops count in whole milliseconds; a timer set for less than one would be rounded to zero.
+RESOLUTION_MS = 1
+# Two floating-point times closer than this are the same time.
+EQUAL_S = 1e-6
+# A wake-up also corrects the entries of the next moments whose deadlines have moved on, so that
+# a thousand members with heartbeats cost ten wake-ups a second, not one for each heartbeat.
+LOOK_AHEAD_S = 0.1
+# Callbacks of one turn of the event loop; the sessions of a large group may end together.
+DUE_PER_TURN = 100
 
 
 class Deadlines:
@@ -39,6 +48,7 @@ class Deadlines:
         return len(self._deadlines)
 
     def set(self, key: TimerKey, delay_ms: int) -> None:
+        """Let `key` fire once, `delay_ms` from now, and at no other time set before."""
         deadline = self._clock.monotonic() + delay_ms / 1000
         self._deadlines[key] = deadline
         known = self._in_heap.get(key)
@@ -68,24 +78,43 @@ class Deadlines:
             self._timer = None
         if self._heap:
             self._timer_at = self._heap[0][0]
-            delay_s = max(self._timer_at - self._clock.monotonic(), 0.0)
-            self._timer = self._clock.call_later(delay_s + min(delay_s / 100, TICK_S), self._fire)
+            delay_ms = (self._timer_at - self._clock.monotonic() - EQUAL_S) * 1000
+            delay_ms = max(ceil(delay_ms / RESOLUTION_MS) * RESOLUTION_MS, 0)
+            self._timer = self._clock.call_later(delay_ms / 1000, self._fire)
 
     def _fire(self) -> None:
         self._timer = None
-        now = self._clock.monotonic()
-        while self._heap and self._heap[0][0] <= now:
-            at, _, key = heappop(self._heap)
-            if self._in_heap.get(key) != at:
-                continue  # an earlier entry for the same key took its place
-            del self._in_heap[key]
-            deadline = self._deadlines.get(key)
-            if deadline is None:
-                continue
-            if deadline > now:
-                self._push(key, deadline)
-            else:
+        now = self._clock.monotonic() + EQUAL_S
+        left = DUE_PER_TURN
+        try:
+            while left and self._next_entry(now) is not None:
+                key = heappop(self._heap)[2]
+                del self._in_heap[key]
                 del self._deadlines[key]
                 self._on_due(key)
-        if self._timer is None:
-            self._arm()
+                left -= 1
+            if left:
+                self._next_entry(now + LOOK_AHEAD_S)
+        finally:
+            # Also after a callback that failed: the other keys still have their deadlines.
+            if self._timer is None:
+                self._arm()
+
+    def _next_entry(self, until: float) -> TimerKey | None:
+        """The first key whose deadline is not after `until`; it is then first in the heap.
+
+        Entries before it that no longer stand for a deadline are corrected on the way.
+        """
+        while self._heap and self._heap[0][0] <= until:
+            at, _, key = self._heap[0]
+            if self._in_heap.get(key) != at:
+                heappop(self._heap)  # an earlier entry for the same key took its place
+                continue
+            deadline = self._deadlines.get(key)
+            if deadline == at:
+                return key
+            heappop(self._heap)
+            del self._in_heap[key]
+            if deadline is not None:
+                self._push(key, deadline)
+        return None
