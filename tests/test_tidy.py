@@ -18,8 +18,8 @@ FILE_LINES_MAX = 500
 # One compiled unit: its functions call each other as C, which they cannot across modules.
 LONG_FILES = {"client/record_codec.py": 1600}
 
-# THINK ABOUT THE LAYERING BEFORE YOU CHANGE THIS TABLE. A room may always import itself.
-# A value names a room (`log`) or one module of it (`cluster.image`).
+# THINK ABOUT THE LAYERING BEFORE YOU CHANGE THIS TABLE. A package may always import itself.
+# A value names a package (`log`) or one module of it (`cluster.image`).
 SHARED = {"seams", "settings", "metrics"}
 MAY_IMPORT: dict[str, set[str]] = {
     "wire": set(),
@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": {"client"},
     "cli": {"client"},
 }
-# Single files that may reach further than their room.
+# Single files that may reach further than their package.
 MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/server.py": {"broker", "metadata_store", "log", "server", "wire"} | SHARED,
     "cli/control.py": {"broker.faults", "wire"},
@@ -73,8 +73,8 @@ FORBIDDEN_CALLS = {"open"}
 OS_PATH_PURE = {"join", "basename", "dirname", "split", "splitext", "normpath", "isabs", "sep"}
 
 
-def room_of(path: str) -> str:
-    """The room a file lives in: its first folder, or its own name at the top."""
+def package_of(path: str) -> str:
+    """The package a file belongs to: its first folder, or its own name at the top."""
     first = path.split("/")[0]
     return first.removesuffix(".py")
 
@@ -103,16 +103,16 @@ def ottla_imports(tree: ast.Module, path: str) -> Iterator[tuple[int, str]]:
 
 
 def layering_violations(tree: ast.Module, path: str) -> Iterator[str]:
-    room = room_of(path)
+    package = package_of(path)
     if path in ("__init__.py", "__main__.py"):
         return
-    if room not in MAY_IMPORT:
-        yield f"{path}: room {room!r} is not in the layering table"
+    if package not in MAY_IMPORT:
+        yield f"{path}: package {package!r} is not in the layering table"
         return
-    allowed = MAY_IMPORT[room] | MAY_ALSO_IMPORT.get(path, set()) | {room}
+    allowed = MAY_IMPORT[package] | MAY_ALSO_IMPORT.get(path, set()) | {package}
     for line, name in ottla_imports(tree, path):
         if not any(name == entry or name.startswith(entry + ".") for entry in allowed):
-            yield f"{path}:{line}: {room} may not import ottla.{name}"
+            yield f"{path}:{line}: {package} may not import ottla.{name}"
 
 
 def type_checking_lines(tree: ast.Module) -> set[int]:
@@ -136,7 +136,7 @@ def dotted(node: ast.expr) -> str:
 
 
 def seam_violations(tree: ast.Module, path: str) -> Iterator[str]:
-    if room_of(path) not in BELOW_THE_SEAMS or path.endswith("__main__.py"):
+    if package_of(path) not in BELOW_THE_SEAMS or path.endswith("__main__.py"):
         return
     names_only = type_checking_lines(tree)
     for node in ast.walk(tree):
@@ -189,7 +189,7 @@ def modules() -> list[str]:
 
 @pytest.mark.parametrize("path", modules())
 def test_module_keeps_the_rules(path: str) -> None:
-    """Each module imports only what its room may, keeps below the seams, and is short."""
+    """Each module imports only what its package may, keeps below the seams, and is short."""
     found = violations_in((SOURCE / path).read_text(), path)
     assert not found, "\n".join(found)
 

@@ -13,20 +13,20 @@ from ottla.wire.api.describe_configs import DescribeConfigsRequest, DescribeConf
 from ottla.wire.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.wire.api.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.errors import ErrorCode
-from tests.broker.desk import Desk
+from tests.broker.harness import BrokerHarness
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    with Desk() as desk:
-        desk.create("t")
-        yield desk
+def harness() -> Iterator[BrokerHarness]:
+    with BrokerHarness() as harness:
+        harness.create("t")
+        yield harness
 
 
 def describe(
-    desk: Desk,
+    harness: BrokerHarness,
     type_: int,
     name: str,
     keys: list[str] | None = None,
@@ -41,11 +41,13 @@ def describe(
     request = DescribeConfigsRequest(
         resources=[resource], include_synonyms=synonyms, include_documentation=docs
     )
-    return desk.ask(request, version).results[0]
+    return harness.ask(request, version).results[0]
 
 
-def configs(desk: Desk, type_: int, name: str, keys: list[str] | None = None, **how: Any) -> Any:
-    result = describe(desk, type_, name, keys, **how)
+def configs(
+    harness: BrokerHarness, type_: int, name: str, keys: list[str] | None = None, **how: Any
+) -> Any:
+    result = describe(harness, type_, name, keys, **how)
     assert result.error_code == 0, result.error_message
     return {config.name: config for config in result.configs}
 
@@ -54,7 +56,9 @@ def synonyms(config: Any) -> list[tuple[str, str | None, int]]:
     return [(each.name, each.value, each.source) for each in config.synonyms]
 
 
-def alter(desk: Desk, *resources: tuple[int, str, dict[str, str | None]], **how: Any) -> Any:
+def alter(
+    harness: BrokerHarness, *resources: tuple[int, str, dict[str, str | None]], **how: Any
+) -> Any:
     request = AlterConfigsRequest(
         resources=[
             alter_configs.AlterConfigsResource(
@@ -71,12 +75,14 @@ def alter(desk: Desk, *resources: tuple[int, str, dict[str, str | None]], **how:
     )
     return [
         (each.error_code, each.error_message)
-        for each in desk.ask(request, how.get("version", 2)).responses
+        for each in harness.ask(request, how.get("version", 2)).responses
     ]
 
 
 def change(
-    desk: Desk, *resources: tuple[int, str, list[tuple[str, int, str | None]]], **how: Any
+    harness: BrokerHarness,
+    *resources: tuple[int, str, list[tuple[str, int, str | None]]],
+    **how: Any,
 ) -> Any:
     request = IncrementalAlterConfigsRequest(
         resources=[
@@ -96,7 +102,7 @@ def change(
     )
     return [
         (each.error_code, each.error_message)
-        for each in desk.ask(request, how.get("version", 1)).responses
+        for each in harness.ask(request, how.get("version", 1)).responses
     ]
 
 
@@ -104,9 +110,9 @@ OK = (0, None)
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_a_topic_is_described_whole_in_every_version(desk: Desk, version: int) -> None:
+def test_a_topic_is_described_whole_in_every_version(harness: BrokerHarness, version: int) -> None:
     """All 33 configs of Kafka 4.3, none of them read-only or secret; types since version 3."""
-    found = configs(desk, TOPIC, "t", version=version)
+    found = configs(harness, TOPIC, "t", version=version)
     assert len(found) == 33
     assert not any(config.read_only or config.is_sensitive for config in found.values())
     assert found["cleanup.policy"].value == "delete"
@@ -114,10 +120,10 @@ def test_a_topic_is_described_whole_in_every_version(desk: Desk, version: int) -
     assert found["segment.bytes"].documentation is None or version < 3
 
 
-def test_defaults_are_not_overrides(desk: Desk) -> None:
+def test_defaults_are_not_overrides(harness: BrokerHarness) -> None:
     """What nobody set has the source DEFAULT_CONFIG, and its synonyms say what would set it."""
-    assert alter(desk, (TOPIC, "t", {"cleanup.policy": "compact"})) == [OK]
-    found = configs(desk, TOPIC, "t")
+    assert alter(harness, (TOPIC, "t", {"cleanup.policy": "compact"})) == [OK]
+    found = configs(harness, TOPIC, "t")
     assert {name for name, config in found.items() if config.config_source == 1} == {
         "cleanup.policy"
     }
@@ -129,25 +135,25 @@ def test_defaults_are_not_overrides(desk: Desk) -> None:
     assert synonyms(found["segment.ms"]) == []  # log.roll.ms is null, and Kafka shows no more
 
 
-def test_synonyms_and_documentation_come_only_when_asked_for(desk: Desk) -> None:
+def test_synonyms_and_documentation_come_only_when_asked_for(harness: BrokerHarness) -> None:
     """Both cost bytes; a key filter, null and empty alike, is honoured."""
     keys = ["retention.ms", "nope"]
-    found = configs(desk, TOPIC, "t", keys, synonyms=False)
+    found = configs(harness, TOPIC, "t", keys, synonyms=False)
     assert list(found) == ["retention.ms"]
     assert found["retention.ms"].synonyms == []
     assert found["retention.ms"].documentation is None
-    documented = configs(desk, TOPIC, "t", keys, docs=True, version=3)
+    documented = configs(harness, TOPIC, "t", keys, docs=True, version=3)
     assert "older than this" in documented["retention.ms"].documentation
-    assert len(configs(desk, TOPIC, "t", [])) == 33
+    assert len(configs(harness, TOPIC, "t", [])) == 33
 
 
 def test_a_brokers_config_shows_where_it_comes_from() -> None:
     """File, cluster-wide, per broker: each beats the one before, and all are listed."""
-    with Desk(log_retention_ms=1000, log_retention_hours=5) as desk:
-        desk.create("t")
-        assert change(desk, (BROKER, "", [("log.retention.ms", Op.SET, "2000")])) == [OK]
-        assert change(desk, (BROKER, "1", [("log.retention.ms", Op.SET, "3000")])) == [OK]
-        found = configs(desk, BROKER, "1")["log.retention.ms"]
+    with BrokerHarness(log_retention_ms=1000, log_retention_hours=5) as harness:
+        harness.create("t")
+        assert change(harness, (BROKER, "", [("log.retention.ms", Op.SET, "2000")])) == [OK]
+        assert change(harness, (BROKER, "1", [("log.retention.ms", Op.SET, "3000")])) == [OK]
+        found = configs(harness, BROKER, "1")["log.retention.ms"]
         expected = [
             ("log.retention.ms", "3000", 2),
             ("log.retention.ms", "2000", 3),
@@ -157,17 +163,17 @@ def test_a_brokers_config_shows_where_it_comes_from() -> None:
         ]
         assert (found.value, found.config_source, found.read_only) == ("3000", 2, False)
         assert synonyms(found) == expected
-        topic = configs(desk, TOPIC, "t", ["retention.ms"])["retention.ms"]
+        topic = configs(harness, TOPIC, "t", ["retention.ms"])["retention.ms"]
         assert (topic.value, topic.config_source) == ("3000", 2)
         assert synonyms(topic) == expected
-        everyones = configs(desk, BROKER, "")["log.retention.ms"]
+        everyones = configs(harness, BROKER, "")["log.retention.ms"]
         assert synonyms(everyones) == [("log.retention.ms", "2000", 3)]
 
 
 def test_a_brokers_secrets_and_strangers_have_no_value() -> None:
     """Passwords, and options that nobody knows (they may be passwords), are shown as null."""
-    with Desk(ssl_key_password="secret", my_plug_in="x") as desk:
-        found = configs(desk, BROKER, "1")
+    with BrokerHarness(ssl_key_password="secret", my_plug_in="x") as harness:
+        found = configs(harness, BROKER, "1")
         for name in ("ssl.key.password", "my.plug.in"):
             assert found[name].is_sensitive
             assert found[name].value is None
@@ -194,50 +200,50 @@ def test_a_brokers_secrets_and_strangers_have_no_value() -> None:
     ],
 )
 def test_what_cannot_be_described_says_why(
-    desk: Desk, type_: int, name: str, code: int, message: str
+    harness: BrokerHarness, type_: int, name: str, code: int, message: str
 ) -> None:
     """Kafka's code and words."""
-    result = describe(desk, type_, name)
+    result = describe(harness, type_, name)
     assert result.error_code == code
     assert result.error_message.startswith(message)
     assert result.configs == []
 
 
-def test_groups_and_client_metrics_are_described_with_defaults(desk: Desk) -> None:
+def test_groups_and_client_metrics_are_described_with_defaults(harness: BrokerHarness) -> None:
     """A group's come from the broker's group options."""
-    found = configs(desk, GROUP, "g")
+    found = configs(harness, GROUP, "g")
     assert len(found) == 17
     assert synonyms(found["consumer.session.timeout.ms"]) == [
         ("group.consumer.session.timeout.ms", "45000", 5)
     ]
-    assert configs(desk, METRICS, "m")["interval.ms"].value == "300000"
+    assert configs(harness, METRICS, "m")["interval.ms"].value == "300000"
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_altering_replaces_all_of_a_topics_configs(desk: Desk, version: int) -> None:
+def test_altering_replaces_all_of_a_topics_configs(harness: BrokerHarness, version: int) -> None:
     """What the second request does not name is back at its default; the log obeys at once."""
-    assert alter(desk, (TOPIC, "t", {"retention.ms": "5"}), version=version) == [OK]
-    assert desk.partition("t").log.config.retention_ms == 5
-    assert alter(desk, (TOPIC, "t", {"segment.ms": "7"}), version=version) == [OK]
-    config = desk.partition("t").log.config
+    assert alter(harness, (TOPIC, "t", {"retention.ms": "5"}), version=version) == [OK]
+    assert harness.partition("t").log.config.retention_ms == 5
+    assert alter(harness, (TOPIC, "t", {"segment.ms": "7"}), version=version) == [OK]
+    config = harness.partition("t").log.config
     assert (config.retention_ms, config.segment_ms) == (604_800_000, 7)
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_changing_single_configs_leaves_the_others(desk: Desk, version: int) -> None:
+def test_changing_single_configs_leaves_the_others(harness: BrokerHarness, version: int) -> None:
     """SET, DELETE, APPEND and SUBTRACT on a topic."""
 
     def policy() -> str:
-        value: str = configs(desk, TOPIC, "t")["cleanup.policy"].value
+        value: str = configs(harness, TOPIC, "t")["cleanup.policy"].value
         return value
 
     def apply(operation: int, value: str | None) -> None:
         operations = [("cleanup.policy", operation, value), ("retention.ms", Op.SET, "5")]
-        assert change(desk, (TOPIC, "t", operations), version=version) == [OK]
+        assert change(harness, (TOPIC, "t", operations), version=version) == [OK]
 
     apply(Op.APPEND, "compact")
     assert policy() == "delete,compact"
-    assert desk.partition("t").log.config.compact
+    assert harness.partition("t").log.config.compact
     apply(Op.APPEND, "compact")
     assert policy() == "delete,compact"
     apply(Op.SUBTRACT, "delete")
@@ -245,17 +251,17 @@ def test_changing_single_configs_leaves_the_others(desk: Desk, version: int) -> 
     apply(Op.SET, "delete")
     assert policy() == "delete"
     apply(Op.DELETE, None)
-    assert configs(desk, TOPIC, "t")["cleanup.policy"].config_source == 5
-    assert configs(desk, TOPIC, "t")["retention.ms"].value == "5"
+    assert configs(harness, TOPIC, "t")["cleanup.policy"].config_source == 5
+    assert configs(harness, TOPIC, "t")["retention.ms"].value == "5"
 
 
-def test_trying_out_changes_nothing(desk: Desk) -> None:
+def test_trying_out_changes_nothing(harness: BrokerHarness) -> None:
     """validate_only, for both ways to alter."""
-    assert alter(desk, (TOPIC, "t", {"retention.ms": "5"}), dry=True) == [OK]
-    assert change(desk, (TOPIC, "t", [("retention.ms", Op.SET, "5")]), dry=True) == [OK]
-    assert change(desk, (BROKER, "1", [("message.max.bytes", Op.SET, "5")]), dry=True) == [OK]
-    assert desk.partition("t").log.config.retention_ms == 604_800_000
-    assert desk.broker.settings.integer("message.max.bytes") == 1_048_588
+    assert alter(harness, (TOPIC, "t", {"retention.ms": "5"}), dry=True) == [OK]
+    assert change(harness, (TOPIC, "t", [("retention.ms", Op.SET, "5")]), dry=True) == [OK]
+    assert change(harness, (BROKER, "1", [("message.max.bytes", Op.SET, "5")]), dry=True) == [OK]
+    assert harness.partition("t").log.config.retention_ms == 604_800_000
+    assert harness.broker.settings.integer("message.max.bytes") == 1_048_588
 
 
 @pytest.mark.parametrize(
@@ -299,7 +305,7 @@ def test_trying_out_changes_nothing(desk: Desk) -> None:
     ],
 )  # fmt: skip
 def test_a_change_that_cannot_be_says_why(
-    desk: Desk,
+    harness: BrokerHarness,
     type_: int,
     name: str,
     operations: list[tuple[str, int, str | None]],
@@ -307,78 +313,82 @@ def test_a_change_that_cannot_be_says_why(
     message: str | None,
 ) -> None:
     """Kafka's code and words, and nothing is stored."""
-    [(found_code, found_message)] = change(desk, (type_, name, operations))
+    [(found_code, found_message)] = change(harness, (type_, name, operations))
     assert found_code == code
     assert found_message is None if message is None else found_message.startswith(message)
-    assert desk.broker.image.configs_of("t") == {}
-    assert str(desk.broker.node_id) not in desk.broker.image.broker_configs
+    assert harness.broker.image.configs_of("t") == {}
+    assert str(harness.broker.node_id) not in harness.broker.image.broker_configs
 
 
-def test_one_bad_resource_leaves_the_others_alone(desk: Desk) -> None:
+def test_one_bad_resource_leaves_the_others_alone(harness: BrokerHarness) -> None:
     """Answers in the order of the request; a resource named twice is refused both times."""
-    desk.create("u")
+    harness.create("u")
     twice = (42, "Each resource must appear at most once.")
     answers = change(
-        desk,
+        harness,
         (TOPIC, "t", [("retention.ms", Op.SET, "1")]),
         (TOPIC, "nobody", [("retention.ms", Op.SET, "1")]),
         (TOPIC, "u", [("retention.ms", Op.SET, "2")]),
         (TOPIC, "t", [("retention.ms", Op.SET, "3")]),
     )
     assert answers == [twice, (3, "The topic 'nobody' does not exist."), OK, twice]
-    assert alter(desk, (TOPIC, "t", {}), (TOPIC, "t", {}), (TOPIC, "u", {})) == [twice, twice, OK]
-    assert alter(desk, (LOGGER, "1", {})) == [(42, "Unknown resource type 8")]
+    assert alter(harness, (TOPIC, "t", {}), (TOPIC, "t", {}), (TOPIC, "u", {})) == [
+        twice,
+        twice,
+        OK,
+    ]
+    assert alter(harness, (LOGGER, "1", {})) == [(42, "Unknown resource type 8")]
 
 
-def test_a_dynamic_broker_config_takes_effect_at_once(desk: Desk) -> None:
+def test_a_dynamic_broker_config_takes_effect_at_once(harness: BrokerHarness) -> None:
     """On the settings, and through them on every topic that has no config of its own."""
-    desk.create("own", retention_ms="1")
+    harness.create("own", retention_ms="1")
     operations = [("log.retention.ms", Op.SET, "5"), ("message.max.bytes", Op.SET, "100")]
-    assert change(desk, (BROKER, "", operations)) == [OK]
-    assert desk.partition("t").log.config.retention_ms == 5
-    assert desk.partition("own").log.config.retention_ms == 1
-    assert desk.produce("t", 0, b"x" * 200).error_code == ErrorCode.MESSAGE_TOO_LARGE
-    assert change(desk, (BROKER, "", [("message.max.bytes", Op.DELETE, None)])) == [OK]
-    assert desk.produce("t", 0, b"x" * 200).error_code == ErrorCode.NONE
+    assert change(harness, (BROKER, "", operations)) == [OK]
+    assert harness.partition("t").log.config.retention_ms == 5
+    assert harness.partition("own").log.config.retention_ms == 1
+    assert harness.produce("t", 0, b"x" * 200).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert change(harness, (BROKER, "", [("message.max.bytes", Op.DELETE, None)])) == [OK]
+    assert harness.produce("t", 0, b"x" * 200).error_code == ErrorCode.NONE
 
 
-def test_a_dynamic_config_outlives_the_broker(desk: Desk) -> None:
+def test_a_dynamic_config_outlives_the_broker(harness: BrokerHarness) -> None:
     """It is in the metadata tree, not in the process."""
-    assert change(desk, (BROKER, "1", [("max.connections", Op.SET, "7")])) == [OK]
-    assert change(desk, (TOPIC, "t", [("retention.ms", Op.SET, "7")])) == [OK]
-    desk.close()
-    with Desk(disk=desk.disk) as again:
+    assert change(harness, (BROKER, "1", [("max.connections", Op.SET, "7")])) == [OK]
+    assert change(harness, (TOPIC, "t", [("retention.ms", Op.SET, "7")])) == [OK]
+    harness.close()
+    with BrokerHarness(disk=harness.disk) as again:
         assert again.broker.settings.integer("max.connections") == 7
         assert again.partition("t").log.config.retention_ms == 7
 
 
-def test_levels_of_loggers_are_set_and_reset(desk: Desk) -> None:
+def test_levels_of_loggers_are_set_and_reset(harness: BrokerHarness) -> None:
     """KIP-412: at once, for this run of the broker."""
     logger = logging.getLogger("ottla.broker")
     try:
-        assert change(desk, (LOGGER, "1", [("ottla.broker", Op.SET, "DEBUG")])) == [OK]
+        assert change(harness, (LOGGER, "1", [("ottla.broker", Op.SET, "DEBUG")])) == [OK]
         assert logger.level == logging.DEBUG
-        found = configs(desk, LOGGER, "1")
+        found = configs(harness, LOGGER, "1")
         assert (found["ottla.broker"].value, found["ottla.broker"].config_source) == ("DEBUG", 6)
         assert "root" in found
-        dry = change(desk, (LOGGER, "1", [("ottla.broker", Op.SET, "ERROR")]), dry=True)
+        dry = change(harness, (LOGGER, "1", [("ottla.broker", Op.SET, "ERROR")]), dry=True)
         assert dry == [OK]
         assert logger.level == logging.DEBUG
-        assert change(desk, (LOGGER, "1", [("ottla.broker", Op.DELETE, None)])) == [OK]
+        assert change(harness, (LOGGER, "1", [("ottla.broker", Op.DELETE, None)])) == [OK]
         assert logger.level == logging.NOTSET
     finally:
         logger.setLevel(logging.NOTSET)
 
 
-def listed(desk: Desk, version: int, *types: int) -> Any:
-    response = desk.ask(ListConfigResourcesRequest(resource_types=list(types)), version)
+def listed(harness: BrokerHarness, version: int, *types: int) -> Any:
+    response = harness.ask(ListConfigResourcesRequest(resource_types=list(types)), version)
     found = [(each.resource_type, each.resource_name) for each in response.config_resources]
     return response.error_code, found
 
 
-def test_config_resources_are_listed(desk: Desk) -> None:
+def test_config_resources_are_listed(harness: BrokerHarness) -> None:
     """All types, or those asked for; version 0 knows client metrics only."""
-    assert listed(desk, 0) == (0, [])
-    assert listed(desk, 1) == (0, [(LOGGER, "1"), (BROKER, "1"), (TOPIC, "t")])
-    assert listed(desk, 1, TOPIC) == (0, [(TOPIC, "t")])
-    assert listed(desk, 1, TOPIC, 99) == (ErrorCode.UNSUPPORTED_VERSION, [])
+    assert listed(harness, 0) == (0, [])
+    assert listed(harness, 1) == (0, [(LOGGER, "1"), (BROKER, "1"), (TOPIC, "t")])
+    assert listed(harness, 1, TOPIC) == (0, [(TOPIC, "t")])
+    assert listed(harness, 1, TOPIC, 99) == (ErrorCode.UNSUPPORTED_VERSION, [])

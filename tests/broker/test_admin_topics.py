@@ -18,15 +18,15 @@ from ottla.wire.api.create_topics import (
 )
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.errors import ErrorCode
-from tests.broker.desk import Desk
+from tests.broker.harness import BrokerHarness
 
 NO_ID = bytes(16)
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    with Desk() as desk:
-        yield desk
+def harness() -> Iterator[BrokerHarness]:
+    with BrokerHarness() as harness:
+        yield harness
 
 
 def topic(
@@ -51,29 +51,31 @@ def topic(
     )
 
 
-def create(desk: Desk, *topics: CreatableTopic, version: int = 7, dry: bool = False) -> Any:
+def create(
+    harness: BrokerHarness, *topics: CreatableTopic, version: int = 7, dry: bool = False
+) -> Any:
     request = CreateTopicsRequest(topics=list(topics), timeout_ms=1000, validate_only=dry)
-    return {result.name: result for result in desk.ask(request, version).topics}
+    return {result.name: result for result in harness.ask(request, version).topics}
 
 
-def delete(desk: Desk, *names: str, version: int = 5) -> Any:
+def delete(harness: BrokerHarness, *names: str, version: int = 5) -> Any:
     if version < 6:
         request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=1000)
     else:
         states = [DeleteTopicState(name=name) for name in names]
         request = DeleteTopicsRequest(topics=states, timeout_ms=1000)
-    return {result.name: result for result in desk.ask(request, version).responses}
+    return {result.name: result for result in harness.ask(request, version).responses}
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_a_topic_is_created_in_every_version(desk: Desk, version: int) -> None:
+def test_a_topic_is_created_in_every_version(harness: BrokerHarness, version: int) -> None:
     """What the answer tells grows with the version: sizes and configs since 5, the id since 7."""
-    result = create(desk, topic("first", 3, retention_ms="5"), version=version)["first"]
+    result = create(harness, topic("first", 3, retention_ms="5"), version=version)["first"]
     assert result.error_code == ErrorCode.NONE
     assert result.error_message is None
-    image = desk.broker.image.topics["first"]
+    image = harness.broker.image.topics["first"]
     assert len(image.partitions) == 3
-    assert desk.partition("first", 2).log.config.retention_ms == 5
+    assert harness.partition("first", 2).log.config.retention_ms == 5
     if version >= 5:
         assert (result.num_partitions, result.replication_factor) == (3, 1)
         configs = {config.name: config for config in result.configs}
@@ -86,27 +88,29 @@ def test_a_topic_is_created_in_every_version(desk: Desk, version: int) -> None:
 
 def test_minus_one_asks_for_the_brokers_defaults() -> None:
     """num.partitions and default.replication.factor."""
-    with Desk(num_partitions=4) as desk:
-        result = create(desk, topic("a", -1, -1))["a"]
+    with BrokerHarness(num_partitions=4) as harness:
+        result = create(harness, topic("a", -1, -1))["a"]
         assert (result.num_partitions, result.replication_factor) == (4, 1)
 
 
-def test_validating_creates_nothing(desk: Desk) -> None:
+def test_validating_creates_nothing(harness: BrokerHarness) -> None:
     """The answer is the same, even an id is drawn, as Kafka does."""
-    result = create(desk, topic("a", 2), dry=True)["a"]
+    result = create(harness, topic("a", 2), dry=True)["a"]
     assert result.error_code == ErrorCode.NONE
     assert result.num_partitions == 2
-    assert "a" not in desk.broker.image.topics
-    assert create(desk, topic("a b"), dry=True)["a b"].error_code == 17
+    assert "a" not in harness.broker.image.topics
+    assert create(harness, topic("a b"), dry=True)["a b"].error_code == 17
 
 
-def test_a_name_given_twice_is_refused_once_and_the_others_are_created(desk: Desk) -> None:
+def test_a_name_given_twice_is_refused_once_and_the_others_are_created(
+    harness: BrokerHarness,
+) -> None:
     """INVALID_REQUEST for the double, nothing of it is made."""
-    results = create(desk, topic("d"), topic("e"), topic("d"))
+    results = create(harness, topic("d"), topic("e"), topic("d"))
     assert results["d"].error_code == ErrorCode.INVALID_REQUEST
     assert results["d"].error_message == "Duplicate topic name."
     assert results["e"].error_code == ErrorCode.NONE
-    assert list(desk.broker.image.topics) == ["e"]
+    assert list(harness.broker.image.topics) == ["e"]
 
 
 @pytest.mark.parametrize(
@@ -134,55 +138,55 @@ def test_a_name_given_twice_is_refused_once_and_the_others_are_created(desk: Des
     ],
 )
 def test_what_cannot_be_created_says_why(
-    desk: Desk, wanted: CreatableTopic, code: int, message: str
+    harness: BrokerHarness, wanted: CreatableTopic, code: int, message: str
 ) -> None:
     """Kafka's code and words, no id, no sizes, no configs."""
-    desk.create("there")
-    result = create(desk, wanted)[wanted.name]
+    harness.create("there")
+    result = create(harness, wanted)[wanted.name]
     assert result.error_code == code
     assert message in result.error_message
     assert (result.num_partitions, result.replication_factor, result.configs) == (-1, -1, [])
     assert result.topic_id == NO_ID
-    assert list(desk.broker.image.topics) == ["there"]
+    assert list(harness.broker.image.topics) == ["there"]
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-def test_a_request_without_time_is_not_begun(desk: Desk, timeout_ms: int) -> None:
+def test_a_request_without_time_is_not_begun(harness: BrokerHarness, timeout_ms: int) -> None:
     """REQUEST_TIMED_OUT, and nothing is created, grown or deleted."""
-    desk.create("kept")
+    harness.create("kept")
     made = CreateTopicsRequest(topics=[topic("new")], timeout_ms=timeout_ms)
-    assert desk.ask(made, 7).topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert harness.ask(made, 7).topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     gone = DeleteTopicsRequest(topic_names=["kept"], timeout_ms=timeout_ms)
-    assert desk.ask(gone, 5).responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert harness.ask(gone, 5).responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     more = CreatePartitionsTopic(name="kept", count=2, assignments=None)
     grown = CreatePartitionsRequest(topics=[more], timeout_ms=timeout_ms)
-    assert desk.ask(grown, 3).results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert list(desk.broker.image.topics) == ["kept"]
-    assert len(desk.broker.image.topics["kept"].partitions) == 1
+    assert harness.ask(grown, 3).results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert list(harness.broker.image.topics) == ["kept"]
+    assert len(harness.broker.image.topics["kept"].partitions) == 1
 
 
-def test_a_manual_assignment_decides_how_many_partitions(desk: Desk) -> None:
+def test_a_manual_assignment_decides_how_many_partitions(harness: BrokerHarness) -> None:
     """Two assigned partitions are two partitions."""
-    result = create(desk, topic("m", -1, -1, {0: [1], 1: [1]}))["m"]
+    result = create(harness, topic("m", -1, -1, {0: [1], 1: [1]}))["m"]
     assert (result.num_partitions, result.replication_factor) == (2, 1)
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_a_topic_is_deleted_in_every_version(desk: Desk, version: int) -> None:
+def test_a_topic_is_deleted_in_every_version(harness: BrokerHarness, version: int) -> None:
     """By name; the answer of version 6 tells the id too."""
-    topic_id = desk.create("gone")
-    results = delete(desk, "gone", "never", version=version)
+    topic_id = harness.create("gone")
+    results = delete(harness, "gone", "never", version=version)
     assert results["gone"].error_code == ErrorCode.NONE
     assert results["never"].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert desk.broker.image.topics == {}
+    assert harness.broker.image.topics == {}
     if version == 6:
         assert results["gone"].topic_id == topic_id
 
 
-def test_a_topic_is_deleted_by_its_id(desk: Desk) -> None:
+def test_a_topic_is_deleted_by_its_id(harness: BrokerHarness) -> None:
     """The name comes back; an unknown id, and saying both or neither, have their own errors."""
-    topic_id = desk.create("gone")
-    desk.create("stays")
+    topic_id = harness.create("gone")
+    harness.create("stays")
     request = DeleteTopicsRequest(
         topics=[
             DeleteTopicState(name=None, topic_id=topic_id),
@@ -193,7 +197,7 @@ def test_a_topic_is_deleted_by_its_id(desk: Desk) -> None:
         timeout_ms=1000,
     )
     answers = {
-        (each.name, each.topic_id): each.error_code for each in desk.ask(request, 6).responses
+        (each.name, each.topic_id): each.error_code for each in harness.ask(request, 6).responses
     }
     assert answers == {
         ("gone", topic_id): ErrorCode.NONE,
@@ -201,29 +205,29 @@ def test_a_topic_is_deleted_by_its_id(desk: Desk) -> None:
         (None, NO_ID): ErrorCode.INVALID_REQUEST,
         ("stays", topic_id): ErrorCode.INVALID_REQUEST,
     }
-    assert list(desk.broker.image.topics) == ["stays"]
+    assert list(harness.broker.image.topics) == ["stays"]
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, 42), (2, 42), (3, 73), (6, 73)])
 def test_deletion_can_be_switched_off(version: int, code: int) -> None:
     """TOPIC_DELETION_DISABLED since version 3, INVALID_REQUEST for clients that do not know it."""
-    with Desk(delete_topic_enable=False) as desk:
-        desk.create("kept")
-        assert delete(desk, "kept", version=version)["kept"].error_code == code
-        assert "kept" in desk.broker.image.topics
+    with BrokerHarness(delete_topic_enable=False) as harness:
+        harness.create("kept")
+        assert delete(harness, "kept", version=version)["kept"].error_code == code
+        assert "kept" in harness.broker.image.topics
 
 
-def test_a_topic_of_the_same_name_is_another_topic(desk: Desk) -> None:
+def test_a_topic_of_the_same_name_is_another_topic(harness: BrokerHarness) -> None:
     """Deleted and created again at once: a new id, an empty log."""
-    old = desk.create("again")
-    desk.produce("again", 0, b"old")
-    delete(desk, "again")
-    assert desk.create("again") != old
-    assert desk.partition("again").log.end_offset == 0
+    old = harness.create("again")
+    harness.produce("again", 0, b"old")
+    delete(harness, "again")
+    assert harness.create("again") != old
+    assert harness.partition("again").log.end_offset == 0
 
 
 def grow(
-    desk: Desk,
+    harness: BrokerHarness,
     name: str,
     count: int,
     assignments: list[list[int]] | None = None,
@@ -236,16 +240,16 @@ def grow(
         given = [CreatePartitionsAssignment(broker_ids=ids) for ids in assignments]
     wanted = CreatePartitionsTopic(name=name, count=count, assignments=given)
     request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1000, validate_only=dry)
-    return desk.ask(request, version).results[0]
+    return harness.ask(request, version).results[0]
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_a_topic_grows_in_every_version(desk: Desk, version: int) -> None:
+def test_a_topic_grows_in_every_version(harness: BrokerHarness, version: int) -> None:
     """The new partitions can be written to at once."""
-    desk.create("grows")
-    result = grow(desk, "grows", 3, version=version)
+    harness.create("grows")
+    result = grow(harness, "grows", 3, version=version)
     assert (result.name, result.error_code, result.error_message) == ("grows", 0, None)
-    assert desk.produce("grows", 2).error_code == ErrorCode.NONE
+    assert harness.produce("grows", 2).error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize(
@@ -259,19 +263,19 @@ def test_a_topic_grows_in_every_version(desk: Desk, version: int) -> None:
     ],
 )
 def test_growing_that_is_none_says_why(
-    desk: Desk, count: int, assignments: list[list[int]] | None, code: int, message: str
+    harness: BrokerHarness, count: int, assignments: list[list[int]] | None, code: int, message: str
 ) -> None:
     """Kafka's code and words, per topic."""
-    desk.create("grows", 2)
-    result = grow(desk, "grows", count, assignments)
+    harness.create("grows", 2)
+    result = grow(harness, "grows", count, assignments)
     assert result.error_code == code
     assert message in result.error_message
-    assert len(desk.broker.image.topics["grows"].partitions) == 2
-    assert grow(desk, "nobody", 2).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert len(harness.broker.image.topics["grows"].partitions) == 2
+    assert grow(harness, "nobody", 2).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_growing_can_be_tried_out(desk: Desk) -> None:
+def test_growing_can_be_tried_out(harness: BrokerHarness) -> None:
     """validate_only changes nothing."""
-    desk.create("grows")
-    assert grow(desk, "grows", 5, [[1]] * 4, dry=True).error_code == ErrorCode.NONE
-    assert len(desk.broker.image.topics["grows"].partitions) == 1
+    harness.create("grows")
+    assert grow(harness, "grows", 5, [[1]] * 4, dry=True).error_code == ErrorCode.NONE
+    assert len(harness.broker.image.topics["grows"].partitions) == 1

@@ -13,15 +13,21 @@ from ottla.wire.api.delete_records import (
 )
 from ottla.wire.api.fetch import ReplicaState
 from ottla.wire.errors import ErrorCode
-from tests.broker.desk import Desk, fetch_request, produce_request, values, whole_batches
+from tests.broker.harness import (
+    BrokerHarness,
+    fetch_request,
+    produce_request,
+    values,
+    whole_batches,
+)
 
 VERSIONS = range(4, 19)
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    with Desk() as desk:
-        yield desk
+def harness() -> Iterator[BrokerHarness]:
+    with BrokerHarness() as harness:
+        yield harness
 
 
 def only(response: Any) -> Any:
@@ -32,13 +38,13 @@ def only(response: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_records_come_back_as_they_were_sent(desk: Desk, version: int) -> None:
+def test_records_come_back_as_they_were_sent(harness: BrokerHarness, version: int) -> None:
     """In every version, by name or id, with the offsets around them."""
-    topic_id = desk.create("t")
+    topic_id = harness.create("t")
     topic = topic_id if version >= 13 else "t"
-    desk.produce("t", 0, b"a", b"b")
-    desk.produce("t", 0, b"c")
-    response = desk.ask(fetch_request((topic, 0, 0)), version)
+    harness.produce("t", 0, b"a", b"b")
+    harness.produce("t", 0, b"c")
+    response = harness.ask(fetch_request((topic, 0, 0)), version)
     assert values(response) == {(topic, 0): [b"a", b"b", b"c"]}
     answer = only(response)
     assert (answer.error_code, answer.high_watermark, answer.last_stable_offset) == (0, 3, 3)
@@ -46,188 +52,192 @@ def test_records_come_back_as_they_were_sent(desk: Desk, version: int) -> None:
     assert answer.aborted_transactions is None
 
 
-def test_an_offset_inside_a_batch_brings_the_whole_batch(desk: Desk) -> None:
+def test_an_offset_inside_a_batch_brings_the_whole_batch(harness: BrokerHarness) -> None:
     """The client skips what it does not want."""
-    desk.create("t")
-    desk.produce("t", 0, b"a", b"b", b"c")
-    assert values(desk.ask(fetch_request(("t", 0, 2)), 11)) == {("t", 0): [b"a", b"b", b"c"]}
+    harness.create("t")
+    harness.produce("t", 0, b"a", b"b", b"c")
+    assert values(harness.ask(fetch_request(("t", 0, 2)), 11)) == {("t", 0): [b"a", b"b", b"c"]}
 
 
 class TestLimits:
     """max_bytes of the request and of each partition, and the first batch whole."""
 
-    def test_the_first_batch_comes_whole_whatever_the_limits(self, desk: Desk) -> None:
+    def test_the_first_batch_comes_whole_whatever_the_limits(self, harness: BrokerHarness) -> None:
         """A consumer with small limits still gets on."""
-        desk.create("t")
-        desk.produce("t", 0, b"x" * 1000)
-        desk.produce("t", 0, b"y")
-        response = desk.ask(fetch_request(("t", 0, 0), bytes_max=1, max_bytes=1), 11)
+        harness.create("t")
+        harness.produce("t", 0, b"x" * 1000)
+        harness.produce("t", 0, b"y")
+        response = harness.ask(fetch_request(("t", 0, 0), bytes_max=1, max_bytes=1), 11)
         assert values(response) == {("t", 0): [b"x" * 1000]}
 
-    def test_only_the_first_batch_of_the_first_partition_is_exempt(self, desk: Desk) -> None:
+    def test_only_the_first_batch_of_the_first_partition_is_exempt(
+        self, harness: BrokerHarness
+    ) -> None:
         """The next partition gets nothing when its batch does not fit."""
-        desk.create("t", 2)
+        harness.create("t", 2)
         for index in (0, 1):
-            desk.produce("t", index, b"x" * 1000)
+            harness.produce("t", index, b"x" * 1000)
         request = fetch_request(("t", 0, 0), ("t", 1, 0), bytes_max=10, max_bytes=1 << 20)
-        assert values(desk.ask(request, 11)) == {("t", 0): [b"x" * 1000], ("t", 1): []}
+        assert values(harness.ask(request, 11)) == {("t", 0): [b"x" * 1000], ("t", 1): []}
 
-    def test_an_empty_partition_does_not_use_up_the_exemption(self, desk: Desk) -> None:
+    def test_an_empty_partition_does_not_use_up_the_exemption(self, harness: BrokerHarness) -> None:
         """The first that has something gets its batch whole."""
-        desk.create("t", 2)
-        desk.produce("t", 1, b"x" * 1000)
+        harness.create("t", 2)
+        harness.produce("t", 1, b"x" * 1000)
         request = fetch_request(("t", 0, 0), ("t", 1, 0), bytes_max=10)
-        assert values(desk.ask(request, 11)) == {("t", 0): [], ("t", 1): [b"x" * 1000]}
+        assert values(harness.ask(request, 11)) == {("t", 0): [], ("t", 1): [b"x" * 1000]}
 
-    def test_max_bytes_is_shared_by_all_partitions(self, desk: Desk) -> None:
+    def test_max_bytes_is_shared_by_all_partitions(self, harness: BrokerHarness) -> None:
         """What the first takes the second does not get."""
-        desk.create("t", 2)
+        harness.create("t", 2)
         for index in (0, 1):
             for _ in range(10):
-                desk.produce("t", index, b"x" * 1000)
+                harness.produce("t", index, b"x" * 1000)
         request = fetch_request(("t", 0, 0), ("t", 1, 0), max_bytes=15_000)
-        sizes = [len(data.records) for data in desk.ask(request, 11).responses[0].partitions]
+        sizes = [len(data.records) for data in harness.ask(request, 11).responses[0].partitions]
         assert sizes[0] > 10_000
         assert 0 < sizes[1] < 5_000
         assert sum(sizes) <= 15_000
 
-    def test_a_partitions_own_limit_cuts_at_a_byte(self, desk: Desk) -> None:
+    def test_a_partitions_own_limit_cuts_at_a_byte(self, harness: BrokerHarness) -> None:
         """As Kafka: the last batch may be torn, the client ignores it."""
-        desk.create("t")
+        harness.create("t")
         for _ in range(10):
-            desk.produce("t", 0, b"x" * 100)
-        answer = only(desk.ask(fetch_request(("t", 0, 0), bytes_max=500), 11))
+            harness.produce("t", 0, b"x" * 100)
+        answer = only(harness.ask(fetch_request(("t", 0, 0), bytes_max=500), 11))
         assert len(answer.records) == 500
         assert len(whole_batches(memoryview(bytes(answer.records)))) == 2
 
     def test_the_brokers_own_limit(self) -> None:
         """fetch.max.bytes bounds every request."""
-        with Desk(fetch_max_bytes=2000) as desk:
-            desk.create("t")
+        with BrokerHarness(fetch_max_bytes=2000) as harness:
+            harness.create("t")
             for _ in range(50):
-                desk.produce("t", 0, b"x" * 100)
-            answer = only(desk.ask(fetch_request(("t", 0, 0)), 11))
+                harness.produce("t", 0, b"x" * 100)
+            answer = only(harness.ask(fetch_request(("t", 0, 0)), 11))
             assert len(answer.records) == 2000
 
 
 class TestLongPoll:
     """min_bytes and max_wait."""
 
-    def test_an_append_answers_at_once(self, desk: Desk) -> None:
+    def test_an_append_answers_at_once(self, harness: BrokerHarness) -> None:
         """A waiting fetch is answered in the turn in which records come."""
-        desk.create("t")
-        answer = desk.post(fetch_request(("t", 0, 0), max_wait_ms=500), 11)
+        harness.create("t")
+        answer = harness.post(fetch_request(("t", 0, 0), max_wait_ms=500), 11)
         assert not answer.ready
-        desk.produce("t", 0, b"a")
-        desk.settle()
+        harness.produce("t", 0, b"a")
+        harness.settle()
         assert values(answer.response) == {("t", 0): [b"a"]}
-        assert len(desk.broker.purgatory) == 0
+        assert len(harness.broker.purgatory) == 0
 
-    def test_time_answers_with_nothing(self, desk: Desk) -> None:
+    def test_time_answers_with_nothing(self, harness: BrokerHarness) -> None:
         """After max_wait the answer is empty, and carries the offsets."""
-        desk.create("t")
-        answer = desk.post(fetch_request(("t", 0, 0), max_wait_ms=500), 11)
-        desk.advance(499)
+        harness.create("t")
+        answer = harness.post(fetch_request(("t", 0, 0), max_wait_ms=500), 11)
+        harness.advance(499)
         assert not answer.ready
-        desk.advance(10)
+        harness.advance(10)
         assert values(answer.response) == {("t", 0): []}
         assert only(answer.response).high_watermark == 0
 
-    def test_min_bytes_waits_for_so_many(self, desk: Desk) -> None:
+    def test_min_bytes_waits_for_so_many(self, harness: BrokerHarness) -> None:
         """Small appends do not end the wait; when it ends all of it comes."""
-        desk.create("t", 2)
+        harness.create("t", 2)
         request = fetch_request(("t", 0, 0), ("t", 1, 0), max_wait_ms=500, min_bytes=1000)
-        answer = desk.post(request, 11)
+        answer = harness.post(request, 11)
         for number in range(9):
-            desk.produce("t", number % 2, b"x" * 30)
-            desk.settle()
+            harness.produce("t", number % 2, b"x" * 30)
+            harness.settle()
             assert not answer.ready
-        desk.produce("t", 1, b"x" * 500)
-        desk.settle()
+        harness.produce("t", 1, b"x" * 500)
+        harness.settle()
         assert [len(found) for found in values(answer.response).values()] == [5, 5]
 
-    def test_time_answers_with_what_there_is(self, desk: Desk) -> None:
+    def test_time_answers_with_what_there_is(self, harness: BrokerHarness) -> None:
         """Less than min_bytes is better than nothing."""
-        desk.create("t")
-        answer = desk.post(fetch_request(("t", 0, 0), max_wait_ms=100, min_bytes=1000), 11)
-        desk.produce("t", 0, b"a")
-        desk.advance(110)
+        harness.create("t")
+        answer = harness.post(fetch_request(("t", 0, 0), max_wait_ms=100, min_bytes=1000), 11)
+        harness.produce("t", 0, b"a")
+        harness.advance(110)
         assert values(answer.response) == {("t", 0): [b"a"]}
 
-    def test_min_bytes_above_max_bytes_is_not_waited_for(self, desk: Desk) -> None:
+    def test_min_bytes_above_max_bytes_is_not_waited_for(self, harness: BrokerHarness) -> None:
         """It could never be reached."""
-        desk.create("t")
-        desk.produce("t", 0, b"x" * 1000)
+        harness.create("t")
+        harness.produce("t", 0, b"x" * 1000)
         request = fetch_request(("t", 0, 0), max_wait_ms=500, min_bytes=10**6, max_bytes=1000)
-        assert desk.post(request, 11).ready
+        assert harness.post(request, 11).ready
 
-    def test_min_bytes_0_is_answered_at_once(self, desk: Desk) -> None:
+    def test_min_bytes_0_is_answered_at_once(self, harness: BrokerHarness) -> None:
         """Nothing is asked for, so nothing is waited for."""
-        desk.create("t")
-        assert desk.post(fetch_request(("t", 0, 0), max_wait_ms=500, min_bytes=0), 11).ready
+        harness.create("t")
+        assert harness.post(fetch_request(("t", 0, 0), max_wait_ms=500, min_bytes=0), 11).ready
 
-    def test_an_error_in_one_partition_ends_the_wait(self, desk: Desk) -> None:
+    def test_an_error_in_one_partition_ends_the_wait(self, harness: BrokerHarness) -> None:
         """The client must hear of it; unknown partitions alone do not count, as in Kafka."""
-        desk.create("t", 2)
+        harness.create("t", 2)
         request = fetch_request(("t", 0, 0), ("t", 1, 99), max_wait_ms=500)
-        assert desk.post(request, 11).ready
+        assert harness.post(request, 11).ready
         request = fetch_request(("t", 0, 0), ("t", 7, 0), max_wait_ms=500)
-        answer = desk.post(request, 11)
+        answer = harness.post(request, 11)
         assert not answer.ready
-        desk.advance(510)
+        harness.advance(510)
         codes = [data.error_code for data in answer.response.responses[0].partitions]
         assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
-    def test_nothing_but_unknown_partitions_is_answered_at_once(self, desk: Desk) -> None:
+    def test_nothing_but_unknown_partitions_is_answered_at_once(
+        self, harness: BrokerHarness
+    ) -> None:
         """There is nothing to wait for."""
-        assert desk.post(fetch_request(("nowhere", 0, 0), max_wait_ms=500), 11).ready
-        assert desk.post(fetch_request(max_wait_ms=500), 11).ready
+        assert harness.post(fetch_request(("nowhere", 0, 0), max_wait_ms=500), 11).ready
+        assert harness.post(fetch_request(max_wait_ms=500), 11).ready
 
-    def test_a_deleted_topic_ends_the_wait(self, desk: Desk) -> None:
+    def test_a_deleted_topic_ends_the_wait(self, harness: BrokerHarness) -> None:
         """At once, with UNKNOWN_TOPIC_OR_PARTITION."""
-        desk.create("t")
-        answer = desk.post(fetch_request(("t", 0, 0), max_wait_ms=30_000), 11)
-        delete(desk, "t")
-        desk.settle()
+        harness.create("t")
+        answer = harness.post(fetch_request(("t", 0, 0), max_wait_ms=30_000), 11)
+        delete(harness, "t")
+        harness.settle()
         assert only(answer.response).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert len(desk.broker.purgatory) == 0
+        assert len(harness.broker.purgatory) == 0
 
-    def test_a_failing_disk_ends_the_wait(self, desk: Desk) -> None:
+    def test_a_failing_disk_ends_the_wait(self, harness: BrokerHarness) -> None:
         """The next append that fails tells those who wait for the partition."""
-        desk.create("t")
-        answer = desk.post(fetch_request(("t", 0, 0), max_wait_ms=30_000), 11)
-        desk.disk.fail("write", "t-0/", errno.EIO)
-        desk.produce("t", 0, b"a")
-        desk.settle()
+        harness.create("t")
+        answer = harness.post(fetch_request(("t", 0, 0), max_wait_ms=30_000), 11)
+        harness.disk.fail("write", "t-0/", errno.EIO)
+        harness.produce("t", 0, b"a")
+        harness.settle()
         assert only(answer.response).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
-    def test_a_closed_connection_leaves_nothing_behind(self, desk: Desk) -> None:
+    def test_a_closed_connection_leaves_nothing_behind(self, harness: BrokerHarness) -> None:
         """Its fetch is taken out of the waiting room."""
-        desk.create("t")
-        answer = desk.post(fetch_request(("t", 0, 0), max_wait_ms=30_000), 11)
+        harness.create("t")
+        answer = harness.post(fetch_request(("t", 0, 0), max_wait_ms=30_000), 11)
         assert answer.pending is not None
         answer.pending.cancel()
-        assert len(desk.broker.purgatory) == 0
-        desk.produce("t", 0, b"a")
-        desk.advance(31_000)
+        assert len(harness.broker.purgatory) == 0
+        harness.produce("t", 0, b"a")
+        harness.advance(31_000)
         assert not answer.ready
 
-    def test_a_reader_behind_the_last_segment_does_not_wait(self, desk: Desk) -> None:
+    def test_a_reader_behind_the_last_segment_does_not_wait(self, harness: BrokerHarness) -> None:
         """Kafka answers at once when there is more in a later segment, whatever min_bytes says."""
-        desk.create("t", internal_segment_bytes="200")
+        harness.create("t", internal_segment_bytes="200")
         for _ in range(4):
-            desk.produce("t", 0, b"x" * 100)
-        assert len(desk.partition("t").log.segments) > 1
+            harness.produce("t", 0, b"x" * 100)
+        assert len(harness.partition("t").log.segments) > 1
         request = fetch_request(("t", 0, 0), max_wait_ms=500, min_bytes=10**5)
-        answer = desk.post(request, 11)
+        answer = harness.post(request, 11)
         assert answer.ready
         assert values(answer.response) == {("t", 0): [b"x" * 100]}
 
 
-def delete(desk: Desk, topic: str) -> None:
+def delete(harness: BrokerHarness, topic: str) -> None:
     from ottla.cluster.requests import TopicRef
 
-    outcomes = desk.run(desk.broker.controller.delete_topics([TopicRef(topic)]))
+    outcomes = harness.run(harness.broker.controller.delete_topics([TopicRef(topic)]))
     assert outcomes[0].error_code == 0
 
 
@@ -235,50 +245,50 @@ class TestErrors:
     """What is answered instead of records."""
 
     @pytest.mark.parametrize("offset", [-1, 4, 1000])
-    def test_offset_out_of_range(self, desk: Desk, offset: int) -> None:
+    def test_offset_out_of_range(self, harness: BrokerHarness, offset: int) -> None:
         """Below the start or beyond the end; the offsets in the answer are unknown."""
-        desk.create("t")
-        desk.produce("t", 0, b"a", b"b", b"c")
-        answer = only(desk.ask(fetch_request(("t", 0, offset)), 11))
+        harness.create("t")
+        harness.produce("t", 0, b"a", b"b", b"c")
+        answer = only(harness.ask(fetch_request(("t", 0, offset)), 11))
         assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert (answer.high_watermark, answer.log_start_offset) == (-1, -1)
         assert (answer.last_stable_offset, bytes(answer.records)) == (-1, b"")
 
-    def test_the_end_is_in_range(self, desk: Desk) -> None:
+    def test_the_end_is_in_range(self, harness: BrokerHarness) -> None:
         """It is where the next record will be."""
-        desk.create("t")
-        desk.produce("t", 0, b"a")
-        assert only(desk.ask(fetch_request(("t", 0, 1)), 11)).error_code == 0
+        harness.create("t")
+        harness.produce("t", 0, b"a")
+        assert only(harness.ask(fetch_request(("t", 0, 1)), 11)).error_code == 0
 
-    def test_below_a_log_start_that_has_moved(self, desk: Desk) -> None:
+    def test_below_a_log_start_that_has_moved(self, harness: BrokerHarness) -> None:
         """After DeleteRecords the front is gone, and answers say where the log begins."""
-        desk.create("t")
+        harness.create("t")
         for _ in range(5):
-            desk.produce("t", 0, b"a")
+            harness.produce("t", 0, b"a")
         request = DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(offset=3)])]
         )
-        assert desk.ask(request, 2).topics[0].partitions[0].low_watermark == 3
-        answer = only(desk.ask(fetch_request(("t", 0, 2)), 11))
+        assert harness.ask(request, 2).topics[0].partitions[0].low_watermark == 3
+        answer = only(harness.ask(fetch_request(("t", 0, 2)), 11))
         assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-        answer = only(desk.ask(fetch_request(("t", 0, 3)), 11))
+        answer = only(harness.ask(fetch_request(("t", 0, 3)), 11))
         assert (answer.error_code, answer.log_start_offset) == (0, 3)
 
-    def test_leader_epochs(self, desk: Desk) -> None:
+    def test_leader_epochs(self, harness: BrokerHarness) -> None:
         """An older epoch is fenced, a newer one unknown here (KIP-320); both say who leads."""
-        with Desk() as first:
+        with BrokerHarness() as first:
             first.create("t")
-        with Desk(disk=first.disk, clock=first.clock) as desk:
-            epoch = desk.partition("t").leader_epoch
+        with BrokerHarness(disk=first.disk, clock=first.clock) as harness:
+            epoch = harness.partition("t").leader_epoch
             assert epoch > 0
             for asked, error in (
                 (epoch, 0),
                 (epoch - 1, ErrorCode.FENCED_LEADER_EPOCH),
                 (epoch + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
             ):
-                request = fetch_request((desk.broker.image.topics["t"].id, 0, 0))
+                request = fetch_request((harness.broker.image.topics["t"].id, 0, 0))
                 request.topics[0].partitions[0].current_leader_epoch = asked
-                response = desk.ask(request, 16)
+                response = harness.ask(request, 16)
                 answer = only(response)
                 assert answer.error_code == error
                 told = error == ErrorCode.FENCED_LEADER_EPOCH
@@ -286,71 +296,77 @@ class TestErrors:
                 assert answer.current_leader.leader_epoch == (epoch if told else -1)
                 assert [node.node_id for node in response.node_endpoints] == [1] * told
 
-    def test_a_diverging_epoch_is_told(self, desk: Desk) -> None:
+    def test_a_diverging_epoch_is_told(self, harness: BrokerHarness) -> None:
         """A reader that knows an epoch we never had learns where the logs part (KIP-595)."""
-        desk.create("t")
-        desk.produce("t", 0, b"a", b"b")
-        epoch = desk.partition("t").leader_epoch
+        harness.create("t")
+        harness.produce("t", 0, b"a", b"b")
+        epoch = harness.partition("t").leader_epoch
         request = fetch_request(("t", 0, 2))
         request.topics[0].partitions[0].last_fetched_epoch = epoch
-        assert only(desk.ask(request, 12)).diverging_epoch.epoch == -1
+        assert only(harness.ask(request, 12)).diverging_epoch.epoch == -1
         request.topics[0].partitions[0].last_fetched_epoch = epoch + 5
-        answer = only(desk.ask(request, 12))
+        answer = only(harness.ask(request, 12))
         assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
-    def test_an_unknown_topic_id(self, desk: Desk) -> None:
+    def test_an_unknown_topic_id(self, harness: BrokerHarness) -> None:
         """Has its own error, and the id is echoed."""
         topic_id = bytes(range(16))
-        response = desk.ask(fetch_request((topic_id, 0, 0)), 13)
+        response = harness.ask(fetch_request((topic_id, 0, 0)), 13)
         assert response.responses[0].topic_id == topic_id
         assert only(response).error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
-    def test_an_unassigned_replica_gets_nothing(self, desk: Desk) -> None:
+    def test_an_unassigned_replica_gets_nothing(self, harness: BrokerHarness) -> None:
         """Only this partition's followers may fetch as one."""
-        topic_id = desk.create("t")
-        answer = only(desk.ask(fetch_request(("t", 0, 0), replica_id=9), 11))
+        topic_id = harness.create("t")
+        answer = only(harness.ask(fetch_request(("t", 0, 0), replica_id=9), 11))
         assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         request = fetch_request((topic_id, 0, 0), replica_state=ReplicaState(replica_id=9))
-        request.topics[0].partitions[0].current_leader_epoch = desk.partition("t").leader_epoch
-        assert only(desk.ask(request, 15)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        request.topics[0].partitions[0].current_leader_epoch = harness.partition("t").leader_epoch
+        assert only(harness.ask(request, 15)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
     @pytest.mark.parametrize(
         ("version", "error"),
         [(5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)],
     )
-    def test_a_disk_that_cannot_be_read(self, desk: Desk, version: int, error: ErrorCode) -> None:
+    def test_a_disk_that_cannot_be_read(
+        self, harness: BrokerHarness, version: int, error: ErrorCode
+    ) -> None:
         """KAFKA_STORAGE_ERROR, told to old clients as an error they retry."""
-        desk.create("t")
-        desk.produce("t", 0, b"a")
-        desk.partition("t").go_offline("on purpose")
-        assert only(desk.ask(fetch_request(("t", 0, 0)), version)).error_code == error
+        harness.create("t")
+        harness.produce("t", 0, b"a")
+        harness.partition("t").go_offline("on purpose")
+        assert only(harness.ask(fetch_request(("t", 0, 0)), version)).error_code == error
 
-    def test_zstd_topics_are_not_for_old_clients(self, desk: Desk) -> None:
+    def test_zstd_topics_are_not_for_old_clients(self, harness: BrokerHarness) -> None:
         """UNSUPPORTED_COMPRESSION_TYPE before version 10 when the topic compresses with it."""
-        desk.create("t", compression_type="zstd")
-        answer = only(desk.ask(fetch_request(("t", 0, 0)), 9))
+        harness.create("t", compression_type="zstd")
+        answer = only(harness.ask(fetch_request(("t", 0, 0)), 9))
         assert answer.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        assert only(desk.ask(fetch_request(("t", 0, 0)), 10)).error_code == 0
+        assert only(harness.ask(fetch_request(("t", 0, 0)), 10)).error_code == 0
 
 
-def test_read_committed_without_transactions_sees_all(desk: Desk) -> None:
+def test_read_committed_without_transactions_sees_all(harness: BrokerHarness) -> None:
     """The last stable offset is the high watermark; the list of aborted ones is there and empty."""
-    desk.create("t")
-    desk.produce("t", 0, b"a")
-    answer = only(desk.ask(fetch_request(("t", 0, 0), isolation_level=1), 11))
+    harness.create("t")
+    harness.produce("t", 0, b"a")
+    answer = only(harness.ask(fetch_request(("t", 0, 0), isolation_level=1), 11))
     assert answer.aborted_transactions == []
     assert answer.last_stable_offset == 1
     assert len(answer.records) > 0
 
 
-def test_one_produce_request_answers_a_fetch_with_all_its_partitions(desk: Desk) -> None:
+def test_one_produce_request_answers_a_fetch_with_all_its_partitions(
+    harness: BrokerHarness,
+) -> None:
     """A waiting fetch is answered once, after the whole request was appended."""
-    desk.create("t", 3)
-    answer = desk.post(fetch_request(*(("t", index, 0) for index in range(3)), max_wait_ms=500), 11)
-    request = produce_request("t", 0, desk.batch(b"0"))
+    harness.create("t", 3)
+    answer = harness.post(
+        fetch_request(*(("t", index, 0) for index in range(3)), max_wait_ms=500), 11
+    )
+    request = produce_request("t", 0, harness.batch(b"0"))
     for index in (1, 2):
-        more = produce_request("t", index, desk.batch(b"%d" % index))
+        more = produce_request("t", index, harness.batch(b"%d" % index))
         request.topic_data[0].partition_data += more.topic_data[0].partition_data
-    desk.ask(request, 9)
-    desk.settle()
+    harness.ask(request, 9)
+    harness.settle()
     assert list(values(answer.response).values()) == [[b"0"], [b"1"], [b"2"]]

@@ -9,17 +9,17 @@ from ottla.broker.faults import FAULTS_MAX, Fault, Faults, key_of
 from ottla.broker.verification import Guard, Operation, Verification
 from ottla.coordinator.effects import Producer
 from ottla.wire.errors import ErrorCode
-from tests.broker.desk import Desk
+from tests.broker.harness import BrokerHarness
 
 
 def test_guards_beyond_the_limit_push_out_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writes that never come do not grow the memory; the oldest, if it comes after all, is refused
     as one whose transaction is over, and may be tried again."""
     monkeypatch.setattr(verification, "GUARDS_MAX", 3)
-    with Desk() as desk:
-        desk.create("guarded")
-        partition = desk.partition("guarded")
-        guards = Verification(desk.broker)
+    with BrokerHarness() as harness:
+        harness.create("guarded")
+        partition = harness.partition("guarded")
+        guards = Verification(harness.broker)
 
         def start(producer_id: int) -> Guard:
             found = guards.start(partition, Producer(producer_id, 0), 0, Operation.VERIFY)

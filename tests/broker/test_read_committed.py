@@ -13,7 +13,7 @@ import pytest
 
 from ottla.log.helper import JOBS
 from ottla.seams.background import InlineBackground
-from tests.broker.desk import Desk, fetch_request
+from tests.broker.harness import BrokerHarness, fetch_request
 from tests.broker.transactional import TOPIC, Client, visible
 
 SETTINGS: dict[str, Any] = {
@@ -43,11 +43,11 @@ class Load:
         return found
 
 
-def write_load(desk: Desk, seed: int, steps: int = 120, keys: int = 0) -> Load:
+def write_load(harness: BrokerHarness, seed: int, steps: int = 120, keys: int = 0) -> Load:
     """Three producers of both generations and a plain one, interleaved; all ends are made."""
     chance = random.Random(seed)
     load = Load()
-    clients = [Client(desk, "a", False), Client(desk, "b", False), Client(desk, "c", True)]
+    clients = [Client(harness, "a", False), Client(harness, "b", False), Client(harness, "c", True)]
     for client in clients:
         client.begin()
     open_offsets: dict[str, list[int]] = {client.name: [] for client in clients}
@@ -62,12 +62,12 @@ def write_load(desk: Desk, seed: int, steps: int = 120, keys: int = 0) -> Load:
         open_offsets[client.name] = []
 
     for step in range(steps):
-        desk.turn(1)
+        harness.turn(1)
         value = b"%d" % step
         key = b"k%d" % chance.randrange(keys) if keys else None
         client = chance.choice(clients)
         if chance.random() < 0.15 and not keys:
-            note(desk.produce(TOPIC, 0, value).base_offset, value, key, True)
+            note(harness.produce(TOPIC, 0, value).base_offset, value, key, True)
         elif chance.random() < 0.75 or not open_offsets[client.name]:
             offset = client.write(0, value, key)
             open_offsets[client.name].append(offset)
@@ -80,70 +80,70 @@ def write_load(desk: Desk, seed: int, steps: int = 120, keys: int = 0) -> Load:
     return load
 
 
-def check(desk: Desk, load: Load) -> None:
+def check(harness: BrokerHarness, load: Load) -> None:
     """From every offset, whole and in pieces."""
-    desk.partition(TOPIC)
-    desk.settle()
-    assert visible(desk, 0) == load.expected()
-    start = desk.partition(TOPIC).log.log_start_offset
+    harness.partition(TOPIC)
+    harness.settle()
+    assert visible(harness, 0) == load.expected()
+    start = harness.partition(TOPIC).log.log_start_offset
     for offset in range(start, max(load.values) + 1, 7):
         for bytes_max in (1, 200, 5000):
-            assert visible(desk, 0, offset, bytes_max=bytes_max) == load.expected(offset)
+            assert visible(harness, 0, offset, bytes_max=bytes_max) == load.expected(offset)
 
 
-def restarted(desk: Desk) -> Desk:
-    desk.close()
-    return Desk(disk=desk.disk, clock=desk.clock, **SETTINGS)
+def restarted(harness: BrokerHarness) -> BrokerHarness:
+    harness.close()
+    return BrokerHarness(disk=harness.disk, clock=harness.clock, **SETTINGS)
 
 
-def killed(desk: Desk) -> Desk:
-    desk.kill()
-    desk.disk.kill()
-    return Desk(disk=desk.disk, clock=desk.clock, **SETTINGS)
+def killed(harness: BrokerHarness) -> BrokerHarness:
+    harness.kill()
+    harness.disk.kill()
+    return BrokerHarness(disk=harness.disk, clock=harness.clock, **SETTINGS)
 
 
-def killed_without_snapshots(desk: Desk) -> Desk:
+def killed_without_snapshots(harness: BrokerHarness) -> BrokerHarness:
     """Producer state must then come from the log itself."""
-    desk.kill()
-    desk.disk.kill()
+    harness.kill()
+    harness.disk.kill()
     folder = f"/data/{TOPIC}-0"
-    for name in desk.disk.listdir(folder):
+    for name in harness.disk.listdir(folder):
         if name.endswith((".snapshot", ".index")):
-            desk.disk.unlink(f"{folder}/{name}")
-    return Desk(disk=desk.disk, clock=desk.clock, **SETTINGS)
+            harness.disk.unlink(f"{folder}/{name}")
+    return BrokerHarness(disk=harness.disk, clock=harness.clock, **SETTINGS)
 
 
-def as_it_is(desk: Desk) -> Desk:
-    return desk
+def as_it_is(harness: BrokerHarness) -> BrokerHarness:
+    return harness
 
 
 @pytest.mark.parametrize("how", [as_it_is, restarted, killed, killed_without_snapshots])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_from_every_offset(how: Callable[[Desk], Desk], seed: int) -> None:
+def test_from_every_offset(how: Callable[[BrokerHarness], BrokerHarness], seed: int) -> None:
     """Whatever happened in between, what is read is what was committed."""
-    desk = Desk(**SETTINGS)
-    desk.create(TOPIC, **SMALL)
-    load = write_load(desk, seed)
-    assert len(desk.partition(TOPIC).log.segments) > 5
-    desk = how(desk)
-    check(desk, load)
-    desk.close()
+    harness = BrokerHarness(**SETTINGS)
+    harness.create(TOPIC, **SMALL)
+    load = write_load(harness, seed)
+    assert len(harness.partition(TOPIC).log.segments) > 5
+    harness = how(harness)
+    check(harness, load)
+    harness.close()
 
 
 @pytest.mark.parametrize("flushed", [True, False])
 def test_an_open_transaction_outlives_a_crash(flushed: bool) -> None:
     """It still holds readers back, and its producer may still commit it."""
-    desk = Desk(**SETTINGS)
-    desk.create(TOPIC)
-    client = Client(desk, "a", bumps=False)
+    harness = BrokerHarness(**SETTINGS)
+    harness.create(TOPIC)
+    client = Client(harness, "a", bumps=False)
     client.begin()
     client.write(0, b"first")
-    later = restarted(desk) if flushed else killed(desk)
+    later = restarted(harness) if flushed else killed(harness)
     [answer] = (
         later.ask(fetch_request((TOPIC, 0, 0), isolation_level=1), 11).responses[0].partitions
     )
     assert (answer.last_stable_offset, answer.high_watermark) == (0, 1)
-    client.desk = later
+    client.harness = later
     client.write(0, b"second")
     client.end(commit=True)
     assert visible(later, 0) == [b"first", b"second"]
@@ -152,61 +152,61 @@ def test_an_open_transaction_outlives_a_crash(flushed: bool) -> None:
 
 def test_after_a_deletion_of_records() -> None:
     """Aborted transactions that began before the log's new start are still left out."""
-    with Desk(**SETTINGS) as desk:
-        desk.create(TOPIC, **SMALL)
-        load = write_load(desk, 4)
-        log = desk.partition(TOPIC).log
+    with BrokerHarness(**SETTINGS) as harness:
+        harness.create(TOPIC, **SMALL)
+        load = write_load(harness, 4)
+        log = harness.partition(TOPIC).log
         for start in (10, 25, 60):
             log.delete_records_before(start)
-            assert visible(desk, 0, start) == load.expected(start)
-            assert visible(desk, 0, start, bytes_max=100) == load.expected(start)
+            assert visible(harness, 0, start) == load.expected(start)
+            assert visible(harness, 0, start, bytes_max=100) == load.expected(start)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_after_a_compaction(seed: int) -> None:
     """The last committed value of each key is left, and no aborted one, also after a restart."""
-    desk = Desk(**SETTINGS)
-    desk.create(
+    harness = BrokerHarness(**SETTINGS)
+    harness.create(
         TOPIC,
         **SMALL,
         cleanup_policy="compact",
         min_cleanable_dirty_ratio="0",
         delete_retention_ms="0",
     )
-    load = write_load(desk, seed, 150, keys=8)
-    log = desk.partition(TOPIC).log
-    log.roll(now_ms=desk.clock.now_ms())
+    load = write_load(harness, seed, 150, keys=8)
+    log = harness.partition(TOPIC).log
+    log.roll(now_ms=harness.clock.now_ms())
     last: dict[bytes | None, bytes] = {}
     for offset in sorted(load.values):
         if load.committed[offset]:
             last[load.keys[offset]] = load.values[offset]
     for _ in range(3):  # control batches go in a later round than what they ended
-        desk.advance(1000)
-        compact(desk)
-        found = visible(desk, 0)
+        harness.advance(1000)
+        compact(harness)
+        found = visible(harness, 0)
         assert sorted(found) == sorted(last.values())
         assert found == [value for value in load.expected() if value in found]
-        desk = restarted(desk)
-    client = Client(desk, "z", bumps=True)
+        harness = restarted(harness)
+    client = Client(harness, "z", bumps=True)
     client.begin()
     client.write(0, b"dropped", b"k1")
     client.end(commit=False)
     client.write(0, b"kept", b"k2")
     client.end(commit=True)
-    assert visible(desk, 0)[-1] == b"kept"
-    desk.close()
+    assert visible(harness, 0)[-1] == b"kept"
+    harness.close()
 
 
-def compact(desk: Desk) -> None:
-    background = desk.broker.background
+def compact(harness: BrokerHarness) -> None:
+    background = harness.broker.background
     assert isinstance(background, InlineBackground)
     background._jobs = JOBS
-    log = desk.partition(TOPIC).log
-    cleaner = desk.broker.logs.cleaner
+    log = harness.partition(TOPIC).log
+    cleaner = harness.broker.logs.cleaner
     cleaner.offsets.pop((TOPIC, 0), None)
-    log.roll(now_ms=desk.clock.now_ms())
+    log.roll(now_ms=harness.clock.now_ms())
 
     async def run() -> int:
         return await cleaner.run()
 
-    assert desk.run(run()) >= 1
+    assert harness.run(run()) >= 1

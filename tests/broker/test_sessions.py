@@ -10,28 +10,28 @@ from ottla.seams.chance import SeededChance
 from ottla.seams.clock import ManualClock
 from ottla.wire.api.fetch import FetchRequest, ForgottenTopic
 from ottla.wire.errors import ErrorCode
-from tests.broker.desk import Desk, fetch_request, values
+from tests.broker.harness import BrokerHarness, fetch_request, values
 from tests.broker.test_fetch import delete
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    with Desk() as desk:
-        yield desk
+def harness() -> Iterator[BrokerHarness]:
+    with BrokerHarness() as harness:
+        yield harness
 
 
 class Client:
     """A consumer that keeps a session, as clients do."""
 
-    def __init__(self, desk: Desk, version: int = 11) -> None:
-        self.desk = desk
+    def __init__(self, harness: BrokerHarness, version: int = 11) -> None:
+        self.harness = harness
         self.version = version
         self.session_id = 0
         self.epoch = 0
 
     def fetch(self, *wanted: Any, **fields: Any) -> Any:
         """The answer; the session goes on as the protocol says."""
-        response = self.desk.ask(self.request(*wanted, **fields), self.version)
+        response = self.harness.ask(self.request(*wanted, **fields), self.version)
         if response.error_code == 0:
             self.session_id = response.session_id
             self.epoch = 0 if not self.session_id else next_epoch(self.epoch)
@@ -48,50 +48,50 @@ def partitions(response: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("version", range(7, 19))
-def test_an_incremental_answer_has_only_news(desk: Desk, version: int) -> None:
+def test_an_incremental_answer_has_only_news(harness: BrokerHarness, version: int) -> None:
     """Everything at first, then only partitions that have something to tell."""
-    topic_id = desk.create("t", 3)
+    topic_id = harness.create("t", 3)
     topic = topic_id if version >= 13 else "t"
-    client = Client(desk, version)
+    client = Client(harness, version)
     first = client.fetch(*((topic, index, 0) for index in range(3)))
     assert first.session_id != 0
     assert partitions(first) == [0, 1, 2]
     assert client.fetch().responses == []
-    desk.produce("t", 1, b"a")
+    harness.produce("t", 1, b"a")
     second = client.fetch()
     assert values(second) == {(topic, 1): [b"a"]}
     assert second.session_id == first.session_id
 
 
-def test_a_reader_that_goes_on_is_told_what_it_has_not_seen(desk: Desk) -> None:
+def test_a_reader_that_goes_on_is_told_what_it_has_not_seen(harness: BrokerHarness) -> None:
     """Once its offset has moved there is nothing more to say, until there is."""
-    desk.create("t", 2)
-    client = Client(desk)
+    harness.create("t", 2)
+    client = Client(harness)
     client.fetch(("t", 0, 0), ("t", 1, 0))
-    desk.produce("t", 0, b"a")
+    harness.produce("t", 0, b"a")
     assert values(client.fetch()) == {("t", 0): [b"a"]}
     assert client.fetch(("t", 0, 1)).responses == []
-    desk.produce("t", 0, b"b")
+    harness.produce("t", 0, b"b")
     assert values(client.fetch()) == {("t", 0): [b"b"]}
 
 
-def test_a_moved_log_start_is_news(desk: Desk) -> None:
+def test_a_moved_log_start_is_news(harness: BrokerHarness) -> None:
     """Also without records."""
-    desk.create("t")
-    client = Client(desk)
-    desk.produce("t", 0, b"a")
+    harness.create("t")
+    client = Client(harness)
+    harness.produce("t", 0, b"a")
     client.fetch(("t", 0, 1))
     assert client.fetch().responses == []
-    desk.partition("t").log.delete_records_before(1)
+    harness.partition("t").log.delete_records_before(1)
     response = client.fetch()
     assert [data.log_start_offset for data in response.responses[0].partitions] == [1]
     assert client.fetch().responses == []
 
 
-def test_an_error_is_told_every_time_and_its_end_too(desk: Desk) -> None:
+def test_an_error_is_told_every_time_and_its_end_too(harness: BrokerHarness) -> None:
     """A partition with an error is in every answer; when it is well again it is told once more."""
-    desk.create("t")
-    client = Client(desk)
+    harness.create("t")
+    client = Client(harness)
     assert client.fetch(("t", 0, 5)).responses[0].partitions[0].error_code == 1
     assert client.fetch().responses[0].partitions[0].error_code == 1
     response = client.fetch(("t", 0, 0))
@@ -99,12 +99,12 @@ def test_an_error_is_told_every_time_and_its_end_too(desk: Desk) -> None:
     assert client.fetch().responses == []
 
 
-def test_partitions_are_added_changed_and_forgotten(desk: Desk) -> None:
+def test_partitions_are_added_changed_and_forgotten(harness: BrokerHarness) -> None:
     """With later requests of the session."""
-    desk.create("t", 3)
+    harness.create("t", 3)
     for index in range(3):
-        desk.produce("t", index, b"%d" % index)
-    client = Client(desk)
+        harness.produce("t", index, b"%d" % index)
+    client = Client(harness)
     assert partitions(client.fetch(("t", 0, 0))) == [0]
     assert partitions(client.fetch(("t", 1, 0), ("t", 0, 1))) == [1]
     forget = [ForgottenTopic(topic="t", partitions=[1])]
@@ -112,24 +112,24 @@ def test_partitions_are_added_changed_and_forgotten(desk: Desk) -> None:
     assert partitions(client.fetch(("t", 2, 0))) == [2]
 
 
-def test_forgetting_everything_ends_the_session(desk: Desk) -> None:
+def test_forgetting_everything_ends_the_session(harness: BrokerHarness) -> None:
     """An empty session is closed and answered without one, as in Kafka."""
-    desk.create("t")
-    client = Client(desk)
+    harness.create("t")
+    client = Client(harness)
     client.fetch(("t", 0, 0))
     forget = [ForgottenTopic(topic="t", partitions=[0])]
     response = client.fetch(forgotten_topics_data=forget)
     assert (response.error_code, response.session_id, response.responses) == (0, 0, [])
-    assert len(desk.broker.sessions) == 0
+    assert len(harness.broker.sessions) == 0
 
 
-def test_who_got_records_goes_to_the_back(desk: Desk) -> None:
+def test_who_got_records_goes_to_the_back(harness: BrokerHarness) -> None:
     """With a limit that fits one partition, all partitions get their turn."""
-    desk.create("t", 3)
+    harness.create("t", 3)
     for index in range(3):
         for _ in range(3):
-            desk.produce("t", index, b"x" * 100)
-    client = Client(desk)
+            harness.produce("t", index, b"x" * 100)
+    client = Client(harness)
     served = []
     first = client.fetch(*(("t", index, 0) for index in range(3)), max_bytes=200)
     served.append([part for part in partitions(first) if values(first)["t", part]])
@@ -142,64 +142,64 @@ def test_who_got_records_goes_to_the_back(desk: Desk) -> None:
 class TestErrors:
     """Sessions that are not what the client believes."""
 
-    def test_an_unknown_session(self, desk: Desk) -> None:
+    def test_an_unknown_session(self, harness: BrokerHarness) -> None:
         """FETCH_SESSION_ID_NOT_FOUND, for the request as a whole."""
-        response = desk.ask(fetch_request(session_id=77, session_epoch=1), 11)
+        response = harness.ask(fetch_request(session_id=77, session_epoch=1), 11)
         assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         assert (response.session_id, response.responses) == (0, [])
 
     @pytest.mark.parametrize("epoch", [2, 5, EPOCH_MAX])
-    def test_a_wrong_epoch(self, desk: Desk, epoch: int) -> None:
+    def test_a_wrong_epoch(self, harness: BrokerHarness, epoch: int) -> None:
         """INVALID_FETCH_SESSION_EPOCH: a request was lost or came twice."""
-        desk.create("t")
-        client = Client(desk)
+        harness.create("t")
+        client = Client(harness)
         client.fetch(("t", 0, 0))
         response = client.fetch(session_epoch=epoch)
         assert response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
         assert client.fetch().error_code == 0
 
-    def test_ids_and_names_do_not_mix(self, desk: Desk) -> None:
+    def test_ids_and_names_do_not_mix(self, harness: BrokerHarness) -> None:
         """FETCH_SESSION_TOPIC_ID_ERROR when the version changes between the two."""
-        topic_id = desk.create("t")
+        topic_id = harness.create("t")
         for before, after, topic in ((12, 13, "t"), (13, 12, topic_id)):
-            client = Client(desk, before)
+            client = Client(harness, before)
             client.fetch((topic, 0, 0))
             client.version = after
             response = client.fetch()
             assert response.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
-    def test_a_request_that_overtakes_a_waiting_one(self, desk: Desk) -> None:
+    def test_a_request_that_overtakes_a_waiting_one(self, harness: BrokerHarness) -> None:
         """The waiting one's answer would be out of date: INVALID_FETCH_SESSION_EPOCH."""
-        desk.create("t")
-        client = Client(desk)
+        harness.create("t")
+        client = Client(harness)
         client.fetch(("t", 0, 0))
-        waiting = desk.post(client.request(max_wait_ms=500), 11)
+        waiting = harness.post(client.request(max_wait_ms=500), 11)
         client.epoch += 1
         assert client.fetch().error_code == 0
-        desk.advance(510)
+        harness.advance(510)
         assert waiting.response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
-    def test_a_topic_made_anew_under_a_session(self, desk: Desk) -> None:
+    def test_a_topic_made_anew_under_a_session(self, harness: BrokerHarness) -> None:
         """INCONSISTENT_TOPIC_ID while the session still names the old one."""
-        old_id = desk.create("t")
-        client = Client(desk, 13)
+        old_id = harness.create("t")
+        client = Client(harness, 13)
         client.fetch((old_id, 0, 0))
-        delete(desk, "t")
+        delete(harness, "t")
         response = client.fetch()
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert response.responses[0].partitions[0].error_code == unknown
-        desk.create("t")
+        harness.create("t")
         response = client.fetch()
         assert response.responses[0].topic_id == old_id
         wrong = ErrorCode.INCONSISTENT_TOPIC_ID
         assert response.responses[0].partitions[0].error_code == wrong
 
-    def test_a_topic_id_that_becomes_known(self, desk: Desk) -> None:
+    def test_a_topic_id_that_becomes_known(self, harness: BrokerHarness) -> None:
         """UNKNOWN_TOPIC_ID until the broker has heard of the topic, then records."""
-        with Desk(seed=9) as other:  # the same chance, and so the same id in the next
+        with BrokerHarness(seed=9) as other:  # the same chance, and so the same id in the next
             Client(other, 13).fetch((bytes(range(16)), 0, 0))
             topic_id = other.create("t")
-        with Desk(seed=9) as same:
+        with BrokerHarness(seed=9) as same:
             client = Client(same, 13)
             response = client.fetch((topic_id, 0, 0))
             error = ErrorCode.UNKNOWN_TOPIC_ID
@@ -209,24 +209,24 @@ class TestErrors:
             assert values(client.fetch()) == {(topic_id, 0): [b"a"]}
 
 
-def test_a_full_request_closes_the_session_it_names(desk: Desk) -> None:
+def test_a_full_request_closes_the_session_it_names(harness: BrokerHarness) -> None:
     """Epoch 0 begins anew; epoch -1 goes without a session."""
-    desk.create("t")
-    client = Client(desk)
+    harness.create("t")
+    client = Client(harness)
     first = client.fetch(("t", 0, 0)).session_id
     response = client.fetch(("t", 0, 0), session_epoch=0)
     assert response.session_id not in (0, first)
-    assert len(desk.broker.sessions) == 1
+    assert len(harness.broker.sessions) == 1
     response = client.fetch(("t", 0, 0), session_epoch=-1)
     assert (response.session_id, partitions(response)) == (0, [0])
-    assert len(desk.broker.sessions) == 0
+    assert len(harness.broker.sessions) == 0
 
 
 def test_a_broker_without_places_declines() -> None:
     """Session id 0, and full answers every time."""
-    with Desk(max_incremental_fetch_session_cache_slots=0) as desk:
-        desk.create("t")
-        client = Client(desk)
+    with BrokerHarness(max_incremental_fetch_session_cache_slots=0) as harness:
+        harness.create("t")
+        client = Client(harness)
         for _ in range(3):
             response = client.fetch(("t", 0, 0))
             assert (response.session_id, partitions(response)) == (0, [0])
@@ -300,9 +300,9 @@ class TestCache:
 
     def test_idle_partitions_of_a_session_cost_little(self) -> None:
         """A session of 1,000 partitions without news makes no answers, only comparisons."""
-        with Desk() as desk:
-            desk.create("t", 1_000)
-            client = Client(desk)
+        with BrokerHarness() as harness:
+            harness.create("t", 1_000)
+            client = Client(harness)
             client.fetch(*(("t", index, 0) for index in range(1_000)))
             assert client.fetch().responses == []
-            assert desk.broker.sessions.partitions == 1_000
+            assert harness.broker.sessions.partitions == 1_000

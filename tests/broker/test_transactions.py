@@ -30,7 +30,7 @@ from ottla.wire.api.write_txn_markers import (
 )
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import read_records
-from tests.broker.desk import Desk, produce_request, whole_batches
+from tests.broker.harness import BrokerHarness, produce_request, whole_batches
 from tests.broker.transactional import TOPIC, Client, offset_of, visible
 
 SETTINGS: dict[str, Any] = {
@@ -41,20 +41,20 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    with Desk(**SETTINGS) as desk:
-        desk.create(TOPIC, 2)
-        yield desk
+def harness() -> Iterator[BrokerHarness]:
+    with BrokerHarness(**SETTINGS) as harness:
+        harness.create(TOPIC, 2)
+        yield harness
 
 
-def client_of(desk: Desk, name: str = "id", *, bumps: bool = False) -> Client:
-    client = Client(desk, name, bumps)
+def client_of(harness: BrokerHarness, name: str = "id", *, bumps: bool = False) -> Client:
+    client = Client(harness, name, bumps)
     client.begin()
     return client
 
 
 def batch_of(client: Client, sequence: int = 0, value: bytes = b"x") -> bytes:
-    return client.desk.batch(
+    return client.harness.batch(
         value,
         transactional=True,
         producer_id=client.producer_id,
@@ -74,8 +74,8 @@ def produced(client: Client, version: int, sequence: int = 0) -> ErrorCode:
     return ErrorCode(response.responses[0].partition_responses[0].error_code)
 
 
-def state_of(desk: Desk, name: str = "id") -> Any:
-    answer = desk.ask(DescribeTransactionsRequest(transactional_ids=[name]), 0)
+def state_of(harness: BrokerHarness, name: str = "id") -> Any:
+    answer = harness.ask(DescribeTransactionsRequest(transactional_ids=[name]), 0)
     return answer.transaction_states[0]
 
 
@@ -91,34 +91,36 @@ def state_of(desk: Desk, name: str = "id") -> Any:
     ],
 )
 def test_a_write_that_was_not_announced_is_refused(
-    desk: Desk, version: int, error: ErrorCode
+    harness: BrokerHarness, version: int, error: ErrorCode
 ) -> None:
     """It would hang: the coordinator would never send this partition a marker."""
-    client = client_of(desk)
+    client = client_of(harness)
     assert produced(client, version) == error
-    assert desk.partition(TOPIC).log.end_offset == 0
+    assert harness.partition(TOPIC).log.end_offset == 0
 
 
-def test_verification_can_be_switched_off(desk: Desk) -> None:
+def test_verification_can_be_switched_off(harness: BrokerHarness) -> None:
     """transaction.partition.verification.enable=false lets a classic client write at once."""
-    with Desk(transaction_partition_verification_enable="false", **SETTINGS) as lax:
+    with BrokerHarness(transaction_partition_verification_enable="false", **SETTINGS) as lax:
         lax.create(TOPIC, 2)
         assert produced(client_of(lax), 11) == ErrorCode.NONE
 
 
-def test_a_client_of_the_second_generation_adds_by_writing(desk: Desk) -> None:
+def test_a_client_of_the_second_generation_adds_by_writing(harness: BrokerHarness) -> None:
     """Produce version 12 makes the partition part of the transaction."""
-    client = client_of(desk, bumps=True)
+    client = client_of(harness, bumps=True)
     assert produced(client, 12) == ErrorCode.NONE
-    state = state_of(desk)
+    state = state_of(harness)
     assert state.transaction_state == "Ongoing"
     assert [(topic.topic, topic.partitions) for topic in state.topics] == [(TOPIC, [0])]
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_delayed_write_never_falls_into_the_next_transaction(desk: Desk, commit: bool) -> None:
+def test_a_delayed_write_never_falls_into_the_next_transaction(
+    harness: BrokerHarness, commit: bool
+) -> None:
     """After the end the epoch is another one: what was under way is fenced, also in its retries."""
-    client = client_of(desk, bumps=True)
+    client = client_of(harness, bumps=True)
     client.write(0, b"in time")
     late = request_of(client, 1)
     client.end(commit)
@@ -128,12 +130,12 @@ def test_a_delayed_write_never_falls_into_the_next_transaction(desk: Desk, commi
         assert error == ErrorCode.INVALID_PRODUCER_EPOCH
         client.write(0, b"in the next")
     client.end(commit=True)
-    assert visible(desk, 0) == ([b"in time"] if commit else []) + [b"in the next"] * 2
+    assert visible(harness, 0) == ([b"in time"] if commit else []) + [b"in the next"] * 2
 
 
-def test_a_gap_at_the_beginning_is_noticed(desk: Desk) -> None:
+def test_a_gap_at_the_beginning_is_noticed(harness: BrokerHarness) -> None:
     """The first batch was lost on the way: the second must not take its place."""
-    client = client_of(desk, bumps=True)
+    client = client_of(harness, bumps=True)
     assert produced(client, 12, sequence=1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert produced(client, 12, sequence=0) == ErrorCode.NONE
 
@@ -143,9 +145,9 @@ def test_what_was_verified_before_an_end_is_worth_nothing_after_it() -> None:
 
     With log.flush.before.ack an answer waits for the disk, so that there is a "while".
     """
-    with Desk(log_flush_before_ack="true", **SETTINGS) as desk:
-        desk.create(TOPIC, 2)
-        client = client_of(desk)
+    with BrokerHarness(log_flush_before_ack="true", **SETTINGS) as harness:
+        harness.create(TOPIC, 2)
+        client = client_of(harness)
         added = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=client.name,
             v3_and_below_producer_id=client.producer_id,
@@ -159,37 +161,37 @@ def test_what_was_verified_before_an_end_is_worth_nothing_after_it() -> None:
             committed=False,
         )
         client.ask(added, 3)
-        verification = desk.broker.coordinators.verification
+        verification = harness.broker.coordinators.verification
         asked: list[Any] = []
         ask = verification.ask
         verification.ask = lambda *arguments: asked.append(arguments)  # type: ignore[method-assign]
-        write = desk.post(request_of(client), 9)
+        write = harness.post(request_of(client), 9)
         verification.ask = ask  # type: ignore[method-assign]
         assert not write.ready
         client.ask(end, 3)
-        desk.settle()
+        harness.settle()
         # The stale answer: the partition was part of the transaction when it was asked.
         [(_, _, places, _, then)] = asked
         then(dict.fromkeys(places, ErrorCode.NONE))
-        desk.settle()
+        harness.settle()
         [answer] = write.response.responses[0].partition_responses
         assert answer.error_code == ErrorCode.INVALID_TXN_STATE
-        assert visible(desk, 0) == []
+        assert visible(harness, 0) == []
 
 
-def test_what_is_behind_a_first_write_waits_for_it(desk: Desk) -> None:
+def test_what_is_behind_a_first_write_waits_for_it(harness: BrokerHarness) -> None:
     """A connection's second batch must not overtake the first, which the coordinator is asked
     about.
     """
-    client = client_of(desk, bumps=True)
-    first = desk.post(request_of(client, 0), 12)
+    client = client_of(harness, bumps=True)
+    first = harness.post(request_of(client, 0), 12)
     assert isinstance(first.pending, Pending)
     assert first.pending.exclusive
 
 
-def test_two_producers_in_one_request_are_refused(desk: Desk) -> None:
+def test_two_producers_in_one_request_are_refused(harness: BrokerHarness) -> None:
     """A request belongs to one transaction."""
-    one, two = client_of(desk, "one"), client_of(desk, "two")
+    one, two = client_of(harness, "one"), client_of(harness, "two")
     request = request_of(one)
     request.topic_data += request_of(two, partition=1).topic_data
     response = one.ask(request, 9)
@@ -261,14 +263,14 @@ def first_error(response: Any) -> int:
 
 @pytest.mark.parametrize("bumps", [False, True])
 @pytest.mark.parametrize("successor", ["idle", "open", "done"])
-def test_a_zombie_gets_nowhere(desk: Desk, bumps: bool, successor: str) -> None:
+def test_a_zombie_gets_nowhere(harness: BrokerHarness, bumps: bool, successor: str) -> None:
     """Whatever it asks, and whatever its successor is doing: it is told that it was fenced.
 
     Produce says INVALID_PRODUCER_EPOCH, the others PRODUCER_FENCED, to those who know it.
     """
-    zombie = client_of(desk, bumps=bumps)
+    zombie = client_of(harness, bumps=bumps)
     zombie.write(0, b"of the zombie")
-    fresh = client_of(desk, bumps=bumps)
+    fresh = client_of(harness, bumps=bumps)
     if successor != "idle":
         fresh.write(0, b"fresh")
     if successor == "done":
@@ -281,31 +283,31 @@ def test_a_zombie_gets_nowhere(desk: Desk, bumps: bool, successor: str) -> None:
     if successor != "done":
         fresh.write(1, b"fresh")
         fresh.end(commit=True)
-    assert visible(desk, 0) == ([] if successor == "idle" else [b"fresh"])
-    assert offset_of(desk, 0) == -1
+    assert visible(harness, 0) == ([] if successor == "idle" else [b"fresh"])
+    assert offset_of(harness, 0) == -1
 
 
 # ---- markers ---------------------------------------------------------------------------------
 
 
-def test_a_marker_that_cannot_be_written_is_tried_again(desk: Desk) -> None:
+def test_a_marker_that_cannot_be_written_is_tried_again(harness: BrokerHarness) -> None:
     """The partition has no leader for a while: the transaction stays prepared, then completes."""
-    client = client_of(desk)
+    client = client_of(harness)
     client.write(0, b"0")
     client.write(1, b"1")
-    partition = desk.partition(TOPIC, 1)
+    partition = harness.partition(TOPIC, 1)
     partition.is_leader = False
     client.end(commit=True)
-    assert state_of(desk).transaction_state == "PrepareCommit"
+    assert state_of(harness).transaction_state == "PrepareCommit"
     begin = InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=1000)
     assert client.ask(begin, 4).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
-    desk.advance(3000)
-    assert state_of(desk).transaction_state == "PrepareCommit"
+    harness.advance(3000)
+    assert state_of(harness).transaction_state == "PrepareCommit"
     partition.is_leader = True
-    desk.advance(6000)
-    assert state_of(desk).transaction_state == "CompleteCommit"
-    assert (visible(desk, 0), visible(desk, 1)) == ([b"0"], [b"1"])
-    ends = [part.log.end_offset for part in (desk.partition(TOPIC, 0), partition)]
+    harness.advance(6000)
+    assert state_of(harness).transaction_state == "CompleteCommit"
+    assert (visible(harness, 0), visible(harness, 1)) == ([b"0"], [b"1"])
+    ends = [part.log.end_offset for part in (harness.partition(TOPIC, 0), partition)]
     assert ends == [2, 2], "a marker that was written is not written again"
 
 
@@ -313,9 +315,9 @@ def test_a_marker_that_cannot_be_written_is_tried_again(desk: Desk) -> None:
 def test_a_transaction_over_many_partitions(flush: str) -> None:
     """Each gets one marker, though only a few are written in one turn of the loop."""
     count = 230
-    with Desk(log_flush_before_ack=flush, **SETTINGS) as desk:
-        desk.create("wide", count)
-        client = client_of(desk)
+    with BrokerHarness(log_flush_before_ack=flush, **SETTINGS) as harness:
+        harness.create("wide", count)
+        client = client_of(harness)
         added = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=client.name,
             v3_and_below_producer_id=client.producer_id,
@@ -327,34 +329,34 @@ def test_a_transaction_over_many_partitions(flush: str) -> None:
         client.ask(added, 3)
         client.end(commit=True)
         turns = 0
-        while state_of(desk).transaction_state != "CompleteCommit":
-            desk.turn()
+        while state_of(harness).transaction_state != "CompleteCommit":
+            harness.turn()
             turns += 1
             assert turns < 100
-        desk.settle()
-        ends = {desk.partition("wide", index).log.end_offset for index in range(count)}
+        harness.settle()
+        ends = {harness.partition("wide", index).log.end_offset for index in range(count)}
         assert ends == {1}
 
 
 @pytest.mark.parametrize("flush", ["false", "true"])
 def test_ended_transactions_are_not_remembered_for_ever(flush: str) -> None:
     """Also where nobody reads: the partition keeps what is open, and the last one at most."""
-    with Desk(log_flush_before_ack=flush, **SETTINGS) as desk:
-        desk.create(TOPIC, 2)
-        client = client_of(desk, bumps=True)
+    with BrokerHarness(log_flush_before_ack=flush, **SETTINGS) as harness:
+        harness.create(TOPIC, 2)
+        client = client_of(harness, bumps=True)
         for number in range(20):
             client.write(0, b"x")
             client.end(commit=number % 2 == 0)
-        assert len(desk.partition(TOPIC).log.producers.completed) <= 1
+        assert len(harness.partition(TOPIC).log.producers.completed) <= 1
 
 
 def test_markers_are_sent_however_busy_the_coordinator_is(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """New requests are put off when too many answers wait; what was decided is carried out."""
-    client = client_of(desk)
+    client = client_of(harness)
     client.write(0, b"x")
-    waiting = desk.post(
+    waiting = harness.post(
         EndTxnRequest(
             transactional_id=client.name,
             producer_id=client.producer_id,
@@ -364,57 +366,57 @@ def test_markers_are_sent_however_busy_the_coordinator_is(
         3,
     )
     monkeypatch.setattr(runtime, "ANSWERS_WAITING_MAX", 0)
-    desk.settle()
+    harness.settle()
     assert waiting.response.error_code == 0
     assert produced(client, 9, 1) == ErrorCode.NOT_ENOUGH_REPLICAS
     monkeypatch.undo()
-    assert state_of(desk).transaction_state == "CompleteCommit"
+    assert state_of(harness).transaction_state == "CompleteCommit"
 
 
-def test_a_producer_that_is_only_slow_waits_for_the_end_before(desk: Desk) -> None:
+def test_a_producer_that_is_only_slow_waits_for_the_end_before(harness: BrokerHarness) -> None:
     """While the last end is being carried out, the broker itself tries again for a client."""
-    client = client_of(desk, bumps=True)
+    client = client_of(harness, bumps=True)
     client.write(0, b"0")
-    partition = desk.partition(TOPIC, 0)
+    partition = harness.partition(TOPIC, 0)
     partition.is_leader = False
     client.end(commit=True)
     partition.is_leader = True
-    waiting = desk.post(request_of(client, partition=1), 12)
-    desk.settle()
+    waiting = harness.post(request_of(client, partition=1), 12)
+    harness.settle()
     assert not waiting.ready
     for _ in range(20):
-        desk.advance(20)
+        harness.advance(20)
     [answer] = waiting.response.responses[0].partition_responses
     assert answer.error_code in (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS)
-    desk.advance(1000)
+    harness.advance(1000)
     assert produced(client, 12) == ErrorCode.NONE
 
 
-def test_a_transaction_nobody_ends_is_aborted(desk: Desk) -> None:
+def test_a_transaction_nobody_ends_is_aborted(harness: BrokerHarness) -> None:
     """After its timeout, and its producer is fenced."""
-    client = client_of(desk)
+    client = client_of(harness)
     client.write(0, b"0")
-    desk.advance(59_000)
-    assert state_of(desk).transaction_state == "Ongoing"
-    desk.advance(3000)
-    assert state_of(desk).transaction_state == "CompleteAbort"
-    assert visible(desk, 0) == []
+    harness.advance(59_000)
+    assert state_of(harness).transaction_state == "Ongoing"
+    harness.advance(3000)
+    assert state_of(harness).transaction_state == "CompleteAbort"
+    assert visible(harness, 0) == []
     assert produced(client, 9, 1) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_ids_are_fetched_when_they_run_out(desk: Desk) -> None:
+def test_ids_are_fetched_when_they_run_out(harness: BrokerHarness) -> None:
     """Each name gets an id of its own, also across blocks of ids."""
-    block = list(desk.broker.producer_ids._block)
+    block = list(harness.broker.producer_ids._block)
     assert len(block) < 5000
-    seen = {client_of(desk, f"id-{number}").producer_id for number in range(5)}
-    desk.broker.producer_ids._block = iter(range(0))
-    seen |= {client_of(desk, f"more-{number}").producer_id for number in range(5)}
+    seen = {client_of(harness, f"id-{number}").producer_id for number in range(5)}
+    harness.broker.producer_ids._block = iter(range(0))
+    seen |= {client_of(harness, f"more-{number}").producer_id for number in range(5)}
     assert len(seen) == 10
 
 
-def test_an_administrator_can_end_what_hangs(desk: Desk) -> None:
+def test_an_administrator_can_end_what_hangs(harness: BrokerHarness) -> None:
     """WriteTxnMarkers aborts in one partition what no coordinator knows of."""
-    with Desk(transaction_partition_verification_enable="false", **SETTINGS) as lax:
+    with BrokerHarness(transaction_partition_verification_enable="false", **SETTINGS) as lax:
         lax.create(TOPIC, 1)
         client = client_of(lax)
         assert produced(client, 9) == ErrorCode.NONE
@@ -436,22 +438,22 @@ def test_an_administrator_can_end_what_hangs(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_an_older_transaction_version(desk: Desk, level: int) -> None:
+def test_an_older_transaction_version(harness: BrokerHarness, level: int) -> None:
     """The cluster agrees on an older generation: its records are written in that form, a fence
     then is a bump of one as before, and clients of both generations are served on.
     """
     update = FeatureUpdate("transaction.version", level, UpgradeType.SAFE_DOWNGRADE)
-    outcome = desk.run(desk.broker.controller.update_features([update]))
+    outcome = harness.run(harness.broker.controller.update_features([update]))
     assert not outcome.error_code, outcome
-    desk.settle()
+    harness.settle()
     for bumps in (False, True):
-        client = client_of(desk, f"id-{bumps}", bumps=bumps)
+        client = client_of(harness, f"id-{bumps}", bumps=bumps)
         client.write(0, b"x")
         client.end(commit=True)
         client.write(0, b"left open")
-        fresh = client_of(desk, f"id-{bumps}", bumps=bumps)
+        fresh = client_of(harness, f"id-{bumps}", bumps=bumps)
         assert fresh.epoch == client.epoch + 2
-    partition = desk.partition("__transaction_state")
+    partition = harness.partition("__transaction_state")
     found = partition.log.read(0, bytes_max=1 << 20, end_offset=1 << 40, first_batch_whole=True)
     assert found is not None
     data = found.file.pread(found.size, found.position)
@@ -461,19 +463,19 @@ def test_an_older_transaction_version(desk: Desk, level: int) -> None:
         for record in read_records(data[start:end])
     }
     assert versions == {min(level, 1)}
-    assert visible(desk, 0) == [b"x", b"x"]
+    assert visible(harness, 0) == [b"x", b"x"]
 
 
-def test_lists_show_what_is_there(desk: Desk) -> None:
+def test_lists_show_what_is_there(harness: BrokerHarness) -> None:
     """Every name with its state; filters narrow it."""
-    client_of(desk, "empty")
-    client_of(desk, "open").write(0, b"x")
-    done = client_of(desk, "done")
+    client_of(harness, "empty")
+    client_of(harness, "open").write(0, b"x")
+    done = client_of(harness, "done")
     done.write(1, b"x")
     done.end(commit=True)
 
     def names(version: int = 2, **filters: Any) -> set[str]:
-        answer = desk.ask(ListTransactionsRequest(**filters), version)
+        answer = harness.ask(ListTransactionsRequest(**filters), version)
         assert answer.error_code == 0
         return {each.transactional_id for each in answer.transaction_states}
 
@@ -482,6 +484,6 @@ def test_lists_show_what_is_there(desk: Desk) -> None:
     assert names(producer_id_filters=[done.producer_id]) == {"done"}
     assert names(transactional_id_pattern=".*e.*") == {"empty", "open", "done"}
     assert names(transactional_id_pattern="o.*") == {"open"}
-    desk.advance(5000)
+    harness.advance(5000)
     assert "open" in names(duration_filter=4000)
     assert "open" not in names(duration_filter=60_000)

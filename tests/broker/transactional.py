@@ -1,4 +1,4 @@
-"""Producers in transactions and readers of committed records, at a `Desk`: as real clients are.
+"""Producers in transactions and readers of committed records, on a `BrokerHarness`.
 
 `Client` is a producer of either generation; it keeps its own sequence numbers and goes on with what
 EndTxn tells it. `visible` reads as a consumer of isolation level read_committed does: it leaves out
@@ -28,7 +28,7 @@ from ottla.wire.api.txn_offset_commit import (
 )
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, read_header, read_records, write_batch
-from tests.broker.desk import Desk, fetch_request, produce_request, whole_batches
+from tests.broker.harness import BrokerHarness, fetch_request, produce_request, whole_batches
 
 TOPIC, GROUP = "t", "group"
 BUSY = (
@@ -47,7 +47,7 @@ class Stopped(Exception):
 class Client:
     """A producer as a real client is one: of the classic generation, or of KIP-890's."""
 
-    desk: Desk
+    harness: BrokerHarness
     name: str
     bumps: bool
     producer_id: int = -1
@@ -56,13 +56,13 @@ class Client:
 
     def ask(self, request: Any, version: int) -> Any:
         """The answer, if the machine lives to give it."""
-        answer = self.desk.post(request, version)
+        answer = self.harness.post(request, version)
         for _ in range(2000):
-            if getattr(self.desk.disk, "stopped", False):
+            if getattr(self.harness.disk, "stopped", False):
                 raise Stopped
             if answer.ready:
                 return answer.response
-            self.desk.turn(1)
+            self.harness.turn(1)
         raise AssertionError(f"no answer to {request}")
 
     def until(self, request: Any, version: int) -> Any:
@@ -72,7 +72,7 @@ class Client:
             if answer.error_code not in BUSY:
                 assert not answer.error_code, (request, ErrorCode(answer.error_code))
                 return answer
-            self.desk.advance(50)
+            self.harness.advance(50)
         raise AssertionError(f"{request} is never answered")
 
     def begin(self) -> None:
@@ -101,7 +101,7 @@ class Client:
             [result] = added.results_by_topic_v3_and_below[0].results_by_partition
             assert result.partition_error_code == 0
         batch = write_batch(
-            [Record(value, key=key, timestamp=self.desk.clock.now_ms())],
+            [Record(value, key=key, timestamp=self.harness.clock.now_ms())],
             transactional=True,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
@@ -163,13 +163,13 @@ class Client:
 
 
 def visible(
-    desk: Desk, partition: int, offset: int = 0, *, bytes_max: int = 1 << 20
+    harness: BrokerHarness, partition: int, offset: int = 0, *, bytes_max: int = 1 << 20
 ) -> list[bytes]:
     """What a reader of committed records gets from `offset` on, filtered as clients filter."""
     found: list[bytes] = []
     while True:
         request = fetch_request((TOPIC, partition, offset), isolation_level=1, bytes_max=bytes_max)
-        [answer] = desk.ask(request, 11).responses[0].partitions
+        [answer] = harness.ask(request, 11).responses[0].partitions
         assert answer.error_code == 0
         aborted = sorted(answer.aborted_transactions or [], key=lambda each: each.first_offset)
         found += committed_values(bytes(answer.records or b""), aborted, offset)
@@ -197,10 +197,10 @@ def committed_values(data: bytes, aborted: list[Any], offset: int) -> Iterator[b
                     yield bytes(record.value or b"")
 
 
-def offset_of(desk: Desk, partition: int) -> int:
+def offset_of(harness: BrokerHarness, partition: int) -> int:
     asked = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[partition])
     group = OffsetFetchRequestGroup(group_id=GROUP, topics=[asked])
-    answer = desk.ask(OffsetFetchRequest(groups=[group], require_stable=True), 8)
+    answer = harness.ask(OffsetFetchRequest(groups=[group], require_stable=True), 8)
     [found] = answer.groups[0].topics[0].partitions
     assert found.error_code == 0, ErrorCode(found.error_code)
     return int(found.committed_offset)

@@ -12,39 +12,39 @@ from ottla.cluster.feed import Picture, follow_batches
 from ottla.cluster.loading import read_cluster
 from ottla.cluster.requests import NewPartitions, NewTopic, Op, Resource, ResourceType, TopicRef
 from ottla.cluster.steps import StateValues
-from tests.cluster.world import BROKER, World, without_number
+from tests.cluster.harness import BROKER, ControllerHarness, without_number
 
 NAMES = st.sampled_from(["a", "b", "c.d", "c_d"])
-Request = Callable[[World], Awaitable[object]]
+Request = Callable[[ControllerHarness], Awaitable[object]]
 
 
 def create(name: str, count: int, config: bool) -> Request:
     configs = [("x", "1")] if config else []
-    return lambda world: world.create(NewTopic(name, count, 1, configs=configs))
+    return lambda harness: harness.create(NewTopic(name, count, 1, configs=configs))
 
 
 def delete(name: str, confirm: bool) -> Request:
-    async def run(world: World) -> None:
-        await world.controller.delete_topics([TopicRef(name)])
+    async def run(harness: ControllerHarness) -> None:
+        await harness.controller.delete_topics([TopicRef(name)])
         if confirm:
-            ids = list(world.controller.image.deletions)
-            await world.controller.confirm_deletions(1, ids)
+            ids = list(harness.controller.image.deletions)
+            await harness.controller.confirm_deletions(1, ids)
 
     return run
 
 
 def grow(name: str, count: int) -> Request:
-    return lambda world: world.controller.create_partitions([NewPartitions(name, count)])
+    return lambda harness: harness.controller.create_partitions([NewPartitions(name, count)])
 
 
 def configure(topic: bool, name: str, op: Op) -> Request:
     kind, target = (ResourceType.TOPIC, name) if topic else (ResourceType.BROKER, "")
     change = [(Resource(kind, target), [("x", int(op), "2" if op == Op.SET else None)])]
-    return lambda world: world.controller.incremental_alter_configs(change)
+    return lambda harness: harness.controller.incremental_alter_configs(change)
 
 
 def register() -> Request:
-    return lambda world: world.controller.register_broker(BROKER)
+    return lambda harness: harness.controller.register_broker(BROKER)
 
 
 REQUESTS = st.lists(
@@ -66,9 +66,9 @@ def test_three_pictures_agree(requests: list[Request]) -> None:
     """What is published, what is followed and what a restart would read do not differ."""
 
     async def main(path: Path) -> None:
-        world = World(path)
-        await world.start()
-        feed = world.controller.feed
+        harness = ControllerHarness(path)
+        await harness.start()
+        feed = harness.controller.feed
         followed = feed.image
         feed.follow(1)
         feed.applied(1, followed.number)
@@ -84,17 +84,17 @@ def test_three_pictures_agree(requests: list[Request]) -> None:
 
         follower = asyncio.create_task(follow())
         for request in requests:
-            await asyncio.wait_for(request(world), 10)
-            nodes = await world.nodes()
+            await asyncio.wait_for(request(harness), 10)
+            nodes = await harness.nodes()
             read = read_cluster(nodes, StateValues(1))
             assert read.repairs == []
-            assert without_number(read.image) == without_number(world.controller.image)._replace(
+            assert without_number(read.image) == without_number(harness.controller.image)._replace(
                 controller_id=-1
             )
         await asyncio.sleep(0)
         await feed.wait_applied(feed.image.number)
         assert followed == feed.image
-        await world.stop()
+        await harness.stop()
         await follower
 
     with tempfile.TemporaryDirectory() as directory:

@@ -18,7 +18,7 @@ from ottla.cluster.requests import (
     UpgradeType,
 )
 from ottla.wire.errors import ErrorCode
-from tests.cluster.world import World, play
+from tests.cluster.harness import ControllerHarness, run_scenario
 
 TOPIC = Resource(ResourceType.TOPIC, "t")
 BROKER = Resource(ResourceType.BROKER, "1")
@@ -39,83 +39,83 @@ class Rules(AnyConfig):
         return "delete" if config == "cleanup.policy" else None
 
 
-async def ready(world: World) -> None:
-    world.controller._state.rules = Rules()
-    await world.create(NewTopic("t", 1, 1, configs=[("a", "1")]))
+async def ready(harness: ControllerHarness) -> None:
+    harness.controller._state.rules = Rules()
+    await harness.create(NewTopic("t", 1, 1, configs=[("a", "1")]))
 
 
 def test_incremental_changes(tmp_path: Path) -> None:
     """SET, DELETE, APPEND and SUBTRACT; the node and the picture have the result."""
 
-    async def scene(world: World) -> None:
-        await ready(world)
-        alter = world.controller.incremental_alter_configs
+    async def scenario(harness: ControllerHarness) -> None:
+        await ready(harness)
+        alter = harness.controller.incremental_alter_configs
         (done,) = await alter(
             [(TOPIC, [("b", Op.SET, "2"), ("a", Op.DELETE, None), ("none", Op.DELETE, None)])]
         )
         assert done == (TOPIC, ErrorCode.NONE, None)
-        assert world.controller.image.configs_of("t") == {"b": "2"}
-        assert json.loads((await world.nodes())["/config/topics/t"][0])["config"] == {"b": "2"}
+        assert harness.controller.image.configs_of("t") == {"b": "2"}
+        assert json.loads((await harness.nodes())["/config/topics/t"][0])["config"] == {"b": "2"}
         await alter([(TOPIC, [("cleanup.policy", Op.APPEND, "compact")])])
-        assert world.controller.image.configs_of("t")["cleanup.policy"] == "delete,compact"
+        assert harness.controller.image.configs_of("t")["cleanup.policy"] == "delete,compact"
         await alter([(TOPIC, [("cleanup.policy", Op.APPEND, "compact")])])
-        assert world.controller.image.configs_of("t")["cleanup.policy"] == "delete,compact"
+        assert harness.controller.image.configs_of("t")["cleanup.policy"] == "delete,compact"
         await alter([(TOPIC, [("cleanup.policy", Op.SUBTRACT, "delete,other")])])
-        assert world.controller.image.configs_of("t")["cleanup.policy"] == "compact"
+        assert harness.controller.image.configs_of("t")["cleanup.policy"] == "compact"
         await alter([(TOPIC, [("b", Op.DELETE, None), ("cleanup.policy", Op.DELETE, None)])])
-        assert world.controller.image.configs_of("t") == {}
-        assert "/config/topics/t" not in await world.nodes()
+        assert harness.controller.image.configs_of("t") == {}
+        assert "/config/topics/t" not in await harness.nodes()
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_alter_replaces_all(tmp_path: Path) -> None:
     """AlterConfigs leaves only what it names."""
 
-    async def scene(world: World) -> None:
-        await ready(world)
-        (done,) = await world.controller.alter_configs([(TOPIC, [("c", "3")])])
+    async def scenario(harness: ControllerHarness) -> None:
+        await ready(harness)
+        (done,) = await harness.controller.alter_configs([(TOPIC, [("c", "3")])])
         assert done.error_code == ErrorCode.NONE
-        assert world.controller.image.configs_of("t") == {"c": "3"}
-        await world.controller.alter_configs([(TOPIC, [])])
-        assert world.controller.image.configs_of("t") == {}
+        assert harness.controller.image.configs_of("t") == {"c": "3"}
+        await harness.controller.alter_configs([(TOPIC, [])])
+        assert harness.controller.image.configs_of("t") == {}
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_brokers_and_all_brokers(tmp_path: Path) -> None:
     """Broker configs have Kafka's nodes, and outlive the process."""
 
-    async def scene(world: World) -> None:
-        await ready(world)
-        outcomes = await world.controller.incremental_alter_configs(
+    async def scenario(harness: ControllerHarness) -> None:
+        await ready(harness)
+        outcomes = await harness.controller.incremental_alter_configs(
             [(BROKER, [("x", Op.SET, "1")]), (ALL, [("x", Op.SET, "2")])]
         )
         assert [o.error_code for o in outcomes] == [ErrorCode.NONE] * 2
-        nodes = await world.nodes()
+        nodes = await harness.nodes()
         assert json.loads(nodes["/config/brokers/1"][0])["config"] == {"x": "1"}
         assert json.loads(nodes["/config/brokers/<default>"][0])["config"] == {"x": "2"}
-        await world.crash()
-        await world.start()
-        assert world.controller.image.broker_configs == {"1": {"x": "1"}, "": {"x": "2"}}
+        await harness.crash()
+        await harness.start()
+        assert harness.controller.image.broker_configs == {"1": {"x": "1"}, "": {"x": "2"}}
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_validate_only_changes_nothing(tmp_path: Path) -> None:
     """The same answers, the tree as it was."""
 
-    async def scene(world: World) -> None:
-        await ready(world)
-        before = await world.nodes()
-        good, bad = await world.controller.incremental_alter_configs(
+    async def scenario(harness: ControllerHarness) -> None:
+        await ready(harness)
+        before = await harness.nodes()
+        good, bad = await harness.controller.incremental_alter_configs(
             [(TOPIC, [("b", Op.SET, "2")]), (BROKER, [("bad", Op.SET, "2")])], True
         )
         assert (good.error_code, bad.error_code) == (ErrorCode.NONE, ErrorCode.INVALID_CONFIG)
-        assert await world.nodes() == before
-        assert world.controller.image.configs_of("t") == {"a": "1"}
+        assert await harness.nodes() == before
+        assert harness.controller.image.configs_of("t") == {"a": "1"}
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -203,30 +203,30 @@ def test_refusals(
 ) -> None:
     """Each with its code and message; one bad config leaves the whole resource as it was."""
 
-    async def scene(world: World) -> None:
-        await ready(world)
-        before = await world.nodes()
-        (outcome,) = await world.controller.incremental_alter_configs(
+    async def scenario(harness: ControllerHarness) -> None:
+        await ready(harness)
+        before = await harness.nodes()
+        (outcome,) = await harness.controller.incremental_alter_configs(
             [(resource, [("good", Op.SET, "1"), change])]
         )
         assert outcome == (resource, code, message)
-        assert await world.nodes() == before
+        assert await harness.nodes() == before
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_new_topics_are_checked_too(tmp_path: Path) -> None:
     """A topic with a config that the rules refuse is not created."""
 
-    async def scene(world: World) -> None:
-        world.controller._state.decisions._rules = Rules()
-        (bad,) = await world.create(NewTopic("u", 1, 1, configs=[("bad", "1")]))
+    async def scenario(harness: ControllerHarness) -> None:
+        harness.controller._state.decisions._rules = Rules()
+        (bad,) = await harness.create(NewTopic("u", 1, 1, configs=[("bad", "1")]))
         assert (bad.error_code, bad.error_message) == (
             ErrorCode.INVALID_CONFIG,
             "bad is not known",
         )
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_java_ways() -> None:
@@ -241,58 +241,60 @@ def test_java_ways() -> None:
 def test_features(tmp_path: Path) -> None:
     """A new cluster has Kafka's levels; they go down and up again, and outlive the process."""
 
-    async def scene(world: World) -> None:
-        image = world.controller.image
+    async def scenario(harness: ControllerHarness) -> None:
+        image = harness.controller.image
         assert image.features.levels["metadata.version"] == 30
         assert image.features.levels["group.version"] == 1
         assert "kraft.version" not in image.features.levels
-        update = world.controller.update_features
+        update = harness.controller.update_features
         down = FeatureUpdate("group.version", 0, UpgradeType.SAFE_DOWNGRADE)
         assert (await update([down], validate_only=True)).error_code == ErrorCode.NONE
-        assert world.controller.image.features == image.features
+        assert harness.controller.image.features == image.features
         assert (await update([down])).error_code == ErrorCode.NONE
-        assert "group.version" not in world.controller.image.features.levels
-        assert world.controller.image.features.epoch == image.features.epoch + 1
-        await world.crash()
-        await world.start()
-        assert "group.version" not in world.controller.image.features.levels
+        assert "group.version" not in harness.controller.image.features.levels
+        assert harness.controller.image.features.epoch == image.features.epoch + 1
+        await harness.crash()
+        await harness.start()
+        assert "group.version" not in harness.controller.image.features.levels
         up = FeatureUpdate("group.version", 1)
-        assert (await world.controller.update_features([up])).error_code == ErrorCode.NONE
-        assert world.controller.image.features.levels["group.version"] == 1
+        assert (await harness.controller.update_features([up])).error_code == ErrorCode.NONE
+        assert harness.controller.image.features.levels["group.version"] == 1
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_eligible_leader_replicas_want_one_min_isr(tmp_path: Path) -> None:
     """When the feature is turned on, min.insync.replicas moves from brokers to the cluster."""
 
-    async def scene(world: World) -> None:
+    async def scenario(harness: ControllerHarness) -> None:
         name = "eligible.leader.replicas.version"
-        update = world.controller.update_features
+        update = harness.controller.update_features
         await update([FeatureUpdate(name, 0, UpgradeType.SAFE_DOWNGRADE)])
-        (done,) = await world.controller.incremental_alter_configs(
+        (done,) = await harness.controller.incremental_alter_configs(
             [(BROKER, [("min.insync.replicas", Op.SET, "2"), ("x", Op.SET, "1")])]
         )
         assert done.error_code == ErrorCode.NONE
         assert (await update([FeatureUpdate(name, 1)])).error_code == ErrorCode.NONE
-        assert world.controller.image.broker_configs == {
+        assert harness.controller.image.broker_configs == {
             "": {"min.insync.replicas": "1"},
             "1": {"x": "1"},
         }
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_the_last_update_of_a_feature_counts(tmp_path: Path) -> None:
     """A feature named twice is judged by what is said last, as in Kafka."""
 
-    async def scene(world: World) -> None:
+    async def scenario(harness: ControllerHarness) -> None:
         down = FeatureUpdate("group.version", 0, UpgradeType.SAFE_DOWNGRADE)
-        outcome = await world.controller.update_features([FeatureUpdate("group.version", 9), down])
+        outcome = await harness.controller.update_features(
+            [FeatureUpdate("group.version", 9), down]
+        )
         assert outcome.error_code == ErrorCode.NONE
-        assert "group.version" not in world.controller.image.features.levels
+        assert "group.version" not in harness.controller.image.features.levels
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -346,29 +348,29 @@ def test_the_last_update_of_a_feature_counts(tmp_path: Path) -> None:
 def test_features_refused(tmp_path: Path, update: FeatureUpdate, message: str) -> None:
     """INVALID_UPDATE_VERSION with Kafka's message; a good update beside a bad one is not done."""
 
-    async def scene(world: World) -> None:
-        before = world.controller.image.features
+    async def scenario(harness: ControllerHarness) -> None:
+        before = harness.controller.image.features
         good = FeatureUpdate("share.version", 0, UpgradeType.SAFE_DOWNGRADE)
-        outcome = await world.controller.update_features([good, update])
+        outcome = await harness.controller.update_features([good, update])
         assert outcome == (ErrorCode.INVALID_UPDATE_VERSION, message)
-        assert world.controller.image.features == before
+        assert harness.controller.image.features == before
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_producer_ids_are_never_handed_out_twice(tmp_path: Path) -> None:
     """Blocks of a thousand that follow on each other, over crashes and to many at once."""
 
     async def main() -> None:
-        world = World(tmp_path / "tree")
+        harness = ControllerHarness(tmp_path / "tree")
         blocks: list[range] = []
         for _ in range(3):
-            controller = await world.start()
+            controller = await harness.start()
             asked = [controller.allocate_producer_ids(broker_id) for broker_id in (1, 2, 3)]
             for block in await asyncio.gather(*asked):
                 assert isinstance(block, range)
                 blocks.append(block)
-            await world.crash()
+            await harness.crash()
         assert [(b.start, len(b)) for b in blocks] == [(i * 1_000, 1_000) for i in range(9)]
 
     asyncio.run(main())
@@ -378,25 +380,25 @@ def test_a_crash_while_allocating_loses_ids_but_gives_none_twice(tmp_path: Path)
     """The block whose answer was lost is skipped."""
 
     async def main() -> None:
-        world = World(tmp_path / "tree")
-        controller = await world.start()
+        harness = ControllerHarness(tmp_path / "tree")
+        controller = await harness.start()
         first = await controller.allocate_producer_ids(1)
-        world.tree.writes_left = 1
+        harness.tree.writes_left = 1
         await controller.allocate_producer_ids(1)
         lost = await controller.allocate_producer_ids(1)
         assert isinstance(lost, Refusal)
-        await world.crash()
-        controller = await world.start()
+        await harness.crash()
+        controller = await harness.start()
         later = await controller.allocate_producer_ids(1)
         assert isinstance(first, range)
         assert isinstance(later, range)
         assert (first[0], later[0]) == (0, 2_000)
-        assert json.loads((await world.nodes())["/latest_producer_id_block"][0]) == {
+        assert json.loads((await harness.nodes())["/latest_producer_id_block"][0]) == {
             "version": 1,
             "broker": 1,
             "block_start": "2000",
             "block_end": "2999",
         }
-        await world.stop()
+        await harness.stop()
 
     asyncio.run(main())

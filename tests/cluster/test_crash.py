@@ -22,47 +22,47 @@ from ottla.cluster.requests import (
 )
 from ottla.cluster.state import NotController
 from ottla.metadata_store.tree import SessionExpired
-from tests.cluster.world import World
+from tests.cluster.harness import ControllerHarness
 
-Deed = Callable[[World], Awaitable[object]]
+Deed = Callable[[ControllerHarness], Awaitable[object]]
 
 PREPARED = (NewTopic("old", 12, 1, configs=[("a", "1")]), NewTopic("other", 1, 1))
 
 
-async def create(world: World) -> object:
-    return await world.create(
+async def create(harness: ControllerHarness) -> object:
+    return await harness.create(
         NewTopic("new", 12, 1, configs=[("b", "2")]), NewTopic("new2", 12, 1), NewTopic("x", 1, 1)
     )
 
 
-async def grow(world: World) -> object:
-    return await world.controller.create_partitions([NewPartitions("old", 40)])
+async def grow(harness: ControllerHarness) -> object:
+    return await harness.controller.create_partitions([NewPartitions("old", 40)])
 
 
-async def delete(world: World) -> object:
-    return await world.controller.delete_topics([TopicRef("old"), TopicRef("other")])
+async def delete(harness: ControllerHarness) -> object:
+    return await harness.controller.delete_topics([TopicRef("old"), TopicRef("other")])
 
 
-async def delete_and_confirm(world: World) -> object:
-    await delete(world)
-    return await world.controller.confirm_deletions(1, list(world.controller.image.deletions))
+async def delete_and_confirm(harness: ControllerHarness) -> object:
+    await delete(harness)
+    return await harness.controller.confirm_deletions(1, list(harness.controller.image.deletions))
 
 
-async def delete_and_create(world: World) -> object:
-    await delete(world)
-    await world.create(NewTopic("old", 5, 1))
-    return await world.controller.delete_topics([TopicRef("old")])
+async def delete_and_create(harness: ControllerHarness) -> object:
+    await delete(harness)
+    await harness.create(NewTopic("old", 5, 1))
+    return await harness.controller.delete_topics([TopicRef("old")])
 
 
-async def configure(world: World) -> object:
+async def configure(harness: ControllerHarness) -> object:
     topic = Resource(ResourceType.TOPIC, "old")
-    await world.controller.incremental_alter_configs([(topic, [("a", Op.DELETE, None)])])
-    return await world.controller.update_features(
+    await harness.controller.incremental_alter_configs([(topic, [("a", Op.DELETE, None)])])
+    return await harness.controller.update_features(
         [FeatureUpdate("share.version", 0, UpgradeType.SAFE_DOWNGRADE)]
     )
 
 
-async def restart(world: World) -> object:
+async def restart(harness: ControllerHarness) -> object:
     """Nothing but the writes of the start itself: epochs of all partitions."""
     return None
 
@@ -71,12 +71,12 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "STEP_BYTES_MAX", 600)
 
 
-async def prepared(path: Path) -> World:
-    world = World(path)
-    await world.start()
-    await world.create(*PREPARED)
-    await world.stop()
-    return world
+async def prepared(path: Path) -> ControllerHarness:
+    harness = ControllerHarness(path)
+    await harness.start()
+    await harness.create(*PREPARED)
+    await harness.stop()
+    return harness
 
 
 @pytest.mark.parametrize(
@@ -97,25 +97,25 @@ def test_a_crash_after_every_write(
         await prepared(begin)
         while True:
             writes += 1
-            world = World(tmp_path / f"tree{writes}")
-            shutil.copy(begin, world.path)
+            harness = ControllerHarness(tmp_path / f"tree{writes}")
+            shutil.copy(begin, harness.path)
             try:
-                await world.start(writes_left=writes)
-                await deed(world)
+                await harness.start(writes_left=writes)
+                await deed(harness)
             except (SessionExpired, NotController):  # the start itself was cut short
-                assert world.tree.writes_left == 0
-            finished = world.tree.writes_left != 0
-            await world.crash()
+                assert harness.tree.writes_left == 0
+            finished = harness.tree.writes_left != 0
+            await harness.crash()
             for repairs in (1, 2):  # and again while the first crash is being repaired
                 try:
-                    await world.start(writes_left=repairs)
+                    await harness.start(writes_left=repairs)
                 except (SessionExpired, NotController):
                     pass
-                await world.crash()
-            await world.start()
-            check_whole(world.controller.image, await world.nodes())
-            await finish_deletions(world)
-            await world.stop()
+                await harness.crash()
+            await harness.start()
+            check_whole(harness.controller.image, await harness.nodes())
+            await finish_deletions(harness)
+            await harness.stop()
             if finished:
                 return writes
 
@@ -123,14 +123,14 @@ def test_a_crash_after_every_write(
     assert writes > 5
 
 
-async def finish_deletions(world: World) -> None:
+async def finish_deletions(harness: ControllerHarness) -> None:
     """Once the broker has confirmed, nothing at all is left of what was deleted."""
-    deletions = list(world.controller.image.deletions)
-    await world.controller.confirm_deletions(1, deletions)
-    assert not world.controller.image.deletions
-    nodes = await world.nodes()
+    deletions = list(harness.controller.image.deletions)
+    await harness.controller.confirm_deletions(1, deletions)
+    assert not harness.controller.image.deletions
+    nodes = await harness.nodes()
     assert not [path for path in nodes if path.startswith("/admin/delete_topics/")]
-    check_whole(world.controller.image, nodes)
+    check_whole(harness.controller.image, nodes)
 
 
 def check_whole(image: ClusterImage, nodes: dict[str, tuple[bytes, int]]) -> None:
@@ -166,15 +166,15 @@ def test_a_deletion_once_begun_is_finished(tmp_path: Path, monkeypatch: pytest.M
     small_steps(monkeypatch)
 
     async def main() -> None:
-        world = await prepared(tmp_path / "tree")
-        await world.start()
-        topic_id = world.controller.image.topics["old"].id
-        world.tree.writes_left = 1
-        await delete(world)
-        await world.crash()
-        await world.start()
-        assert set(world.controller.image.topics) == {"other"}
-        assert world.controller.image.deletions == {topic_id: "old"}
-        await world.stop()
+        harness = await prepared(tmp_path / "tree")
+        await harness.start()
+        topic_id = harness.controller.image.topics["old"].id
+        harness.tree.writes_left = 1
+        await delete(harness)
+        await harness.crash()
+        await harness.start()
+        assert set(harness.controller.image.topics) == {"other"}
+        assert harness.controller.image.deletions == {topic_id: "old"}
+        await harness.stop()
 
     asyncio.run(main())

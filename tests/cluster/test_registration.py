@@ -19,27 +19,27 @@ from ottla.seams.chance import SeededChance
 from ottla.seams.clock import ManualClock
 from ottla.seams.disk import RealDisk
 from ottla.wire.errors import ErrorCode
-from tests.cluster.world import World, play
+from tests.cluster.harness import ControllerHarness, run_scenario
 
 
 def test_a_new_cluster_has_an_id_and_a_controller(tmp_path: Path) -> None:
     """22 characters of base64url that stay; the controller's node and epoch are Kafka's."""
 
     async def main() -> None:
-        world = World(tmp_path / "tree")
-        controller = await world.start()
+        harness = ControllerHarness(tmp_path / "tree")
+        controller = await harness.start()
         cluster_id = controller.image.cluster_id
         assert re.fullmatch(r"[A-Za-z0-9_-]{22}", cluster_id)
-        nodes = await world.nodes()
+        nodes = await harness.nodes()
         assert json.loads(nodes["/cluster/id"][0]) == {"version": "1", "id": cluster_id}
         assert json.loads(nodes["/controller"][0])["brokerid"] == 1
         assert nodes["/controller_epoch"][0] == b"1"
         assert (controller.image.controller_id, controller.image.controller_epoch) == (1, 1)
-        await world.crash()
-        controller = await world.start()
+        await harness.crash()
+        controller = await harness.start()
         assert controller.image.cluster_id == cluster_id
         assert controller.image.controller_epoch == 2
-        await world.stop()
+        await harness.stop()
 
     asyncio.run(main())
 
@@ -47,22 +47,22 @@ def test_a_new_cluster_has_an_id_and_a_controller(tmp_path: Path) -> None:
 def test_a_new_cluster_has_its_own_min_insync_replicas(tmp_path: Path) -> None:
     """With eligible leader replicas it is a dynamic config of the cluster from the start."""
 
-    async def scene(world: World) -> None:
-        assert world.controller.image.broker_configs == {"": {"min.insync.replicas": "2"}}
-        (refused,) = await world.controller.alter_configs(
+    async def scenario(harness: ControllerHarness) -> None:
+        assert harness.controller.image.broker_configs == {"": {"min.insync.replicas": "2"}}
+        (refused,) = await harness.controller.alter_configs(
             [(Resource(ResourceType.BROKER, ""), [("log.retention.ms", "1")])]
         )
         assert refused.error_code == ErrorCode.INVALID_CONFIG
 
-    play(tmp_path, scene, Options(min_insync_replicas=2))
+    run_scenario(tmp_path, scenario, Options(min_insync_replicas=2))
 
 
 def test_a_broker_registers(tmp_path: Path) -> None:
     """Its node is Kafka's and ephemeral; its epoch rises from one start to the next."""
 
     async def main() -> None:
-        world = World(tmp_path / "tree")
-        controller = await world.start(register=False)
+        harness = ControllerHarness(tmp_path / "tree")
+        controller = await harness.start(register=False)
         broker = BrokerInfo(
             1,
             {"PLAINTEXT": Endpoint("h", 9092), "INSIDE": Endpoint("i", 9094, "SSL")},
@@ -70,7 +70,7 @@ def test_a_broker_registers(tmp_path: Path) -> None:
         )
         registered = await controller.register_broker(broker)
         assert controller.image.brokers == {1: registered}
-        value = json.loads((await world.nodes())["/brokers/ids/1"][0])
+        value = json.loads((await harness.nodes())["/brokers/ids/1"][0])
         assert value["endpoints"] == ["PLAINTEXT://h:9092", "INSIDE://i:9094"]
         assert value["listener_security_protocol_map"] == {
             "PLAINTEXT": "PLAINTEXT",
@@ -82,8 +82,8 @@ def test_a_broker_registers(tmp_path: Path) -> None:
         assert again.epoch > registered.epoch > 0
         await controller.unregister_broker(1)
         assert controller.image.brokers == {}
-        assert "/brokers/ids/1" not in await world.nodes()
-        await world.stop()
+        assert "/brokers/ids/1" not in await harness.nodes()
+        await harness.stop()
 
     asyncio.run(main())
 
@@ -92,19 +92,19 @@ def test_leader_epochs_rise_at_every_start(tmp_path: Path) -> None:
     """Of every partition, after a stop and after a crash; the picture and the tree agree."""
 
     async def main() -> None:
-        world = World(tmp_path / "tree")
-        await world.start()
-        await world.create(NewTopic("t", 3, 1), NewTopic("u", 1, 1))
+        harness = ControllerHarness(tmp_path / "tree")
+        await harness.start()
+        await harness.create(NewTopic("t", 3, 1), NewTopic("u", 1, 1))
         for starts in (1, 2, 3):
-            await (world.stop() if starts % 2 else world.crash())
-            controller = await world.start()
+            await (harness.stop() if starts % 2 else harness.crash())
+            controller = await harness.start()
             partitions = [p for t in controller.image.topics.values() for p in t.partitions]
             assert [(p.leader, p.leader_epoch) for p in partitions] == [(1, starts)] * 4
             assert [p.partition_epoch for p in partitions] == [starts] * 4
-        value, version = (await world.nodes())["/brokers/topics/t/partitions/2/state"]
+        value, version = (await harness.nodes())["/brokers/topics/t/partitions/2/state"]
         assert json.loads(value)["leader_epoch"] == version == 3
         assert json.loads(value)["controller_epoch"] == 4
-        await world.stop()
+        await harness.stop()
 
     asyncio.run(main())
 
@@ -112,14 +112,14 @@ def test_leader_epochs_rise_at_every_start(tmp_path: Path) -> None:
 def test_what_another_broker_leads_is_left_alone(tmp_path: Path) -> None:
     """A start concerns only what the broker leads."""
 
-    async def scene(world: World) -> None:
-        await world.controller.register_broker(BrokerInfo(2, {}))
-        await world.create(NewTopic("t", assignments=[(0, [1, 2]), (1, [2, 1])]))
-        await world.controller.register_broker(BrokerInfo(2, {}))
-        partitions = world.controller.image.topics["t"].partitions
+    async def scenario(harness: ControllerHarness) -> None:
+        await harness.controller.register_broker(BrokerInfo(2, {}))
+        await harness.create(NewTopic("t", assignments=[(0, [1, 2]), (1, [2, 1])]))
+        await harness.controller.register_broker(BrokerInfo(2, {}))
+        partitions = harness.controller.image.topics["t"].partitions
         assert [(p.leader, p.leader_epoch) for p in partitions] == [(1, 0), (2, 1)]
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_there_is_one_controller(tmp_path: Path) -> None:
@@ -178,10 +178,10 @@ def test_an_expired_session_ends_the_controller(tmp_path: Path) -> None:
 def test_topics_found_on_disk_are_adopted(tmp_path: Path) -> None:
     """With their ids, or a new one; known names and ids are refused; a restart keeps them."""
 
-    async def scene(world: World) -> None:
-        (there,) = await world.create(NewTopic("there", 1, 1))
+    async def scenario(harness: ControllerHarness) -> None:
+        (there,) = await harness.create(NewTopic("there", 1, 1))
         found_id = b"\x07" * 16
-        outcomes = await world.controller.adopt_topics(
+        outcomes = await harness.controller.adopt_topics(
             [
                 AdoptedTopic("found", found_id, 3, leader_epoch=7),
                 AdoptedTopic("old", ZERO_ID, 1),
@@ -197,34 +197,34 @@ def test_topics_found_on_disk_are_adopted(tmp_path: Path) -> None:
             ErrorCode.INCONSISTENT_TOPIC_ID,
             ErrorCode.TOPIC_ALREADY_EXISTS,
         ]
-        topics = world.controller.image.topics
+        topics = harness.controller.image.topics
         assert [p.leader_epoch for p in topics["found"].partitions] == [8] * 3
         assert topics["old"].partitions[0].leader_epoch == 0
-        await world.crash()
-        await world.start()
-        topics = world.controller.image.topics
+        await harness.crash()
+        await harness.start()
+        topics = harness.controller.image.topics
         assert topics["found"].partitions[2].leader_epoch == 9
         assert set(topics) == {"there", "found", "old"}
         assert (topics["found"].id, len(topics["found"].partitions)) == (found_id, 3)
         assert topics["old"].id != ZERO_ID
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_a_node_that_is_no_json_is_one_sentence(tmp_path: Path) -> None:
     """The start is refused with path, what was found, and what to do."""
 
     async def main() -> None:
-        world = World(tmp_path / "tree")
-        await world.start()
-        await world.create(NewTopic("t", 1, 1))
-        await world.tree.tree.set("/brokers/topics/t/partitions/0/state", b"rubbish")
-        await world.stop()
+        harness = ControllerHarness(tmp_path / "tree")
+        await harness.start()
+        await harness.create(NewTopic("t", 1, 1))
+        await harness.tree.tree.set("/brokers/topics/t/partitions/0/state", b"rubbish")
+        await harness.stop()
         with pytest.raises(CorruptNode) as raised:
-            await world.start()
+            await harness.start()
         assert "/brokers/topics/t/partitions/0/state" in str(raised.value)
         assert "rubbish" in str(raised.value)
-        await world.tree.close()
+        await harness.tree.close()
 
     asyncio.run(main())
 
@@ -232,21 +232,21 @@ def test_a_node_that_is_no_json_is_one_sentence(tmp_path: Path) -> None:
 def test_after_a_failed_write_the_tree_is_read_again(tmp_path: Path) -> None:
     """A write that failed, though it took place, is found there; followers get the picture."""
 
-    async def scene(world: World) -> None:
-        multi = world.tree.multi
-        await world.create(NewTopic("before", 1, 1))
+    async def scenario(harness: ControllerHarness) -> None:
+        multi = harness.tree.multi
+        await harness.create(NewTopic("before", 1, 1))
 
         async def fail(operations: object) -> object:
             await multi(operations)  # type: ignore[arg-type]
-            world.tree.multi = multi  # type: ignore[method-assign]
+            harness.tree.multi = multi  # type: ignore[method-assign]
             raise ConnectionLoss("/", "no answer")
 
-        world.tree.multi = fail  # type: ignore[assignment, method-assign]
-        (lost,) = await world.create(NewTopic("t", 1, 1))
+        harness.tree.multi = fail  # type: ignore[assignment, method-assign]
+        (lost,) = await harness.create(NewTopic("t", 1, 1))
         assert lost.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        (again,) = await world.create(NewTopic("t", 1, 1))
+        (again,) = await harness.create(NewTopic("t", 1, 1))
         assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-        assert set(world.controller.image.topics) == {"before", "t"}
-        assert 1 in world.controller.image.brokers
+        assert set(harness.controller.image.topics) == {"before", "t"}
+        assert 1 in harness.controller.image.brokers
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)

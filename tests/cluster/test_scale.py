@@ -18,8 +18,8 @@ from ottla.seams.chance import SeededChance
 from ottla.seams.clock import RealClock
 from ottla.seams.disk import RealDisk
 from ottla.wire.errors import ErrorCode
+from tests.cluster.harness import BROKER
 from tests.cluster.test_image import topic
-from tests.cluster.world import BROKER
 
 # The limits of the design, with room for a machine that is busy with other tests: CPU time is
 # counted, not the time of day, wherever other processes could spoil it.

@@ -14,18 +14,18 @@ from ottla.cluster.requests import NewPartitions, NewTopic, Refusal, TopicOutcom
 from ottla.cluster.state import Options
 from ottla.metadata_store.tree import MULTI_BYTES_MAX
 from ottla.wire.errors import ErrorCode
-from tests.cluster.world import World, play
+from tests.cluster.harness import ControllerHarness, run_scenario
 
 
 def test_a_topic_is_made_with_kafkas_nodes(tmp_path: Path) -> None:
     """Paths and JSON are those that a Kafka on ZooKeeper has; the picture has the same."""
 
-    async def scene(world: World) -> None:
-        (made,) = await world.create(NewTopic("first", 2, 1, configs=[("retention.ms", "5")]))
+    async def scenario(harness: ControllerHarness) -> None:
+        (made,) = await harness.create(NewTopic("first", 2, 1, configs=[("retention.ms", "5")]))
         assert made == TopicOutcome(
             "first", ErrorCode.NONE, None, made.topic_id, 2, 1, {"retention.ms": "5"}
         )
-        nodes = await world.nodes()
+        nodes = await harness.nodes()
         assert json.loads(nodes["/brokers/topics/first"][0]) == {
             "version": 3,
             "topic_id": uuid_text(made.topic_id),
@@ -44,22 +44,22 @@ def test_a_topic_is_made_with_kafkas_nodes(tmp_path: Path) -> None:
             "version": 1,
             "config": {"retention.ms": "5"},
         }
-        topic = world.controller.image.topics["first"]
+        topic = harness.controller.image.topics["first"]
         assert (topic.id, len(topic.partitions)) == (made.topic_id, 2)
         assert topic.partitions[1].leader == 1
-        assert world.controller.image.configs_of("first") == {"retention.ms": "5"}
+        assert harness.controller.image.configs_of("first") == {"retention.ms": "5"}
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_defaults(tmp_path: Path) -> None:
     """-1 stands for num.partitions and default.replication.factor."""
 
-    async def scene(world: World) -> None:
-        (made,) = await world.create(NewTopic("t"))
+    async def scenario(harness: ControllerHarness) -> None:
+        (made,) = await harness.create(NewTopic("t"))
         assert (made.num_partitions, made.replication_factor) == (3, 1)
 
-    play(tmp_path, scene, Options(num_partitions=3))
+    run_scenario(tmp_path, scenario, Options(num_partitions=3))
 
 
 UNKNOWN_BROKER = (
@@ -168,26 +168,26 @@ UNKNOWN_BROKER = (
 def test_refusals(tmp_path: Path, new: NewTopic, code: ErrorCode, message: str) -> None:
     """Each wrong topic has its code and message, and leaves the tree as it was."""
 
-    async def scene(world: World) -> None:
-        await world.create(NewTopic("there", 1, 1), NewTopic("a_b", 1, 1))
-        before = await world.nodes()
-        (outcome,) = await world.create(new)
+    async def scenario(harness: ControllerHarness) -> None:
+        await harness.create(NewTopic("there", 1, 1), NewTopic("a_b", 1, 1))
+        before = await harness.nodes()
+        (outcome,) = await harness.create(new)
         assert (outcome.name, outcome.error_code, outcome.error_message) == (
             new.name,
             code,
             message,
         )
         assert outcome.topic_id == ZERO_ID
-        assert await world.nodes() == before
+        assert await harness.nodes() == before
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_good_and_bad_topics_of_one_request(tmp_path: Path) -> None:
     """The good are created; names given twice are answered once, after the others."""
 
-    async def scene(world: World) -> None:
-        outcomes = await world.create(
+    async def scenario(harness: ControllerHarness) -> None:
+        outcomes = await harness.create(
             NewTopic("twice", 1, 1),
             NewTopic("bad", 0, 1),
             NewTopic("good", 1, 1),
@@ -202,65 +202,65 @@ def test_good_and_bad_topics_of_one_request(tmp_path: Path) -> None:
             ("good", ErrorCode.NONE, None),
             ("twice", ErrorCode.INVALID_REQUEST, "Duplicate topic name."),
         ]
-        assert set(world.controller.image.topics) == {"good"}
+        assert set(harness.controller.image.topics) == {"good"}
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_validate_only_changes_nothing(tmp_path: Path) -> None:
     """The same answers, and no node more."""
 
-    async def scene(world: World) -> None:
-        before = await world.nodes()
-        outcomes = await world.create(NewTopic("t", 3, 1), NewTopic("", 1, 1), validate_only=True)
+    async def scenario(harness: ControllerHarness) -> None:
+        before = await harness.nodes()
+        outcomes = await harness.create(NewTopic("t", 3, 1), NewTopic("", 1, 1), validate_only=True)
         assert [o.error_code for o in outcomes] == [
             ErrorCode.NONE,
             ErrorCode.INVALID_TOPIC_EXCEPTION,
         ]
         assert outcomes[0].num_partitions == 3
-        assert await world.nodes() == before
-        assert not world.controller.image.topics
+        assert await harness.nodes() == before
+        assert not harness.controller.image.topics
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_manual_assignment_over_brokers(tmp_path: Path) -> None:
     """Replicas as given, the first of them leads; one node of several may be fenced."""
 
-    async def scene(world: World) -> None:
+    async def scenario(harness: ControllerHarness) -> None:
         for broker_id in (2, 3):
-            await world.controller.register_broker(BrokerInfo(broker_id, {}))
-        (made,) = await world.create(NewTopic("t", assignments=[(1, [3, 1]), (0, [2, 3])]))
+            await harness.controller.register_broker(BrokerInfo(broker_id, {}))
+        (made,) = await harness.create(NewTopic("t", assignments=[(1, [3, 1]), (0, [2, 3])]))
         assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 2, 2)
-        first, second = world.controller.image.topics["t"].partitions
+        first, second = harness.controller.image.topics["t"].partitions
         assert (first.replicas, first.leader) == ((2, 3), 2)
         assert (second.replicas, second.leader, second.isr) == ((3, 1), 3, (3, 1))
-        (uneven,) = await world.create(NewTopic("u", assignments=[(0, [1]), (1, [2, 3])]))
+        (uneven,) = await harness.create(NewTopic("u", assignments=[(0, [1]), (1, [2, 3])]))
         assert uneven.error_message == (
             "The manual partition assignment includes a partition with 2 replica(s), but this is "
             "not consistent with previous partitions, which have 1 replica(s)."
         )
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_a_topic_grows(tmp_path: Path) -> None:
     """The new partitions begin at epoch 0, the old ones stay; the nodes are there."""
 
-    async def scene(world: World) -> None:
-        await world.create(NewTopic("t", 2, 1))
-        (outcome,) = await world.controller.create_partitions([NewPartitions("t", 4)])
+    async def scenario(harness: ControllerHarness) -> None:
+        await harness.create(NewTopic("t", 2, 1))
+        (outcome,) = await harness.controller.create_partitions([NewPartitions("t", 4)])
         assert outcome == ("t", ErrorCode.NONE, None)
-        assert [p.index for p in world.controller.image.topics["t"].partitions] == [0, 1, 2, 3]
-        nodes = await world.nodes()
+        assert [p.index for p in harness.controller.image.topics["t"].partitions] == [0, 1, 2, 3]
+        nodes = await harness.nodes()
         assert len(json.loads(nodes["/brokers/topics/t"][0])["partitions"]) == 4
         assert "/brokers/topics/t/partitions/3/state" in nodes
         before = nodes
-        (outcome,) = await world.controller.create_partitions([NewPartitions("t", 9)], True)
+        (outcome,) = await harness.controller.create_partitions([NewPartitions("t", 9)], True)
         assert outcome.error_code == ErrorCode.NONE
-        assert await world.nodes() == before
+        assert await harness.nodes() == before
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -295,62 +295,64 @@ def test_refusals_to_grow(
 ) -> None:
     """Each with its code and message; nothing is changed."""
 
-    async def scene(world: World) -> None:
-        await world.create(NewTopic("t", 2, 1))
-        before = await world.nodes()
-        (outcome,) = await world.controller.create_partitions([wanted])
+    async def scenario(harness: ControllerHarness) -> None:
+        await harness.create(NewTopic("t", 2, 1))
+        before = await harness.nodes()
+        (outcome,) = await harness.controller.create_partitions([wanted])
         assert outcome == (wanted.name, code, message)
-        assert await world.nodes() == before
+        assert await harness.nodes() == before
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_deletion_by_name_and_id(tmp_path: Path) -> None:
     """Both ways; the answer has name and id; nodes are gone but for the note of the deletion."""
 
-    async def scene(world: World) -> None:
-        empty = await world.nodes()
-        a, b = await world.create(NewTopic("a", 2, 1), NewTopic("b", 1, 1, configs=[("x", "y")]))
-        outcomes = await world.controller.delete_topics([TopicRef("a"), TopicRef(None, b.topic_id)])
+    async def scenario(harness: ControllerHarness) -> None:
+        empty = await harness.nodes()
+        a, b = await harness.create(NewTopic("a", 2, 1), NewTopic("b", 1, 1, configs=[("x", "y")]))
+        outcomes = await harness.controller.delete_topics(
+            [TopicRef("a"), TopicRef(None, b.topic_id)]
+        )
         assert sorted(outcomes) == [("a", a.topic_id, 0, None), ("b", b.topic_id, 0, None)]
-        assert not world.controller.image.topics
-        assert world.controller.image.deletions == {a.topic_id: "a", b.topic_id: "b"}
-        left = set(await world.nodes()) - set(empty)
+        assert not harness.controller.image.topics
+        assert harness.controller.image.deletions == {a.topic_id: "a", b.topic_id: "b"}
+        left = set(await harness.nodes()) - set(empty)
         assert left == {"/admin/delete_topics/a", "/admin/delete_topics/b"}
-        await world.controller.confirm_deletions(1, [a.topic_id, b.topic_id, bytes(16)])
-        assert set(await world.nodes()) == set(empty)
-        assert world.controller.image.deletions == {}
+        await harness.controller.confirm_deletions(1, [a.topic_id, b.topic_id, bytes(16)])
+        assert set(await harness.nodes()) == set(empty)
+        assert harness.controller.image.deletions == {}
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_a_name_is_free_again_at_once(tmp_path: Path) -> None:
     """Created, deleted, created and deleted before any directory is gone: each id is confirmed."""
 
-    async def scene(world: World) -> None:
+    async def scenario(harness: ControllerHarness) -> None:
         ids = []
         for _ in range(2):
-            (made,) = await world.create(NewTopic("t", 1, 1))
+            (made,) = await harness.create(NewTopic("t", 1, 1))
             assert made.error_code == ErrorCode.NONE
             ids.append(made.topic_id)
-            await world.controller.delete_topics([TopicRef("t")])
-        assert set(world.controller.image.deletions) == set(ids)
-        await world.controller.confirm_deletions(1, ids[:1])
-        assert set(world.controller.image.deletions) == set(ids[1:])
-        assert "/admin/delete_topics/t" in await world.nodes()
-        await world.controller.confirm_deletions(1, ids)
-        assert "/admin/delete_topics/t" not in await world.nodes()
+            await harness.controller.delete_topics([TopicRef("t")])
+        assert set(harness.controller.image.deletions) == set(ids)
+        await harness.controller.confirm_deletions(1, ids[:1])
+        assert set(harness.controller.image.deletions) == set(ids[1:])
+        assert "/admin/delete_topics/t" in await harness.nodes()
+        await harness.controller.confirm_deletions(1, ids)
+        assert "/admin/delete_topics/t" not in await harness.nodes()
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_refusals_to_delete(tmp_path: Path) -> None:
     """Unknown, doubled or contradictory references are answered, and delete nothing."""
 
-    async def scene(world: World) -> None:
-        a, b = await world.create(NewTopic("a", 1, 1), NewTopic("b", 1, 1))
+    async def scenario(harness: ControllerHarness) -> None:
+        a, b = await harness.create(NewTopic("a", 1, 1), NewTopic("b", 1, 1))
         other = b"\x01" * 16
-        outcomes = await world.controller.delete_topics(
+        outcomes = await harness.controller.delete_topics(
             [
                 TopicRef("none"),
                 TopicRef(None, other),
@@ -377,82 +379,84 @@ def test_refusals_to_delete(tmp_path: Path) -> None:
                 "The provided topic name maps to an ID that was already supplied.",
             ),
         }
-        assert set(world.controller.image.topics) == {"a", "b"}
+        assert set(harness.controller.image.topics) == {"a", "b"}
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_deletion_can_be_disabled(tmp_path: Path) -> None:
     """delete.topic.enable=false: TOPIC_DELETION_DISABLED for every topic."""
 
-    async def scene(world: World) -> None:
-        await world.create(NewTopic("a", 1, 1))
-        (outcome,) = await world.controller.delete_topics([TopicRef("a")])
+    async def scenario(harness: ControllerHarness) -> None:
+        await harness.create(NewTopic("a", 1, 1))
+        (outcome,) = await harness.controller.delete_topics([TopicRef("a")])
         assert outcome.error_code == ErrorCode.TOPIC_DELETION_DISABLED
-        assert "a" in world.controller.image.topics
+        assert "a" in harness.controller.image.topics
 
-    play(tmp_path, scene, Options(delete_topic_enable=False))
+    run_scenario(tmp_path, scenario, Options(delete_topic_enable=False))
 
 
 def test_a_collision_ends_with_the_topic(tmp_path: Path) -> None:
     """Once 'a_b' is deleted, 'a.b' may be created."""
 
-    async def scene(world: World) -> None:
-        await world.create(NewTopic("a_b", 1, 1))
-        await world.controller.delete_topics([TopicRef("a_b")])
-        (made,) = await world.create(NewTopic("a.b", 1, 1))
+    async def scenario(harness: ControllerHarness) -> None:
+        await harness.create(NewTopic("a_b", 1, 1))
+        await harness.controller.delete_topics([TopicRef("a_b")])
+        (made,) = await harness.create(NewTopic("a.b", 1, 1))
         assert made.error_code == ErrorCode.NONE
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_writes_are_answered_after_the_broker_applied_them(tmp_path: Path) -> None:
     """With a follower, the answer waits for it; a refusal of everything does not hang either."""
 
-    async def scene(world: World) -> None:
-        feed = world.controller.feed
+    async def scenario(harness: ControllerHarness) -> None:
+        feed = harness.controller.feed
         feed.follow(1)
         feed.applied(1, feed.image.number)
-        creation = asyncio.create_task(world.create(NewTopic("t", 1, 1)))
+        creation = asyncio.create_task(harness.create(NewTopic("t", 1, 1)))
         news = await feed.after(feed.image.number, feed.image.controller_epoch)
         await asyncio.sleep(0.01)
         assert not creation.done()
         assert isinstance(news, list)
         feed.applied(1, news[-1].number)
         assert (await creation)[0].error_code == ErrorCode.NONE
-        (again,) = await world.create(NewTopic("t", 1, 1))
+        (again,) = await harness.create(NewTopic("t", 1, 1))
         assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
         feed.unfollow(1)
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_a_cancelled_caller_does_not_stop_the_creation(tmp_path: Path) -> None:
     """A client that disconnects leaves a whole topic behind, and a controller that works."""
 
-    async def scene(world: World) -> None:
-        creation = asyncio.create_task(world.create(NewTopic("t", 100, 1)))
+    async def scenario(harness: ControllerHarness) -> None:
+        creation = asyncio.create_task(harness.create(NewTopic("t", 100, 1)))
         await asyncio.sleep(0)
         creation.cancel()
         await asyncio.gather(creation, return_exceptions=True)
-        await world.create(NewTopic("u", 1, 1))
-        assert len(world.controller.image.topics["t"].partitions) == 100
+        await harness.create(NewTopic("u", 1, 1))
+        assert len(harness.controller.image.topics["t"].partitions) == 100
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_the_queue_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not fit is refused with a code that clients retry; the others are done."""
     monkeypatch.setattr(controller_module, "EVENTS_WAITING_MAX", 3)
 
-    async def scene(world: World) -> None:
-        outcomes = await asyncio.gather(*(world.create(NewTopic(f"t{i}", 1, 1)) for i in range(6)))
+    async def scenario(harness: ControllerHarness) -> None:
+        outcomes = await asyncio.gather(
+            *(harness.create(NewTopic(f"t{i}", 1, 1)) for i in range(6))
+        )
         codes = [outcome.error_code for (outcome,) in outcomes]
         assert codes == [ErrorCode.NONE] * 3 + [ErrorCode.REQUEST_TIMED_OUT] * 3
         assert ErrorCode.REQUEST_TIMED_OUT.retriable
-        assert set(world.controller.image.topics) == {"t0", "t1", "t2"}
+        assert set(harness.controller.image.topics) == {"t0", "t1", "t2"}
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_a_topic_fits_into_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -463,31 +467,31 @@ def test_a_topic_fits_into_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(value) < MULTI_BYTES_MAX
     monkeypatch.setattr(topics, "TOPIC_NODE_BYTES_MAX", 16 * 10)
 
-    async def scene(world: World) -> None:
-        await world.create(NewTopic("t", 9, 1))
+    async def scenario(harness: ControllerHarness) -> None:
+        await harness.create(NewTopic("t", 9, 1))
         at_limit, beyond, excess = [
-            (await world.controller.create_partitions([NewPartitions("t", count)]))[0].error_code
+            (await harness.controller.create_partitions([NewPartitions("t", count)]))[0].error_code
             for count in (10, 11, 10_011)
         ]
         assert at_limit == ErrorCode.NONE
         assert beyond == ErrorCode.INVALID_PARTITIONS
         assert excess == ErrorCode.POLICY_VIOLATION
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_after_the_stop_everything_is_refused(tmp_path: Path) -> None:
     """NOT_CONTROLLER, for what waits in the queue too."""
 
-    async def scene(world: World) -> None:
-        waiting = asyncio.gather(*(world.create(NewTopic(f"t{i}", 1, 1)) for i in range(5)))
+    async def scenario(harness: ControllerHarness) -> None:
+        waiting = asyncio.gather(*(harness.create(NewTopic(f"t{i}", 1, 1)) for i in range(5)))
         await asyncio.sleep(0)
-        await world.controller.stop()
+        await harness.controller.stop()
         codes = {outcome.error_code for (outcome,) in await waiting}
         assert codes <= {ErrorCode.NONE, ErrorCode.NOT_CONTROLLER}
-        (refused,) = await world.create(NewTopic("late", 1, 1))
+        (refused,) = await harness.create(NewTopic("late", 1, 1))
         assert refused.error_code == ErrorCode.NOT_CONTROLLER
-        ids = await world.controller.allocate_producer_ids(1)
+        ids = await harness.controller.allocate_producer_ids(1)
         assert isinstance(ids, Refusal)
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)

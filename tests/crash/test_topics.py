@@ -14,13 +14,13 @@ import pytest
 from ottla.cluster.requests import NewPartitions, NewTopic, TopicRef
 from ottla.metadata_store.local_store import Store
 from ottla.metadata_store.tree import ConnectionLoss
-from tests.broker.desk import DATA, Desk, fetch_request, values
+from tests.broker.harness import DATA, BrokerHarness, fetch_request, values
 from tests.crash.test_transactions import StoppingDisk
 
 PARTITIONS, GROWN = 3, 5
 
 
-class World:
+class StoppingBroker:
     """A broker whose machine stops at a given change, and what it has answered."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,12 +35,12 @@ class World:
             return write(store, *arguments)
 
         monkeypatch.setattr(Store, "write", counted)
-        self.desk = Desk(disk=self.disk)
+        self.harness = BrokerHarness(disk=self.disk)
 
-    def do(self, what: str, deed: Callable[[Desk], Any]) -> bool:
+    def do(self, what: str, deed: Callable[[BrokerHarness], Any]) -> bool:
         """Whether it was answered well before the machine stopped."""
         try:
-            code = deed(self.desk)
+            code = deed(self.harness)
         except AssertionError:
             assert self.disk.stopped
             return False
@@ -55,53 +55,57 @@ class World:
         return all(self.do(what, deed) for what, deed in DEEDS.items())
 
 
-def create(desk: Desk) -> Any:
-    (outcome,) = desk.run(desk.broker.controller.create_topics([NewTopic("t", PARTITIONS, 1)]))
+def create(harness: BrokerHarness) -> Any:
+    (outcome,) = harness.run(
+        harness.broker.controller.create_topics([NewTopic("t", PARTITIONS, 1)])
+    )
     return outcome.error_code
 
 
-def grow(desk: Desk) -> Any:
-    (outcome,) = desk.run(desk.broker.controller.create_partitions([NewPartitions("t", GROWN)]))
+def grow(harness: BrokerHarness) -> Any:
+    (outcome,) = harness.run(
+        harness.broker.controller.create_partitions([NewPartitions("t", GROWN)])
+    )
     return outcome.error_code
 
 
-def delete(desk: Desk) -> Any:
-    (outcome,) = desk.run(desk.broker.controller.delete_topics([TopicRef("t")]))
+def delete(harness: BrokerHarness) -> Any:
+    (outcome,) = harness.run(harness.broker.controller.delete_topics([TopicRef("t")]))
     return outcome.error_code
 
 
-DEEDS: dict[str, Callable[[Desk], Any]] = {
+DEEDS: dict[str, Callable[[BrokerHarness], Any]] = {
     "created": create,
-    "written": lambda desk: desk.produce("t", 0, b"old").error_code,
+    "written": lambda harness: harness.produce("t", 0, b"old").error_code,
     "grown": grow,
-    "written to the last": lambda desk: desk.produce("t", GROWN - 1, b"old").error_code,
+    "written to the last": lambda harness: harness.produce("t", GROWN - 1, b"old").error_code,
     "deleted": delete,
     "created again": create,
-    "written again": lambda desk: desk.produce("t", 0, b"new").error_code,
+    "written again": lambda harness: harness.produce("t", 0, b"new").error_code,
 }
 
 
-def check(desk: Desk, told: list[str], cut: str) -> None:
+def check(harness: BrokerHarness, told: list[str], cut: str) -> None:
     """The topic is there or not, whole, and as was told; nothing of another one is left."""
-    topic = desk.broker.image.topics.get("t")
+    topic = harness.broker.image.topics.get("t")
     last = told[-1] if told else ""
     if last in ("created", "written", "grown", "created again", "written again"):
         assert topic is not None, told
     if topic is None:
-        assert create(desk) == 0
-        topic = desk.broker.image.topics["t"]
+        assert create(harness) == 0
+        topic = harness.broker.image.topics["t"]
     count = len(topic.partitions)
     assert count in ((GROWN,) if last == "grown" else (PARTITIONS, GROWN)), told
     begun_anew = "deleted" in told
-    found = values(desk.ask(fetch_request(("t", 0, 0)), 11))["t", 0]
+    found = values(harness.ask(fetch_request(("t", 0, 0)), 11))["t", 0]
     assert found in ([], [b"new"] if begun_anew else [b"old"])
     if cut == "kill" and last in ("written", "grown", "written again"):
         assert found == [b"new" if begun_anew else b"old"]
     for index in range(count):
-        assert desk.produce("t", index, b"next").error_code == 0
-    folders = {name for name in desk.disk.listdir(DATA) if name.rpartition("-")[2].isdecimal()}
+        assert harness.produce("t", index, b"next").error_code == 0
+    folders = {name for name in harness.disk.listdir(DATA) if name.rpartition("-")[2].isdecimal()}
     assert folders == {f"t-{index}" for index in range(count)}
-    assert desk.broker.image.deletions == {}
+    assert harness.broker.image.deletions == {}
 
 
 @pytest.mark.parametrize("cut", ["kill", "power"])
@@ -110,18 +114,20 @@ def test_a_stop_at_every_change(cut: str, monkeypatch: pytest.MonkeyPatch) -> No
     stops = 0
     while True:
         with monkeypatch.context() as patched:
-            world = World(patched)
-            world.disk.stop_at = world.disk.changes + 1 + stops
-            done = world.run()
-            world.desk.kill()
-            world.disk.stop_at = None
+            stopping = StoppingBroker(patched)
+            stopping.disk.stop_at = stopping.disk.changes + 1 + stops
+            done = stopping.run()
+            stopping.harness.kill()
+            stopping.disk.stop_at = None
             if cut == "power":
-                world.disk.crash(stops)
+                stopping.disk.crash(stops)
             else:
-                world.disk.kill()
-            with Desk(disk=world.disk, clock=world.desk.clock, seed=2 + stops) as later:
+                stopping.disk.kill()
+            with BrokerHarness(
+                disk=stopping.disk, clock=stopping.harness.clock, seed=2 + stops
+            ) as later:
                 later.settle()
-                check(later, world.told, cut)
+                check(later, stopping.told, cut)
         stops += 1
         if done:
             break

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ottla.seams.simulated_disk import SimulatedDisk
-from tests.broker.desk import Desk
+from tests.broker.harness import BrokerHarness
 from tests.broker.transactional import TOPIC, Client, Stopped, offset_of, visible
 
 OUTCOMES = (True, False, True)
@@ -54,13 +54,13 @@ class Book:
     told: dict[tuple[str, int], bool] = field(default_factory=dict)
 
 
-def clients(desk: Desk) -> list[Client]:
-    return [Client(desk, "classic", False), Client(desk, "bumping", True)]
+def clients(harness: BrokerHarness) -> list[Client]:
+    return [Client(harness, "classic", False), Client(harness, "bumping", True)]
 
 
-def run(desk: Desk, book: Book) -> None:
+def run(harness: BrokerHarness, book: Book) -> None:
     """Both producers, in turn, until the machine stops."""
-    both = clients(desk)
+    both = clients(harness)
     for client in both:
         client.begin()
     for number, commit in enumerate(OUTCOMES):
@@ -74,19 +74,21 @@ def run(desk: Desk, book: Book) -> None:
             book.told[key] = commit
 
 
-def started(disk: SimulatedDisk, flush: bool, clock: Any = None) -> Desk:
-    return Desk(disk=disk, clock=clock, log_flush_before_ack=str(flush).lower(), **SETTINGS)
+def started(disk: SimulatedDisk, flush: bool, clock: Any = None) -> BrokerHarness:
+    return BrokerHarness(
+        disk=disk, clock=clock, log_flush_before_ack=str(flush).lower(), **SETTINGS
+    )
 
 
-def check(desk: Desk, book: Book) -> None:
+def check(harness: BrokerHarness, book: Book) -> None:
     """Whole or not at all, as it was told; and it can go on."""
-    for client in clients(desk):
+    for client in clients(harness):
         client.begin()  # aborts what was left open
     for partition in (0, 1):
-        desk.partition(TOPIC, partition)  # opened when first asked for, and shown once synced
-    desk.advance(20_000)
-    seen = [visible(desk, partition) for partition in (0, 1)]
-    for client in clients(desk):
+        harness.partition(TOPIC, partition)  # opened when first asked for, and shown once synced
+    harness.advance(20_000)
+    seen = [visible(harness, partition) for partition in (0, 1)]
+    for client in clients(harness):
         name = client.name.encode()
         numbers = [
             [int(value.split()[1]) for value in values if value.split()[0] == name]
@@ -100,12 +102,12 @@ def check(desk: Desk, book: Book) -> None:
             elif number in numbers[0]:
                 assert book.asked.get(key), (key, "was never to be committed")
         last = max(numbers[0], default=-1) + 1
-        assert offset_of(desk, int(client.bumps)) == (last or -1), "offsets go with the records"
-    for client in clients(desk):
+        assert offset_of(harness, int(client.bumps)) == (last or -1), "offsets go with the records"
+    for client in clients(harness):
         client.begin()
         client.write(0, b"%s 9" % client.name.encode())
         client.end(commit=True)
-    assert visible(desk, 0)[-2:] == [b"classic 9", b"bumping 9"]
+    assert visible(harness, 0)[-2:] == [b"classic 9", b"bumping 9"]
 
 
 @pytest.mark.parametrize("cut", ["kill", "power"])
@@ -115,23 +117,23 @@ def test_a_stop_at_every_change_of_the_disk(cut: str) -> None:
     stops = 0
     while True:
         disk, book = StoppingDisk(), Book()
-        desk = started(disk, flush)
-        desk.create(TOPIC, 2)
-        desk.settle()
+        harness = started(disk, flush)
+        harness.create(TOPIC, 2)
+        harness.settle()
         begun = disk.changes
         disk.stop_at = begun + 1 + stops * (2 if flush else 1)
         try:
-            run(desk, book)
+            run(harness, book)
             done = True
         except Stopped:
             done = False
-        desk.kill()
+        harness.kill()
         disk.stop_at = None
         if flush:
             disk.crash(stops)
         else:
             disk.kill()
-        with started(disk, flush, desk.clock) as later:
+        with started(disk, flush, harness.clock) as later:
             check(later, book)
         stops += 1
         if done:

@@ -15,12 +15,12 @@ from ottla.seams.disk import RealDisk
 from ottla.server.limits import MiB
 from ottla.wire.out import Out
 from tests.server.fake import Client, MemoryFile, Script, answer, file_answer, frame
-from tests.server.house import House, house
+from tests.server.harness import ServerHarness, running_server
 
 
-def run(scenario: Callable[[House], Awaitable[object]]) -> None:
+def run(scenario: Callable[[ServerHarness], Awaitable[object]]) -> None:
     async def inside() -> None:
-        async with house() as running:
+        async with running_server() as running:
             await scenario(running)
 
     asyncio.run(inside())
@@ -29,11 +29,11 @@ def run(scenario: Callable[[House], Awaitable[object]]) -> None:
 def test_one_request_one_answer() -> None:
     """A request is handled without its size and answered on its connection."""
 
-    async def scenario(house: House) -> None:
-        client = await house.client()
+    async def scenario(harness: ServerHarness) -> None:
+        client = await harness.client()
         await client.ask(b"ehello")
         assert await client.answers(1) == [b"hello"]
-        assert house.script.seen == [b"ehello"]
+        assert harness.script.seen == [b"ehello"]
 
     run(scenario)
 
@@ -44,8 +44,8 @@ def test_requests_may_come_in_any_pieces() -> None:
     payloads = [b"e" + rng.randbytes(rng.choice([0, 1, 10, 3000, 90_000])) for _ in range(25)]
     stream = b"".join(map(frame, payloads))
 
-    async def scenario(house: House) -> None:
-        client = await house.client()
+    async def scenario(harness: ServerHarness) -> None:
+        client = await harness.client()
 
         async def send() -> None:
             position = 0
@@ -66,8 +66,8 @@ def test_requests_may_come_in_any_pieces() -> None:
 def test_pipelined_requests_are_answered_in_one_send() -> None:
     """Fifty requests that came together are handled together."""
 
-    async def scenario(house: House) -> None:
-        client = await house.client()
+    async def scenario(harness: ServerHarness) -> None:
+        client = await harness.client()
         await client.ask(*(b"e%d" % n for n in range(50)))
         assert await client.answers(50) == [b"%d" % n for n in range(50)]
 
@@ -77,14 +77,14 @@ def test_pipelined_requests_are_answered_in_one_send() -> None:
 def test_answers_keep_the_order_of_the_requests() -> None:
     """An answer that comes later holds back those behind it, and none before it."""
 
-    async def scenario(house: House) -> None:
-        client = await house.client()
+    async def scenario(harness: ServerHarness) -> None:
+        client = await harness.client()
         await client.ask(b"e1", b"p2", b"e3", b"p4", b"n", b"e5")
         assert await client.answers(1) == [b"1"]
-        await house.until(lambda: len(house.script.seen) == 6)
-        house.script.settle(b"4")
+        await harness.until(lambda: len(harness.script.seen) == 6)
+        harness.script.settle(b"4")
         assert await client.silent()
-        house.script.settle(b"2")
+        harness.script.settle(b"2")
         assert await client.answers(4) == [b"2", b"3", b"4", b"5"]
 
     run(scenario)
@@ -93,11 +93,11 @@ def test_answers_keep_the_order_of_the_requests() -> None:
 def test_a_pending_answer_may_turn_out_to_be_none() -> None:
     """A pending answer of nothing lets the ones behind it go."""
 
-    async def scenario(house: House) -> None:
-        client = await house.client()
+    async def scenario(harness: ServerHarness) -> None:
+        client = await harness.client()
         await client.ask(b"p1", b"e2")
-        await house.until(lambda: len(house.script.seen) == 2)
-        house.script.pending[b"1"][0].resolve(None)
+        await harness.until(lambda: len(harness.script.seen) == 2)
+        harness.script.pending[b"1"][0].resolve(None)
         assert await client.answers(1) == [b"2"]
 
     run(scenario)
@@ -106,14 +106,14 @@ def test_a_pending_answer_may_turn_out_to_be_none() -> None:
 def test_an_exclusive_request_holds_back_the_next_ones() -> None:
     """What follows an exclusive request is handled only after its effect."""
 
-    async def scenario(house: House) -> None:
-        client, other = await house.client(), await house.client()
+    async def scenario(harness: ServerHarness) -> None:
+        client, other = await harness.client(), await harness.client()
         await client.ask(b"e1", b"x2", b"e3", b"e4")
         assert await client.answers(1) == [b"1"]
         await other.ask(b"eother")
         assert await other.answers(1) == [b"other"]
-        assert b"e3" not in house.script.seen
-        house.script.settle(b"2")
+        assert b"e3" not in harness.script.seen
+        harness.script.settle(b"2")
         assert await client.answers(3) == [b"2", b"3", b"4"]
 
     run(scenario)
@@ -124,16 +124,16 @@ def test_a_fault_closes_its_connection_alone_with_one_reason(
 ) -> None:
     """Answers to what came before still go out; the other connection does not notice."""
 
-    async def scenario(house: House) -> None:
-        client, other = await house.client(), await house.client()
+    async def scenario(harness: ServerHarness) -> None:
+        client, other = await harness.client(), await harness.client()
         await other.ask(b"p1")
         await client.ask(b"e1", b"bnonsense", b"e2")
         assert await client.answers(1) == [b"1"]
         assert await client.ended()
-        await house.until(lambda: b"p1" in house.script.seen)
-        house.script.settle(b"1")
+        await harness.until(lambda: b"p1" in harness.script.seen)
+        harness.script.settle(b"1")
         assert await other.answers(1) == [b"1"]
-        assert b"e2" not in house.script.seen
+        assert b"e2" not in harness.script.seen
 
     with caplog.at_level(logging.INFO, "ottla"):
         run(scenario)
@@ -157,8 +157,8 @@ def test_what_is_no_request_closes_with_a_reason(
 ) -> None:
     """A size that no request has, another protocol, or a fault of ours: one line says which."""
 
-    async def scenario(house: House) -> None:
-        client = await house.client()
+    async def scenario(harness: ServerHarness) -> None:
+        client = await harness.client()
         await client.send(sent)
         assert await client.ended()
 
@@ -172,13 +172,13 @@ def test_what_is_no_request_closes_with_a_reason(
 def test_a_lost_connection_cancels_what_it_waits_for() -> None:
     """Pending answers of a connection that is gone are cancelled, and the server forgets it."""
 
-    async def scenario(house: House) -> None:
-        client = await house.client()
+    async def scenario(harness: ServerHarness) -> None:
+        client = await harness.client()
         await client.ask(b"p1", b"p2")
-        await house.until(lambda: len(house.script.seen) == 2)
+        await harness.until(lambda: len(harness.script.seen) == 2)
         client.close()
-        await house.until(lambda: not house.server.connections)
-        assert house.script.cancelled == [b"1", b"2"]
+        await harness.until(lambda: not harness.server.connections)
+        assert harness.script.cancelled == [b"1", b"2"]
 
     run(scenario)
 
@@ -186,16 +186,16 @@ def test_a_lost_connection_cancels_what_it_waits_for() -> None:
 def test_a_handler_may_close_the_connection_later() -> None:
     """`peer.disconnect` ends the connection, also from inside the request itself."""
 
-    async def scenario(house: House) -> None:
+    async def scenario(harness: ServerHarness) -> None:
         def close_now(rest: bytes, peer: object) -> Out | None:
             peer.disconnect("no more")  # type: ignore[attr-defined]
             return answer(b"too late")
 
-        house.script.rules[ord("d")] = close_now
-        client = await house.client()
+        harness.script.rules[ord("d")] = close_now
+        client = await harness.client()
         await client.ask(b"d", b"enever")
         assert await client.ended()
-        assert house.script.seen == [b"d"]
+        assert harness.script.seen == [b"d"]
 
     run(scenario)
 
@@ -205,15 +205,15 @@ def test_a_view_kept_by_a_handler_never_changes() -> None:
     rng = random.Random(5)
     payloads = [b"n" + rng.randbytes(rng.choice([10, 500, 100_000, 300_000])) for _ in range(60)]
 
-    async def scenario(house: House) -> None:
-        house.script.keep_views = True
-        client = await house.client()
+    async def scenario(harness: ServerHarness) -> None:
+        harness.script.keep_views = True
+        client = await harness.client()
         for start in range(0, len(payloads), 6):
             await client.ask(*payloads[start : start + 6])
             await asyncio.sleep(0.001)
-        await house.until(lambda: len(house.script.views) == len(payloads))
-        assert [bytes(view) for view in house.script.views] == payloads
-        house.script.views.clear()
+        await harness.until(lambda: len(harness.script.views) == len(payloads))
+        assert [bytes(view) for view in harness.script.views] == payloads
+        harness.script.views.clear()
 
     run(scenario)
 
@@ -223,7 +223,7 @@ def test_file_ranges_are_sent_between_the_bytes(tmp_path: Path) -> None:
     content = os.urandom(5 * MiB)
     (tmp_path / "0.log").write_bytes(content)
 
-    async def scenario(house: House) -> None:
+    async def scenario(harness: ServerHarness) -> None:
         disk = RealDisk()
         files = {b"r": disk.open(str(tmp_path / "0.log")), b"m": MemoryFile(content)}
 
@@ -231,8 +231,8 @@ def test_file_ranges_are_sent_between_the_bytes(tmp_path: Path) -> None:
             position, size = map(int, rest[1:].split())
             return file_answer(b"before", files[rest[:1]], position, size, b"after")
 
-        house.script.rules[ord("f")] = read
-        client = await house.client()
+        harness.script.rules[ord("f")] = read
+        client = await harness.client()
         ranges = [(0, 0), (7, 1), (3, 16_384), (3, 16_385), (100, 2 * MiB), (0, 5 * MiB)]
         asked = [(file, *range_) for file in (b"r", b"m") for range_ in ranges]
         await client.ask(*(b"f%s%d %d" % one for one in asked), b"eend")
@@ -250,11 +250,11 @@ def test_a_file_that_ends_too_early_closes_the_connection(
 ) -> None:
     """A promise that cannot be kept ends the connection rather than send other bytes."""
 
-    async def scenario(house: House) -> None:
-        house.script.rules[ord("f")] = lambda rest, peer: file_answer(
+    async def scenario(harness: ServerHarness) -> None:
+        harness.script.rules[ord("f")] = lambda rest, peer: file_answer(
             b"", MemoryFile(b"x" * (size // 2)), 0, size, b""
         )
-        client = await house.client()
+        client = await harness.client()
         await client.ask(b"f")
         assert len(await client.exactly(size + 4)) < size + 4
 
@@ -267,11 +267,11 @@ def test_one_big_reader_does_not_hold_the_others() -> None:
     """While a client takes a large answer, another is served between the slices."""
     content = bytes(64 * MiB)
 
-    async def scenario(house: House) -> None:
-        house.script.rules[ord("f")] = lambda rest, peer: file_answer(
+    async def scenario(harness: ServerHarness) -> None:
+        harness.script.rules[ord("f")] = lambda rest, peer: file_answer(
             b"", MemoryFile(content), 0, len(content), b""
         )
-        big, small = await house.client(), await house.client()
+        big, small = await harness.client(), await harness.client()
         await big.ask(b"f")
         reading = asyncio.create_task(big.exactly(len(content) + 4, 30))
         rounds = 0
@@ -288,8 +288,8 @@ def test_one_big_reader_does_not_hold_the_others() -> None:
 def test_the_script_is_its_own(tmp_path: Path) -> None:
     """Two servers in one process share nothing."""
 
-    async def scenario(first: House) -> None:
-        async with house(script=Script()) as second:
+    async def scenario(first: ServerHarness) -> None:
+        async with running_server(script=Script()) as second:
             one, two = await first.client(), await Client.connect(second.port)
             await one.ask(b"e1")
             await two.ask(b"e2")

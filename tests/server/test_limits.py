@@ -26,12 +26,12 @@ from ottla.server.listener import Endpoint
 from ottla.server.server import Server
 from ottla.wire.out import Out
 from tests.server.fake import Script, answer, frame
-from tests.server.house import House, house
+from tests.server.harness import ServerHarness, running_server
 
 
-def run(limits: Limits, scenario: Callable[[House], Awaitable[object]]) -> None:
+def run(limits: Limits, scenario: Callable[[ServerHarness], Awaitable[object]]) -> None:
     async def inside() -> None:
-        async with house(limits) as running:
+        async with running_server(limits) as running:
             await scenario(running)
 
     asyncio.run(inside())
@@ -50,15 +50,15 @@ def test_the_defaults_are_kafkas() -> None:
 def test_the_largest_request(limit: int, caplog: pytest.LogCaptureFixture) -> None:
     """A request of socket.request.max.bytes is served; one byte more closes its connection."""
 
-    async def scenario(house: House) -> None:
-        good, bad = await house.client(), await house.client()
+    async def scenario(harness: ServerHarness) -> None:
+        good, bad = await harness.client(), await harness.client()
         await good.ask(b"n" + bytes(limit - 1), b"edone")
         assert await good.answers(1) == [b"done"]
         await bad.ask(b"n" + bytes(limit))
         assert await bad.ended()
         await good.ask(b"estill here")
         assert await good.answers(1) == [b"still here"]
-        assert len(house.script.seen) == 3
+        assert len(harness.script.seen) == 3
 
     with caplog.at_level(logging.INFO, "ottla"):
         run(Limits(frame_bytes_max=limit), scenario)
@@ -69,19 +69,19 @@ def test_the_largest_request(limit: int, caplog: pytest.LogCaptureFixture) -> No
 def test_requests_without_an_answer() -> None:
     """At queued.max.requests a connection is not read; each answer lets one more in."""
 
-    async def scenario(house: House) -> None:
-        client, other = await house.client(), await house.client()
+    async def scenario(harness: ServerHarness) -> None:
+        client, other = await harness.client(), await harness.client()
         await client.ask(*(b"p%d" % n for n in range(15)))
-        await house.until(lambda: len(house.script.seen) == 10)
+        await harness.until(lambda: len(harness.script.seen) == 10)
         await other.ask(b"eother")
         assert await other.answers(1) == [b"other"]
-        assert len(house.script.seen) == 11
-        house.script.settle(b"0")
+        assert len(harness.script.seen) == 11
+        harness.script.settle(b"0")
         assert await client.answers(1) == [b"0"]
-        await house.until(lambda: len(house.script.seen) == 12)
+        await harness.until(lambda: len(harness.script.seen) == 12)
         for n in range(1, 15):
-            await house.until(lambda: b"%d" % n in house.script.pending)  # noqa: B023
-            house.script.settle(b"%d" % n)
+            await harness.until(lambda: b"%d" % n in harness.script.pending)  # noqa: B023
+            harness.script.settle(b"%d" % n)
         assert await client.answers(14) == [b"%d" % n for n in range(1, 15)]
 
     run(Limits(unanswered_max=10), scenario)
@@ -91,21 +91,21 @@ def test_bytes_held_for_one_connection() -> None:
     """A client that takes no answers is not read any further, and served on when it does."""
     big = bytes(512 * KiB)
 
-    async def scenario(house: House) -> None:
-        house.script.rules[ord("g")] = lambda rest, peer: answer(big)
-        client, other = await house.client(), await house.client()
+    async def scenario(harness: ServerHarness) -> None:
+        harness.script.rules[ord("g")] = lambda rest, peer: answer(big)
+        client, other = await harness.client(), await harness.client()
         sending = asyncio.create_task(client.ask(*[b"g"] * 200))
-        await house.until(lambda: house.server.shared.held.used > 2 * MiB)
+        await harness.until(lambda: harness.server.shared.held.used > 2 * MiB)
         await asyncio.sleep(0.05)
-        handled = len(house.script.seen)
+        handled = len(harness.script.seen)
         assert handled < 100
-        assert house.server.shared.held.used < 4 * MiB
+        assert harness.server.shared.held.used < 4 * MiB
         await other.ask(b"eother")
         assert await other.answers(1) == [b"other"]
         for _ in range(200):
             assert len((await client.answers(1))[0]) == len(big)
         await sending
-        await house.until(lambda: house.server.shared.held.used == 0)
+        await harness.until(lambda: harness.server.shared.held.used == 0)
 
     run(Limits(connection_held_bytes_max=2 * MiB), scenario)
 
@@ -115,14 +115,14 @@ def test_bytes_held_in_all() -> None:
     and who holds nothing is served meanwhile."""
     size = 1 * MiB
 
-    async def scenario(house: House) -> None:
-        held = house.server.shared.held
-        clients = [await house.client() for _ in range(8)]
-        small = await house.client()
+    async def scenario(harness: ServerHarness) -> None:
+        held = harness.server.shared.held
+        clients = [await harness.client() for _ in range(8)]
+        small = await harness.client()
         whole = frame(b"n" + bytes(size))
         halves = [asyncio.create_task(c.send(whole[: size // 2])) for c in clients]
         await asyncio.gather(*halves)
-        await house.until(lambda: held.waiting > 0)
+        await harness.until(lambda: held.waiting > 0)
         assert held.used <= held.limit + size + 4
         await small.ask(b"esmall")
         assert await small.answers(1) == [b"small"]
@@ -132,7 +132,7 @@ def test_bytes_held_in_all() -> None:
             await asyncio.gather(*(c.send(whole[size // 2 :]) for c in clients))
 
         finishing = asyncio.create_task(finish())
-        while sum(seen[:1] == b"n" for seen in house.script.seen) < 8:
+        while sum(seen[:1] == b"n" for seen in harness.script.seen) < 8:
             peak = max(peak, held.used)
             await asyncio.sleep(0)
         await finishing
@@ -140,7 +140,7 @@ def test_bytes_held_in_all() -> None:
         for client in clients:
             await client.ask(b"edone")
             assert await client.answers(1) == [b"done"]
-        for connection in house.server.connections:
+        for connection in harness.server.connections:
             connection.rest()
         assert held.used == 0
 
@@ -151,15 +151,15 @@ def test_requests_larger_than_the_room_for_all_are_received_one_by_one() -> None
     """Each in its turn may overdraw; nobody is stuck, also if the one that overdraws goes away."""
     size = 300 * KiB
 
-    async def scenario(house: House) -> None:
-        held = house.server.shared.held
-        gone = await house.client()
+    async def scenario(harness: ServerHarness) -> None:
+        held = harness.server.shared.held
+        gone = await harness.client()
         await gone.send(frame(b"n" + bytes(size))[: size // 2])
-        await house.until(lambda: held.used > 100 * KiB)
-        clients = [await house.client() for _ in range(4)]
+        await harness.until(lambda: held.used > 100 * KiB)
+        clients = [await harness.client() for _ in range(4)]
         sending = [asyncio.create_task(c.ask(b"n" + bytes(size), b"edone")) for c in clients]
-        await house.until(lambda: held.waiting > 0)
-        assert not house.script.seen
+        await harness.until(lambda: held.waiting > 0)
+        assert not harness.script.seen
         gone.close()
         for client in clients:
             assert await client.answers(1) == [b"done"]
@@ -171,13 +171,13 @@ def test_requests_larger_than_the_room_for_all_are_received_one_by_one() -> None
 def test_a_request_that_is_announced_and_never_sent_holds_little() -> None:
     """Memory follows the bytes that came, not the size that was claimed."""
 
-    async def scenario(house: House) -> None:
-        clients = [await house.client() for _ in range(20)]
+    async def scenario(harness: ServerHarness) -> None:
+        clients = [await harness.client() for _ in range(20)]
         for client in clients:
             await client.send((50 * MiB).to_bytes(4, "big") + b"n and no more")
-        await house.until(lambda: house.server.shared.held.used > 0)
+        await harness.until(lambda: harness.server.shared.held.used > 0)
         await asyncio.sleep(0.02)
-        assert house.server.shared.held.used <= 20 * 4096
+        assert harness.server.shared.held.used <= 20 * 4096
 
     run(Limits(), scenario)
 
@@ -185,18 +185,18 @@ def test_a_request_that_is_announced_and_never_sent_holds_little() -> None:
 def test_connections_at_a_time(caplog: pytest.LogCaptureFixture) -> None:
     """At max.connections a newcomer waits until somebody leaves, as in Kafka."""
 
-    async def scenario(house: House) -> None:
-        inside = [await house.client() for _ in range(3)]
+    async def scenario(harness: ServerHarness) -> None:
+        inside = [await harness.client() for _ in range(3)]
         for client in inside:
             await client.ask(b"ehi")
             assert await client.answers(1) == [b"hi"]
-        newcomer = await house.client()
+        newcomer = await harness.client()
         await newcomer.ask(b"ehi")
         assert await newcomer.silent()
-        assert len(house.server.connections) == 3
+        assert len(harness.server.connections) == 3
         inside[0].close()
         assert await newcomer.answers(1) == [b"hi"]
-        assert len(house.server.connections) == 3
+        assert len(harness.server.connections) == 3
 
     with caplog.at_level(logging.INFO, "ottla"):
         run(Limits(connections_max=3), scenario)
@@ -206,19 +206,19 @@ def test_connections_at_a_time(caplog: pytest.LogCaptureFixture) -> None:
 def test_connections_from_one_host(caplog: pytest.LogCaptureFixture) -> None:
     """The one beyond max.connections.per.ip is closed with a logged reason; the others stay."""
 
-    async def scenario(house: House) -> None:
-        inside = [await house.client() for _ in range(2)]
+    async def scenario(harness: ServerHarness) -> None:
+        inside = [await harness.client() for _ in range(2)]
         for client in inside:
             await client.ask(b"ehi")
             assert await client.answers(1) == [b"hi"]
-        third = await house.client()
+        third = await harness.client()
         assert await third.ended()
         inside[0].close()
-        await house.until(lambda: len(house.server.connections) == 1)
-        fourth = await house.client()
+        await harness.until(lambda: len(harness.server.connections) == 1)
+        fourth = await harness.client()
         await fourth.ask(b"ehi")
         assert await fourth.answers(1) == [b"hi"]
-        assert house.server.turned_away == 1
+        assert harness.server.turned_away == 1
 
     with caplog.at_level(logging.INFO, "ottla"):
         run(Limits(connections_per_ip_max=2), scenario)
@@ -229,8 +229,8 @@ def test_connections_from_one_host(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_host_may_have_a_limit_of_its_own() -> None:
     """max.connections.per.ip.overrides wins, also with 0."""
 
-    async def scenario(house: House) -> None:
-        assert await (await house.client()).ended()
+    async def scenario(harness: ServerHarness) -> None:
+        assert await (await harness.client()).ended()
 
     run(Limits(connections_per_ip_overrides={"127.0.0.1": 0}), scenario)
 
@@ -341,7 +341,7 @@ def test_a_big_buffer_is_given_back_when_the_connection_rests() -> None:
     quiet.server.close()
 
 
-def test_another_broker_gets_in_when_the_house_is_full() -> None:
+def test_another_broker_gets_in_when_the_connection_limit_is_reached() -> None:
     """On the listener between brokers one more is let in; the longest silent client goes."""
     limits = Limits(connections_max=2)
     quiet = Quiet(limits, "CLIENTS", "BROKERS", inter_broker="BROKERS")

@@ -28,15 +28,15 @@ CONTENT = random.Random(1).randbytes(400_000)
 class Client:
     """Sends a stream in pieces, and collects what comes at its own speed."""
 
-    def __init__(self, world: World, requests: list[bytes]) -> None:
-        port = world.server.endpoints[0].port
-        self.stream = world.network.connect_now("client", "broker", port)
-        self.world = world
+    def __init__(self, pair: ServerAndTwin, requests: list[bytes]) -> None:
+        port = pair.server.endpoints[0].port
+        self.stream = pair.network.connect_now("client", "broker", port)
+        self.pair = pair
         self.left = b"".join(map(frame, requests))
         self.got = bytearray()
 
     def step(self) -> None:
-        rng = self.world.rng
+        rng = self.pair.rng
         if self.left and rng.random() < 0.7:
             size = rng.choice((1, 50, 1_000, 5_000, 100_000))
             self.left = self.left[self.stream.send([self.left[:size]]) :]
@@ -57,7 +57,9 @@ class Client:
         return found
 
 
-class World:
+class ServerAndTwin:
+    """A server on a simulated network, and the script that answers its requests."""
+
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
         self.clock = ManualClock()
@@ -108,21 +110,21 @@ SEEDS = 2_000 if os.environ.get("OTTLA_LONG") == "1" else 60
 def test_answers_are_those_of_the_twin() -> None:
     """Every request is handled once, in order, and every answer arrives once, in order."""
     for seed in range(SEEDS):
-        world = World(seed)
-        count = world.rng.choice((5, 20, 80))
-        twins = [world.request(number) for number in range(count)]
-        client = Client(world, [request for request, _ in twins])
+        pair = ServerAndTwin(seed)
+        count = pair.rng.choice((5, 20, 80))
+        twins = [pair.request(number) for number in range(count)]
+        client = Client(pair, [request for request, _ in twins])
         wanted = [answer for _, answer in twins if answer is not None]
         total = sum(4 + len(answer) for answer in wanted)
         for _ in range(400_000):
-            if not client.left and len(client.got) >= total and len(world.script.seen) == count:
+            if not client.left and len(client.got) >= total and len(pair.script.seen) == count:
                 break
             client.step()
-            world.clock.advance(1)
-            if world.rng.random() < 0.3:
-                world.settle_some()
-        assert world.script.seen == [request for request, _ in twins], f"seed {seed}"
+            pair.clock.advance(1)
+            if pair.rng.random() < 0.3:
+                pair.settle_some()
+        assert pair.script.seen == [request for request, _ in twins], f"seed {seed}"
         assert client.answers() == wanted, f"seed {seed}"
-        world.clock.advance(20_000)
-        assert world.server.shared.held.used == 0, f"seed {seed}: something is still held"
-        world.server.close()
+        pair.clock.advance(20_000)
+        assert pair.server.shared.held.used == 0, f"seed {seed}: something is still held"
+        pair.server.close()

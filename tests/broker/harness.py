@@ -1,8 +1,8 @@
 """A whole broker in memory, without a network: requests go through the dispatcher.
 
-`Desk` has its own event loop, a clock that stands still and a disk in memory, so that a test is a
-plain function: `desk.ask(request, version)` gives the response as a client would decode it,
-`desk.post(...)` an answer that may come later.
+`BrokerHarness` owns an event loop, a clock that stands still and a simulated disk, so that a test
+is a plain function: `harness.ask(request, version)` returns the response as a client would decode
+it, `harness.post(...)` an answer that may come later.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Answer:
         return message
 
 
-class Desk:
+class BrokerHarness:
     """A started broker; close it (or use `with`)."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Desk:
         )
         self.run(self.broker.start(endpoints or {"PLAINTEXT": ("127.0.0.1", 9092)}))
 
-    def __enter__(self) -> Desk:
+    def __enter__(self) -> BrokerHarness:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -106,7 +106,7 @@ class Desk:
             self.loop.close()
 
     def kill(self) -> None:
-        """End as SIGKILL or a power cut would: nothing is finished, nothing is told."""
+        """End as SIGKILL or a power cut would: nothing is finished or announced."""
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
         self.settle()

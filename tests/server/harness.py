@@ -13,10 +13,10 @@ from ottla.server.listener import Endpoint
 from ottla.server.server import Server
 from tests.server.fake import Client, Script
 
-__all__ = ["House", "house"]
+__all__ = ["ServerHarness", "running_server"]
 
 
-class House:
+class ServerHarness:
     """A running server, its script, and clients that are closed with it."""
 
     def __init__(self, server: Server, script: Script) -> None:
@@ -40,7 +40,9 @@ class House:
 
 
 @asynccontextmanager
-async def house(limits: Limits | None = None, script: Script | None = None) -> AsyncIterator[House]:
+async def running_server(
+    limits: Limits | None = None, script: Script | None = None
+) -> AsyncIterator[ServerHarness]:
     loop = asyncio.get_running_loop()
     script = script or Script()
     server = Server(
@@ -52,7 +54,7 @@ async def house(limits: Limits | None = None, script: Script | None = None) -> A
     )
     server.open()
     server.accept()
-    running = House(server, script)
+    running = ServerHarness(server, script)
     try:
         yield running
         assert not server.shared.in_turn

@@ -1,4 +1,4 @@
-"""A controller on a local tree for tests: start, stop, crash, and look at the nodes."""
+"""A controller on a local tree for tests: start, stop, crash, and read the nodes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -79,8 +79,8 @@ class FailingTree:
         await self.tree.close()
 
 
-class World:
-    """One node."""
+class ControllerHarness:
+    """One controller, its tree on disk and the brokers registered with it."""
 
     def __init__(self, path: Path, *, options: Options | None = None) -> None:
         self.path = path
@@ -106,7 +106,7 @@ class World:
         await self.tree.close()
 
     async def crash(self) -> None:
-        """Drop everything without a word to the tree."""
+        """Drop everything without closing the session of the tree."""
         await self.controller.stop()
         self.tree.tree._engine.store.close()
 
@@ -117,19 +117,23 @@ class World:
         return await self.controller.create_topics(topics, validate_only)
 
 
-def play(path: Path, scene: Callable[[World], Awaitable[T]], options: Options | None = None) -> T:
-    """Run a scene in a world that has been started."""
+def run_scenario(
+    path: Path,
+    scenario: Callable[[ControllerHarness], Awaitable[T]],
+    options: Options | None = None,
+) -> T:
+    """Run a scenario on a controller that has been started."""
 
     async def main() -> T:
-        world = World(path / "tree", options=options)
-        await world.start()
-        result = await asyncio.wait_for(scene(world), 60)
-        await world.stop()
+        harness = ControllerHarness(path / "tree", options=options)
+        await harness.start()
+        result = await asyncio.wait_for(scenario(harness), 60)
+        await harness.stop()
         return result
 
     return asyncio.run(main())
 
 
 def without_number(image: ClusterImage) -> ClusterImage:
-    """A picture to compare with one that took another way."""
+    """An image without number, epoch and brokers, to compare with one built by other steps."""
     return image._replace(number=0, controller_epoch=0, brokers={})
