@@ -31,26 +31,26 @@ from ottla.wire.api.offset_delete import (
 from ottla.wire.api.offset_fetch import OffsetFetchRequest
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.wire.errors import ErrorCode
-from tests.broker.desk import Answer, Desk
+from tests.broker.harness import Answer, BrokerHarness
 
 SEEDS = 200 if os.environ.get("OTTLA_LONG") else 12
 EVENTS = 60
 GROUPS = ("g", "h", "simple")
 
 
-def open_desk(disk: SimulatedDisk, **options: Any) -> Desk:
+def open_desk(disk: SimulatedDisk, **options: Any) -> BrokerHarness:
     settings: dict[str, Any] = {
         "offsets.topic.num.partitions": 2,
         "group.initial.rebalance.delay.ms": 0,
     }
-    return Desk(disk=disk, **{**settings, **options})
+    return BrokerHarness(disk=disk, **{**settings, **options})
 
 
 class Life:
     """Random members of a few groups; remembers which member ids it was told."""
 
-    def __init__(self, desk: Desk, chance: random.Random) -> None:
-        self.desk = desk
+    def __init__(self, harness: BrokerHarness, chance: random.Random) -> None:
+        self.harness = harness
         self.chance = chance
         self.members: dict[str, list[str]] = {group: [] for group in GROUPS}
         self.joins: list[tuple[str, Answer]] = []
@@ -62,7 +62,7 @@ class Life:
              "delete", "time", "simple")
         )  # fmt: skip
         getattr(self, what)(group)
-        self.desk.settle()
+        self.harness.settle()
         self.learn()
 
     def learn(self) -> None:
@@ -87,7 +87,7 @@ class Life:
             protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0")],
         )
         self.joins.append(
-            (group, self.desk.post(request, self.chance.choice((3, 9)) if not static else 9))
+            (group, self.harness.post(request, self.chance.choice((3, 9)) if not static else 9))
         )
 
     def sync(self, group: str) -> None:
@@ -105,46 +105,46 @@ class Life:
                     for other in shown.members
                 ],
             )
-            self.desk.post(request, 4)
+            self.harness.post(request, 4)
 
     def generation(self, group: str) -> int:
-        seat = self.desk.broker.coordinators.groups.seat_for(group)
+        seat = self.harness.broker.coordinators.groups.seat_for(group)
         assert not isinstance(seat, ErrorCode)
         found = seat.shard.groups.get(group)
         return found.generation_id if found is not None else -1
 
     def leave(self, group: str) -> None:
         identity = MemberIdentity(member_id=self.member(group))
-        self.desk.post(LeaveGroupRequest(group_id=group, members=[identity]), 4)
+        self.harness.post(LeaveGroupRequest(group_id=group, members=[identity]), 4)
 
     def commit(self, group: str) -> None:
         request = commit_request(group, self.chance.randrange(4), self.chance.randrange(1000))
         request.member_id = self.member(group)
         request.generation_id_or_member_epoch = self.generation(group) if request.member_id else -1
-        self.desk.post(request, 8)
+        self.harness.post(request, 8)
 
     def simple(self, _: str) -> None:
         index, offset = self.chance.randrange(4), self.chance.randrange(1000)
-        self.desk.post(commit_request("simple", index, offset), 9)
+        self.harness.post(commit_request("simple", index, offset), 9)
 
     def forget(self, group: str) -> None:
         partition = OffsetDeleteRequestPartition(partition_index=self.chance.randrange(4))
         topic = OffsetDeleteRequestTopic(name="t", partitions=[partition])
-        self.desk.post(OffsetDeleteRequest(group_id=group, topics=[topic]), 0)
+        self.harness.post(OffsetDeleteRequest(group_id=group, topics=[topic]), 0)
 
     def delete(self, group: str) -> None:
-        self.desk.post(DeleteGroupsRequest(groups_names=[group]), 2)
+        self.harness.post(DeleteGroupsRequest(groups_names=[group]), 2)
 
     def time(self, group: str) -> None:
         for member in self.members[group][-2:]:
             request = HeartbeatRequest(
                 group_id=group, generation_id=self.generation(group), member_id=member
             )
-            self.desk.post(request, 4)
-        self.desk.advance(self.chance.choice((10, 6000, 12_000)))
+            self.harness.post(request, 4)
+        self.harness.advance(self.chance.choice((10, 6000, 12_000)))
 
     def describe(self, group: str) -> Any:
-        return self.desk.ask(DescribeGroupsRequest(groups=[group]), 5).groups[0]
+        return self.harness.ask(DescribeGroupsRequest(groups=[group]), 5).groups[0]
 
 
 def commit_request(group: str, index: int, offset: int) -> OffsetCommitRequest:
@@ -156,17 +156,17 @@ def commit_request(group: str, index: int, offset: int) -> OffsetCommitRequest:
     )
 
 
-def lasting(desk: Desk) -> dict[str, Any]:
+def lasting(harness: BrokerHarness) -> dict[str, Any]:
     """What must survive: offsets of every group; of settled groups members and assignments."""
     found: dict[str, Any] = {}
     for group in GROUPS:
-        offsets = desk.ask(OffsetFetchRequest(group_id=group, topics=None), 7)
+        offsets = harness.ask(OffsetFetchRequest(group_id=group, topics=None), 7)
         found[f"{group} offsets"] = [
             (each.partition_index, each.committed_offset, each.metadata)
             for topic in offsets.topics
             for each in topic.partitions
         ]
-        shown = desk.ask(DescribeGroupsRequest(groups=[group]), 5).groups[0]
+        shown = harness.ask(DescribeGroupsRequest(groups=[group]), 5).groups[0]
         if shown.group_state in ("Stable", "Empty", "Dead"):
             found[group] = (shown.group_state, shown.protocol_type, shown.protocol_data, sorted(
                 (each.member_id, each.group_instance_id, each.client_id, each.client_host,
@@ -176,11 +176,11 @@ def lasting(desk: Desk) -> dict[str, Any]:
     return found
 
 
-def wait_until_loaded(desk: Desk) -> None:
+def wait_until_loaded(harness: BrokerHarness) -> None:
     for _ in range(1000):
-        if not desk.ask(ListGroupsRequest(), 4).error_code:
+        if not harness.ask(ListGroupsRequest(), 4).error_code:
             return
-        desk.turn()
+        harness.turn()
     raise AssertionError("loading takes for ever")
 
 
@@ -189,109 +189,110 @@ def test_replay_gives_the_same_state(seed: int) -> None:
     """After any order of events, a stop or a kill and a start: nothing answered is missing."""
     chance = random.Random(seed)
     disk = SimulatedDisk()
-    desk = open_desk(disk)
-    desk.create("t", 4)
-    desk.ask(FindCoordinatorRequest(key="g"), 3)
+    harness = open_desk(disk)
+    harness.create("t", 4)
+    harness.ask(FindCoordinatorRequest(key="g"), 3)
     for _ in range(3):
-        life = Life(desk, chance)
+        life = Life(harness, chance)
         for _ in range(EVENTS):
             life.step()
-        before = lasting(desk)
+        before = lasting(harness)
         if chance.random() < 0.5:
             disk.kill()
-            desk.kill()
+            harness.kill()
         else:
-            desk.close()
-        desk = open_desk(disk)
-        wait_until_loaded(desk)
-        after = lasting(desk)
+            harness.close()
+        harness = open_desk(disk)
+        wait_until_loaded(harness)
+        after = lasting(harness)
         for key, value in before.items():
             assert after.get(key) == value, f"seed {seed}: {key}"
-    desk.close()
+    harness.close()
 
 
 def test_answers_wait_for_the_flush() -> None:
     """With log.flush.before.ack a commit is answered when it is on the disk, and reads wait too."""
     disk = SimulatedDisk()
-    desk = open_desk(disk, **{"log.flush.before.ack": "true"})
-    desk.create("t", 4)
-    desk.ask(FindCoordinatorRequest(key="g"), 3)
-    seat = desk.broker.coordinators.groups.seat_for("g")
+    harness = open_desk(disk, **{"log.flush.before.ack": "true"})
+    harness.create("t", 4)
+    harness.ask(FindCoordinatorRequest(key="g"), 3)
+    seat = harness.broker.coordinators.groups.seat_for("g")
     assert not isinstance(seat, ErrorCode)
-    commit = desk.post(commit_request("g", 0, 7), 8)
-    read = desk.post(OffsetFetchRequest(group_id="g", topics=None), 7)
+    commit = harness.post(commit_request("g", 0, 7), 8)
+    read = harness.post(OffsetFetchRequest(group_id="g", topics=None), 7)
     assert not commit.ready
     assert not read.ready
-    desk.settle()
+    harness.settle()
     assert commit.ready
     assert seat.partition.log.recovery_point == seat.partition.log.end_offset
     assert read.response.topics[0].partitions[0].committed_offset == 7
     disk.crash(1)
-    desk.kill()
-    desk = open_desk(disk, **{"log.flush.before.ack": "true"})
-    wait_until_loaded(desk)
-    assert lasting(desk)["g offsets"] == [(0, 7, "at 7")]
-    desk.close()
+    harness.kill()
+    harness = open_desk(disk, **{"log.flush.before.ack": "true"})
+    wait_until_loaded(harness)
+    assert lasting(harness)["g offsets"] == [(0, 7, "at 7")]
+    harness.close()
 
 
 def test_while_loading_clients_are_told_to_wait() -> None:
     """COORDINATOR_LOAD_IN_PROGRESS, except for a heartbeat, which is as good as heard."""
-    desk = open_desk(SimulatedDisk())
-    desk.create("t", 4)
-    desk.ask(FindCoordinatorRequest(key="g"), 3)
-    seats = list(desk.broker.coordinators.groups.coordinator.active_seats())
+    harness = open_desk(SimulatedDisk())
+    harness.create("t", 4)
+    harness.ask(FindCoordinatorRequest(key="g"), 3)
+    seats = list(harness.broker.coordinators.groups.coordinator.active_seats())
     for seat in seats:
         seat.state = SeatState.LOADING
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    answer = desk.post(commit_request("g", 0, 8), 8).response
+    answer = harness.post(commit_request("g", 0, 8), 8).response
     assert answer.topics[0].partitions[0].error_code == loading
     assert (
-        desk.post(OffsetFetchRequest(group_id="g", topics=None), 7).response.error_code == loading
+        harness.post(OffsetFetchRequest(group_id="g", topics=None), 7).response.error_code
+        == loading
     )
-    assert desk.post(ListGroupsRequest(), 4).response.error_code == loading
-    assert desk.post(HeartbeatRequest(group_id="g"), 4).response.error_code == 0
+    assert harness.post(ListGroupsRequest(), 4).response.error_code == loading
+    assert harness.post(HeartbeatRequest(group_id="g"), 4).response.error_code == 0
     for seat in seats:
         seat.state = SeatState.ACTIVE
-    assert desk.ask(commit_request("g", 0, 8), 8).topics[0].partitions[0].error_code == 0
-    desk.close()
+    assert harness.ask(commit_request("g", 0, 8), 8).topics[0].partitions[0].error_code == 0
+    harness.close()
 
 
 def test_the_offsets_topic_is_as_kafka_makes_it() -> None:
     """Its name, its number of partitions, one replica here, and its configs."""
-    desk = Desk()
-    desk.ask(FindCoordinatorRequest(key="g"), 3)
-    topic = desk.broker.image.topics["__consumer_offsets"]
+    harness = BrokerHarness()
+    harness.ask(FindCoordinatorRequest(key="g"), 3)
+    topic = harness.broker.image.topics["__consumer_offsets"]
     assert len(topic.partitions) == 50
     assert {len(each.replicas) for each in topic.partitions} == {1}
-    assert desk.broker.image.topic_configs["__consumer_offsets"] == {
+    assert harness.broker.image.topic_configs["__consumer_offsets"] == {
         "cleanup.policy": "compact",
         "compression.type": "producer",
         "segment.bytes": str(100 * 1024 * 1024),
     }
-    desk.close()
+    harness.close()
 
 
 def test_deleted_topics_take_their_offsets_with_them() -> None:
     """A topic made again under the same name does not inherit the old one's offsets."""
-    desk = open_desk(SimulatedDisk())
-    desk.create("t", 4)
-    desk.ask(FindCoordinatorRequest(key="g"), 3)
-    desk.ask(commit_request("g", 0, 7), 8)
-    desk.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
-    desk.settle()
-    desk.create("t", 4)
-    assert lasting(desk)["g offsets"] == []
-    desk.close()
+    harness = open_desk(SimulatedDisk())
+    harness.create("t", 4)
+    harness.ask(FindCoordinatorRequest(key="g"), 3)
+    harness.ask(commit_request("g", 0, 7), 8)
+    harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+    harness.settle()
+    harness.create("t", 4)
+    assert lasting(harness)["g offsets"] == []
+    harness.close()
 
 
 def test_groups_and_offsets_are_counted() -> None:
     """Under the names of Kafka's MBeans."""
-    desk = open_desk(SimulatedDisk())
-    desk.create("t", 4)
-    desk.ask(FindCoordinatorRequest(key="g"), 3)
+    harness = open_desk(SimulatedDisk())
+    harness.create("t", 4)
+    harness.ask(FindCoordinatorRequest(key="g"), 3)
     for index in range(3):
-        desk.ask(commit_request("g", index, 7), 8)
-    text = desk.broker.metrics.text()
+        harness.ask(commit_request("g", index, 7), 8)
+    text = harness.broker.metrics.text()
     for line in ("NumGroups 1", "NumGroupsEmpty 1", "NumGroupsStable 0", "NumOffsets 3"):
         assert f"kafka_coordinator_group_GroupMetadataManager_{line}\n" in text
-    desk.close()
+    harness.close()
