@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.cluster.feed import Picture, follow_batches
+from ottla.cluster.feed import Snapshot, follow_batches
 from ottla.cluster.loading import read_cluster
 from ottla.cluster.requests import NewPartitions, NewTopic, Op, Resource, ResourceType, TopicRef
 from ottla.cluster.steps import StateValues
@@ -76,7 +76,7 @@ def test_three_pictures_agree(requests: list[Request]) -> None:
         async def follow() -> None:
             nonlocal followed
             while news := await feed.after(followed.number, followed.controller_epoch):
-                if isinstance(news, Picture):
+                if isinstance(news, Snapshot):
                     followed = news.image
                 else:
                     followed = follow_batches(followed, news)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ottla.cluster import feed as feed_module
-from ottla.cluster.feed import Batch, Feed, Picture, StaleController, follow_batches
+from ottla.cluster.feed import Batch, Feed, Snapshot, StaleController, follow_batches
 from ottla.cluster.image import BrokerConfigured, ClusterImage, ControllerChanged
 
 
@@ -44,7 +44,7 @@ def test_a_follower_that_has_everything_waits() -> None:
 
 
 def test_too_far_behind_means_the_whole_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ring is bounded; who asks for what has left it gets a Picture."""
+    """The ring is bounded; who asks for what has left it gets a Snapshot."""
     monkeypatch.setattr(feed_module, "BATCHES_KEPT_MAX", 5)
 
     async def main() -> None:
@@ -55,7 +55,7 @@ def test_too_far_behind_means_the_whole_picture(monkeypatch: pytest.MonkeyPatch)
         assert isinstance(news, list)
         assert len(news) == 5
         news = await feed.after(14, 0)
-        assert isinstance(news, Picture)
+        assert isinstance(news, Snapshot)
         assert news.image is feed.image
 
     asyncio.run(main())
@@ -70,7 +70,7 @@ def test_the_ring_is_bounded_by_content_too(monkeypatch: pytest.MonkeyPatch) -> 
         for _ in range(3):
             feed.publish([change(str(i)) for i in range(4)])
         assert isinstance(await feed.after(1, 0), list)
-        assert isinstance(await feed.after(0, 0), Picture)
+        assert isinstance(await feed.after(0, 0), Snapshot)
 
     asyncio.run(main())
 
@@ -81,8 +81,8 @@ def test_another_controller_means_the_whole_picture() -> None:
     async def main() -> None:
         feed = Feed()
         feed.publish([ControllerChanged(1, 7)])
-        assert isinstance(await feed.after(1, 6), Picture)
-        assert isinstance(await feed.after(99, 7), Picture)
+        assert isinstance(await feed.after(1, 6), Snapshot)
+        assert isinstance(await feed.after(99, 7), Snapshot)
 
     asyncio.run(main())
 

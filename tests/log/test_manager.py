@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.log import checkpoints
-from ottla.log.directories import DirectoryProblem, deleted_folder, parse_folder
+from ottla.log.directories import DirectoryProblem, parse_folder, renamed_folder
 from ottla.log.manager import NO_TOPIC_ID, LogManager
 from ottla.seams.clock import ManualClock
 from ottla.seams.disk import RealDisk
@@ -473,4 +473,4 @@ def test_folder_names() -> None:
     assert parse_folder("a-b-3") == ("a-b", 3)
     for name in ("a", "-3", "a-", "a-x", "a-٣"):
         assert parse_folder(name) is None
-    assert len(deleted_folder("t" * 249, 123, "f" * 32)) == 255
+    assert len(renamed_folder("t" * 249, 123, "f" * 32, "-delete")) == 255

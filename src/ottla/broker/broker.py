@@ -186,9 +186,11 @@ class Broker:
         image = self.image.partition(topic, index)
         if image is None or self.node_id not in image.replicas:
             return None
+        if self.logs.topic_id(topic, index) != self.image.topics[topic].id:
+            return None  # it could not be created: see MetadataApplier
         log = self.logs.get(topic, index)
         if log is None:
-            return None  # it could not be made: see MetadataApplier
+            return None
         partition = Partition(log, self.metrics.topic(topic), self.group_commit)
         self.assign(partition, image)
         return partition
@@ -205,22 +207,29 @@ class Broker:
         return await self.controller.allocate_producer_ids(self.node_id)
 
     async def _finish_deletions(self) -> None:
-        """What was deleted, or deleted and made again, before its folders could be put away."""
+        """Delete the folders of deleted topics that the last run did not; confirm it.
+
+        The folder of a topic that has another id in the tree, and was not deleted there, is kept as
+        a stray one: the tree may come from an older backup.
+        """
         image = self.controller.image
         deleted_names = set(image.deletions.values())
-        gone = []
+        deleted, stray = [], []
         for topic, index, topic_id in self.logs.found():
             known = image.topics.get(topic)
-            if known is not None:
-                outlived = topic_id not in (known.id, ZERO_ID)
-            else:
+            if topic_id in image.deletions:
+                deleted.append((topic, index))
+            elif known is None:
                 # A power cut may have taken the id: then the name tells, or what was deleted would
-                # be adopted as a stranger's.
-                outlived = topic_id == ZERO_ID and topic in deleted_names
-            if outlived or topic_id in image.deletions:
-                gone.append((topic, index))
-        if gone:
-            await self.logs.delete(gone)
+                # be adopted.
+                if topic_id == ZERO_ID and topic in deleted_names:
+                    deleted.append((topic, index))
+            elif topic_id not in (known.id, ZERO_ID):
+                stray.append((topic, index))
+        if deleted:
+            await self.logs.delete(deleted)
+        if stray:
+            await self.logs.delete(stray, stray=True)
         if image.deletions:
             await self.controller.confirm_deletions(self.node_id, list(image.deletions))
 

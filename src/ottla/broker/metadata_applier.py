@@ -1,19 +1,22 @@
-"""The broker follows the controller's feed: what the cluster decides becomes logs and partitions.
+"""Applies the controller's feed to this broker: logs, partitions, coordinators, configs.
 
-Each batch of changes is done locally (logs made, configured, given up) and only then becomes the
-picture that requests are answered from; then the feed hears of it, and whoever asked for the change
-gets the answer. A partition whose local work fails goes offline; the feed is told all the same, for
-the cluster's decision stands.
+Each batch of changes is applied locally (logs created, configured, deleted), and only then becomes
+`broker.image`, which requests are answered from; then the feed is notified, and the request that
+led to the change is answered. A whole image (a `Snapshot`: at the start, and when the broker is too
+far behind) is applied as the difference from `broker.image`.
+
+A partition whose local work fails goes offline; the image moves on all the same, because the
+controller's decision stands.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from ottla.cluster.feed import Batch, Feed, Picture, follow_batches
+from ottla.cluster.feed import Batch, Feed, Snapshot, follow_batches
 from ottla.cluster.image import (
     ZERO_ID,
     BrokerConfigured,
@@ -26,6 +29,7 @@ from ottla.cluster.image import (
     TopicCreated,
     TopicDeleted,
     TopicImage,
+    deleted_between,
 )
 
 if TYPE_CHECKING:
@@ -33,12 +37,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-# After so many logs made in one go the event loop gets its turn: a few milliseconds' work.
+# After so many logs created in a row the event loop runs other work: a few milliseconds.
 LOGS_PER_TURN = 50
 
 
 class MetadataApplier:
-    """Keeps one broker in step with the feed of its controller."""
+    """Keeps one broker up to date with the feed of its controller."""
 
     def __init__(self, broker: Broker, feed: Feed) -> None:
         self._broker = broker
@@ -47,13 +51,13 @@ class MetadataApplier:
         self._confirmations: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Take over the whole picture, then follow. Returns when the picture is in use."""
+        """Apply the whole image, then follow the feed. Returns when the image is in use."""
         self._feed.follow(self._broker.node_id)
-        await self._take(Picture(self._feed.image))
+        await self._apply(Snapshot(self._feed.image))
         self._task = asyncio.create_task(self._follow(), name="metadata-applier")
 
     async def stop(self) -> None:
-        """Follow no longer."""
+        """Stop following the feed."""
         self._feed.unfollow(self._broker.node_id)
         for task in (self._task, *self._confirmations):
             if task is not None:
@@ -63,35 +67,38 @@ class MetadataApplier:
     async def _follow(self) -> None:
         while not self._feed.closed:
             image = self._broker.image
-            await self._take(await self._feed.after(image.number, image.controller_epoch))
+            await self._apply(await self._feed.after(image.number, image.controller_epoch))
 
-    async def _take(self, news: Sequence[Batch] | Picture) -> None:
-        broker = self._broker
+    async def _apply(self, update: Sequence[Batch] | Snapshot) -> None:
+        if isinstance(update, Snapshot):
+            await self._move_to(update.image, self._apply_image(update.image))
+        else:
+            # One after the other: a topic may be deleted by one and created again by the next.
+            for batch in update:
+                image = follow_batches(self._broker.image, [batch])
+                await self._move_to(image, self._apply_changes(image, batch.changes))
+        self._feed.applied(self._broker.node_id, self._broker.image.number)
+
+    async def _move_to(self, image: ClusterImage, work: Coroutine[Any, Any, None]) -> None:
         try:
-            if isinstance(news, Picture):
-                await self._take_picture(news.image)
-            else:
-                # One after the other: a topic may be deleted by one and made again by the next.
-                for batch in news:
-                    await self._take_changes(follow_batches(broker.image, [batch]), batch.changes)
+            await work
         except Exception:
-            log.exception("the broker could not follow a change of the cluster")
-            broker.image = self._feed.image
-        self._feed.applied(broker.node_id, broker.image.number)
+            log.exception("change %d of the cluster could not be applied in full", image.number)
+            self._broker.next_image = self._broker.image = image
 
-    async def _take_changes(self, image: ClusterImage, changes: Iterable[Change]) -> None:
+    async def _apply_changes(self, image: ClusterImage, changes: Iterable[Change]) -> None:
         broker = self._broker
-        gone: list[TopicDeleted] = []
-        # Configs first: the logs that are made find their topic's configs in the picture to come.
+        deleted: list[TopicDeleted] = []
+        # Configs first: a log that is created takes its topic's configs from `next_image`.
         broker.next_image = image
         for change in changes:
             match change:
                 case TopicCreated(topic, _):
-                    await self._make_logs(topic, topic.partitions)
+                    await self._create_logs(topic, topic.partitions)
                 case PartitionsCreated(name, _, partitions):
                     topic_image = image.topics.get(name)
                     if topic_image is not None:
-                        await self._make_logs(topic_image, partitions)
+                        await self._create_logs(topic_image, partitions)
                 case PartitionsChanged(name, _, partitions):
                     self._assign(name, partitions)
                 case TopicConfigured(name, _):
@@ -99,33 +106,39 @@ class MetadataApplier:
                 case BrokerConfigured():
                     broker.configure()
                 case TopicDeleted():
-                    gone.append(change)
+                    deleted.append(change)
         broker.image = image
         broker.coordinators.follow(image)
-        if gone:
-            broker.coordinators.topics_deleted({deleted.name for deleted in gone})
-        for deleted in gone:
-            await self._give_up(deleted)
+        await self._delete_topics(deleted)
 
-    async def _take_picture(self, image: ClusterImage) -> None:
-        """Whatever was known before: this is how it is."""
+    async def _apply_image(self, image: ClusterImage) -> None:
+        """Apply a whole image as the difference from the one in use.
+
+        A topic that is gone, or that has another id, is deleted first and as if by itself: no
+        request may find the old log under the new topic.
+        """
         broker = self._broker
+        deleted = deleted_between(broker.image, image)
+        if deleted:
+            broker.image = broker.next_image = broker.image.apply(broker.image.number, deleted)
+            broker.coordinators.follow(broker.image)
+            await self._delete_topics(deleted)
         broker.next_image = image
         broker.configure()
-        found = {(topic, index): topic_id for topic, index, topic_id in broker.logs.found()}
         for topic in image.topics.values():
-            new = [
+            missing = [
                 each
                 for each in topic.partitions
-                if found.get((topic.name, each.index), ZERO_ID) == ZERO_ID
+                if broker.logs.topic_id(topic.name, each.index) != topic.id
             ]
-            await self._make_logs(topic, new)
+            await self._create_logs(topic, missing)
             self._assign(topic.name, topic.partitions)
         broker.image = image
         broker.coordinators.follow(image)
 
-    async def _make_logs(self, topic: TopicImage, partitions: Sequence[PartitionImage]) -> None:
+    async def _create_logs(self, topic: TopicImage, partitions: Sequence[PartitionImage]) -> None:
         broker = self._broker
+        await self._remove_other_topics(topic, partitions)
         for place, partition in enumerate(partitions):
             if broker.node_id not in partition.replicas:
                 continue
@@ -133,13 +146,35 @@ class MetadataApplier:
                 broker.logs.create(topic.name, partition.index, topic.id)
             except (OSError, ValueError) as error:
                 log.error(
-                    "%s-%d cannot be made, and stays offline: %s",
+                    "%s-%d cannot be created, and stays offline: %s",
                     topic.name,
                     partition.index,
                     error,
                 )
             if place % LOGS_PER_TURN == LOGS_PER_TURN - 1:
                 await asyncio.sleep(0)
+
+    async def _remove_other_topics(
+        self, topic: TopicImage, partitions: Sequence[PartitionImage]
+    ) -> None:
+        """Remove folders of the topic's name that have the id of another topic.
+
+        Those of a topic that was deleted (its deletion failed here) are deleted, others are kept
+        as stray folders.
+        """
+        broker = self._broker
+        deleted: list[tuple[str, int]] = []
+        stray: list[tuple[str, int]] = []
+        for partition in partitions:
+            topic_id = broker.logs.topic_id(topic.name, partition.index)
+            if topic_id is None or topic_id in (ZERO_ID, topic.id):
+                continue
+            known = topic_id in broker.next_image.deletions
+            (deleted if known else stray).append((topic.name, partition.index))
+        if deleted:
+            await broker.logs.delete(deleted)
+        if stray:
+            await broker.logs.delete(stray, stray=True)
 
     def _assign(self, topic: str, partitions: Sequence[PartitionImage]) -> None:
         opened = self._broker.partitions.by_name.get(topic)
@@ -151,15 +186,21 @@ class MetadataApplier:
                 self._broker.assign(partition, image)
                 self._broker.purgatory.wake(partition)
 
-    async def _give_up(self, deleted: TopicDeleted) -> None:
-        """The topic is gone from the picture: end its waiting requests, put its folders away."""
+    async def _delete_topics(self, deleted: Sequence[TopicDeleted]) -> None:
+        """End the waiting requests of topics that are gone from the image; delete their logs."""
         broker = self._broker
-        for partition in broker.partitions.remove_topic(deleted.name):
-            broker.purgatory.wake(partition)
-        broker.metrics.forget_topic(deleted.name)
-        await broker.logs.delete((deleted.name, index) for index in range(deleted.partition_count))
-        task = asyncio.create_task(
-            broker.controller.confirm_deletions(broker.node_id, [deleted.id])
-        )
+        if not deleted:
+            return
+        broker.coordinators.topics_deleted({topic.name for topic in deleted})
+        for topic in deleted:
+            for partition in broker.partitions.remove_topic(topic.name):
+                broker.purgatory.wake(partition)
+            broker.metrics.forget_topic(topic.name)
+            await broker.logs.delete((topic.name, index) for index in range(topic.partition_count))
+            self._confirm(topic.id)
+
+    def _confirm(self, topic_id: bytes) -> None:
+        broker = self._broker
+        task = asyncio.create_task(broker.controller.confirm_deletions(broker.node_id, [topic_id]))
         self._confirmations.add(task)
         task.add_done_callback(self._confirmations.discard)

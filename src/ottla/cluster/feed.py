@@ -35,7 +35,7 @@ class Batch(NamedTuple):
     changes: Sequence[Change]
 
 
-class Picture(NamedTuple):
+class Snapshot(NamedTuple):
     """Everything, for a follower that is too far behind."""
 
     image: ClusterImage
@@ -77,14 +77,14 @@ class Feed:
         self._published.set()
         self._published = asyncio.Event()
 
-    async def after(self, number: int, controller_epoch: int) -> list[Batch] | Picture:
+    async def after(self, number: int, controller_epoch: int) -> list[Batch] | Snapshot:
         """What came after `number`, as soon as there is something. Empty when the feed closes."""
         while not self.closed:
             if controller_epoch != self.image.controller_epoch or number > self.image.number:
-                return Picture(self.image)
+                return Snapshot(self.image)
             missed = self.image.number - number
             if missed > len(self._kept):
-                return Picture(self.image)
+                return Snapshot(self.image)
             if missed > 0:
                 return [self._kept[i] for i in range(len(self._kept) - missed, len(self._kept))]
             await self._published.wait()

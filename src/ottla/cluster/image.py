@@ -301,6 +301,15 @@ def replaced(
     return tuple(partitions)
 
 
+def deleted_between(old: ClusterImage, new: ClusterImage) -> list[TopicDeleted]:
+    """The topics of `old` that `new` no longer has; another id is another topic."""
+    return [
+        TopicDeleted(topic.name, topic.id, len(topic.partitions))
+        for topic in old.topics.values()
+        if topic.id not in new.topics_by_id
+    ]
+
+
 APPLY: dict[type, Callable[[Draft, Any], None]] = {
     ControllerChanged: Draft.controller_changed,
     ClusterNamed: Draft.cluster_named,

@@ -46,9 +46,9 @@ def partition_folder(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
 
 
-def deleted_folder(topic: str, partition: int, unique: str) -> str:
-    """The name for a partition on its way out, short enough for any file system."""
-    suffix = f"-{partition}.{unique}{DELETE_SUFFIX}"
+def renamed_folder(topic: str, partition: int, unique: str, kind: str) -> str:
+    """The name for a partition to be deleted, or for a stray one; no file system's limit is hit."""
+    suffix = f"-{partition}.{unique}{kind}"
     return topic[: NAME_BYTES_MAX - len(suffix)] + suffix
 
 

@@ -19,11 +19,13 @@ from ottla.log.checkpointer import Checkpointer
 from ottla.log.checkpoints import CorruptCheckpoint, Offsets, TopicPartition
 from ottla.log.cleaner import Cleaner
 from ottla.log.directories import (
+    DELETE_SUFFIX,
+    STRAY_SUFFIX,
     DataDirectory,
     DirectoryProblem,
-    deleted_folder,
     open_directories,
     partition_folder,
+    renamed_folder,
 )
 from ottla.log.log import Log
 from ottla.log.periodic import Periodic
@@ -313,9 +315,15 @@ class LogManager:
                 f"not to {checkpoints.uuid_text(topic_id)}; delete it first"
             )
 
-    async def delete(self, keys: Iterable[TopicPartition]) -> None:
+    def topic_id(self, topic: str, partition: int) -> bytes | None:
+        """The topic id of a partition's folder, all zeros if it has none; None without a folder."""
+        entry = self._entries.get((topic, partition))
+        return None if entry is None else entry.topic_id
+
+    async def delete(self, keys: Iterable[TopicPartition], *, stray: bool = False) -> None:
         """Takes partitions away: renamed at once, removed from the disk some time later.
 
+        A stray partition keeps its files, in a folder that no start looks into (as Kafka's).
         When it returns the checkpoints have forgotten them; only then may they be made again.
         """
         homes: dict[str, DataDirectory] = {}
@@ -324,7 +332,7 @@ class LogManager:
             entry = self._entries.get(key)
             if isinstance(entry, Log):
                 await self.cleaner.abort(entry)
-            home = self._retire(key)
+            home = self._retire(key, stray)
             if home is not None:
                 homes[home.path] = home
             await breath.take()
@@ -332,7 +340,7 @@ class LogManager:
             await self.background.thread(self.disk.sync_directory, home.path)
         await self.checkpointer.write(homes.values())
 
-    def _retire(self, key: TopicPartition) -> DataDirectory | None:
+    def _retire(self, key: TopicPartition, stray: bool) -> DataDirectory | None:
         entry = self._entries.pop(key, None)
         if entry is None:
             return None
@@ -349,10 +357,14 @@ class LogManager:
             entry.flush_wanted = None
             entry.offline = entry.offline or "the partition was deleted"
         folder = f"{home.path}/{partition_folder(*key)}"
-        renamed = f"{home.path}/{deleted_folder(*key, self._chance.uuid().hex())}"
+        suffix = STRAY_SUFFIX if stray else DELETE_SUFFIX
+        renamed = f"{home.path}/{renamed_folder(*key, self._chance.uuid().hex(), suffix)}"
         try:
             self.disk.rename(folder, renamed)
         except FileNotFoundError:
+            return home
+        if stray:
+            logger.warning("%s is kept as %s: it belongs to no topic", folder, renamed)
             return home
         self.remover.folder(renamed, self._config_of(key[0]).file_delete_delay_ms)
         return home

@@ -1,0 +1,144 @@
+"""The broker and the controller's feed: whole images, batches of changes, and failures of both."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import sqlite3
+from typing import Any
+
+import pytest
+
+from ottla.cluster import feed
+from ottla.cluster.requests import NewTopic, TopicRef
+from tests.broker.harness import BrokerHarness, fetch_request, values
+from tests.broker.test_fetch import delete
+
+TREE = "/data/coordination.db"
+
+
+class Gate:
+    """Holds the feed's answers to the broker until `open`, so that changes add up."""
+
+    def __init__(self, harness: BrokerHarness) -> None:
+        self._opened = asyncio.Event()
+        self._after = harness.broker.controller.feed.after
+        harness.broker.controller.feed.after = self._held  # type: ignore[method-assign]
+        # The long poll that is under way was begun before: this change is its answer.
+        harness.create("first-poll")
+
+    async def _held(self, *position: int) -> Any:
+        await self._opened.wait()
+        return await self._after(*position)
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+@pytest.fixture
+def whole_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The feed keeps no batches: each change reaches the broker as a whole image."""
+    monkeypatch.setattr(feed, "BATCHES_KEPT_MAX", 0)
+
+
+def folders(harness: BrokerHarness) -> list[str]:
+    """The partitions' folders that are not on their way out."""
+    names = [each.name for each in harness.disk.entries("/data") if each.is_directory]
+    return sorted(name for name in names if not name.endswith("-delete"))
+
+
+@pytest.mark.usefixtures("whole_images")
+def test_a_topic_that_a_whole_image_lacks_is_given_up() -> None:
+    """Its log goes, and the topic made again under its name begins empty, for good."""
+    with BrokerHarness() as harness:
+        old_id = harness.create("t", 2)
+        harness.produce("t", 0, b"old")
+        delete(harness, "t")
+        assert folders(harness) == []
+        harness.settle()
+        assert harness.broker.image.deletions == {}
+        assert harness.create("t", 2) != old_id
+        assert harness.produce("t", 0, b"new").base_offset == 0
+        assert values(harness.ask(fetch_request(("t", 0, 0)), 11)) == {("t", 0): [b"new"]}
+    with BrokerHarness(disk=harness.disk, clock=harness.clock, seed=2) as later:
+        assert values(later.ask(fetch_request(("t", 0, 0)), 11)) == {("t", 0): [b"new"]}
+
+
+@pytest.mark.usefixtures("whole_images")
+def test_another_id_in_a_whole_image_is_another_topic() -> None:
+    """Deleted and made again between two images: the old log is put away, a new one made."""
+    with BrokerHarness() as harness:
+        old_id = harness.create("t", 3)
+        harness.produce("t", 0, b"old")
+        waiting = harness.post(fetch_request(("t", 0, 1), max_wait_ms=60_000), 11)
+        gate = Gate(harness)
+        controller = harness.broker.controller
+
+        async def delete_and_create() -> None:
+            deleted = asyncio.ensure_future(controller.delete_topics([TopicRef("t")]))
+            created = asyncio.ensure_future(controller.create_topics([NewTopic("t", 2, 1)]))
+            while controller.image.topics.get("t", (None, old_id))[1] == old_id:
+                await asyncio.sleep(0)
+            gate.open()
+            await asyncio.gather(deleted, created)
+
+        harness.run(delete_and_create())
+        harness.settle()
+        assert waiting.ready, "whoever waits for the old topic is answered"
+        assert folders(harness) == ["first-poll-0", "t-0", "t-1"]
+        assert harness.broker.image.deletions == {}
+        assert harness.produce("t", 0, b"new").base_offset == 0
+        assert harness.partition("t").topic_id == harness.broker.image.topics["t"].id != old_id
+    with BrokerHarness(disk=harness.disk, clock=harness.clock, seed=2) as later:
+        assert values(later.ask(fetch_request(("t", 0, 0)), 11)) == {("t", 0): [b"new"]}
+
+
+def test_batches_behind_one_that_fails_are_applied() -> None:
+    """A change whose local work fails does not take those after it along."""
+    with BrokerHarness() as harness:
+        old_id = harness.create("t")
+        gate = Gate(harness)
+        controller = harness.broker.controller
+        remove = harness.broker.logs.delete
+
+        async def fails_once(keys: object) -> None:
+            harness.broker.logs.delete = remove  # type: ignore[method-assign]
+            raise OSError(errno.EIO, "on purpose")
+
+        harness.broker.logs.delete = fails_once  # type: ignore[method-assign, assignment]
+
+        async def change() -> None:
+            changes = [
+                asyncio.ensure_future(controller.delete_topics([TopicRef("t")])),
+                asyncio.ensure_future(controller.create_topics([NewTopic("u", 2, 1)])),
+                asyncio.ensure_future(controller.create_topics([NewTopic("t", 1, 1)])),
+            ]
+            while controller.image.topics.get("t", (None, old_id))[1] == old_id:
+                await asyncio.sleep(0)
+            gate.open()
+            await asyncio.gather(*changes)
+
+        harness.produce("t", 0, b"old")
+        harness.run(change())
+        assert harness.produce("u", 1).error_code == 0
+        # Its old log could not be put away with the deletion; it is when it stands in the way.
+        assert harness.produce("t", 0, b"new").base_offset == 0
+
+
+def test_a_folder_of_another_topic_id_is_kept_as_stray() -> None:
+    """The tree comes from an older backup: what it does not know by its id is set aside, whole."""
+    with BrokerHarness() as harness:
+        harness.create("t")
+    backup = sqlite3.connect(":memory:")
+    harness.disk.database(TREE).backup(backup)
+    with BrokerHarness(disk=harness.disk, clock=harness.clock, seed=2) as newer:
+        delete(newer, "t")
+        newer.create("t")
+        newer.produce("t", 0, b"newer")
+    backup.backup(harness.disk.database(TREE))
+    with BrokerHarness(disk=harness.disk, clock=harness.clock, seed=3) as later:
+        assert later.produce("t", 0, b"after the backup").base_offset == 0
+        [stray] = [name for name in folders(later) if name.endswith("-stray")]
+        assert stray.startswith("t-0.")
+        log_file = f"/data/{stray}/{0:020d}.log"
+        assert b"newer" in later.disk.read(log_file)
