@@ -1,4 +1,4 @@
-"""The cleaner: what it chooses, what it leaves in place, and a crash at every step of a swap."""
+"""The cleaner: what it chooses and what it leaves in place."""
 
 import asyncio
 import errno
@@ -7,40 +7,22 @@ from pathlib import Path
 import pytest
 
 from ottla.log import checkpoints
-from ottla.log.cleaner import candidate, run_at_once
+from ottla.log.cleaner import candidate
 from ottla.log.log import Log
-from ottla.log.manager import LogManager
-from ottla.log.swap import SUFFIXES
 from ottla.seams.background import RealBackground
 from ottla.seams.clock import ManualClock
 from ottla.seams.simulated_disk import SimulatedDisk
+from tests.log.cleaning import (
+    COMPACT,
+    NOW,
+    STALE,
+    clean,
+    fill,
+    last_values,
+    left_over,
+    new_log,
+)
 from tests.log.managed import TOPIC_ID, contents, make_manager, pass_time, put, started
-
-NOW = 1_700_000_000_000
-COMPACT = {"cleanup.policy": "compact"}
-Contents = list[tuple[int, bytes | None, bytes | None]]
-
-
-def fill(log: Log, segments: int = 3, now_ms: int = NOW) -> None:
-    """Closed segments that all write the same two keys, and an empty active one."""
-    for number in range(segments):
-        put(log, (b"a", b"a%d" % number), (b"b", b"b%d" % number), now_ms=now_ms)
-        put(log, (b"only %d" % number, b"x"), now_ms=now_ms)
-        log.roll(now_ms=now_ms)
-
-
-def last_values(found: Contents) -> dict[bytes | None, bytes | None]:
-    return {key: value for _, key, value in found}
-
-
-def clean(manager: LogManager) -> int:
-    return run_at_once(manager.cleaner.run())
-
-
-async def new_log(path: str, **more: object) -> tuple[LogManager, Log]:
-    manager = make_manager(path, **{"topic": COMPACT} | more)  # type: ignore[arg-type]
-    await manager.start()
-    return manager, manager.create("first", 0, TOPIC_ID)
 
 
 def test_a_dirty_log_is_compacted_and_remembered(tmp_path: Path) -> None:
@@ -250,9 +232,30 @@ def test_a_full_disk_only_puts_it_off() -> None:
         assert clean(manager) == 0
         assert contents(log) == before
         assert log.offline is None
+        assert left_over(disk) == [], "what was written goes, or the disk stays full"
         disk.heal()
         assert clean(manager) == 1
         assert len(contents(log)) == 5
+
+    asyncio.run(run())
+
+
+def test_a_cleaning_that_cannot_remove_left_overs_does_not_begin() -> None:
+    """A `.cleaned` file of an earlier compaction that cannot be removed puts the next one off."""
+
+    async def run() -> None:
+        disk = SimulatedDisk()
+        manager, log = await new_log("/data", disk=disk)
+        fill(log)
+        before = contents(log)
+        disk.open(STALE, create=True)
+        disk.fail("unlink", ".cleaned", errno.EIO)
+        assert clean(manager) == 0
+        assert contents(log) == before
+        assert log.offline is None
+        disk.heal()
+        assert clean(manager) == 1
+        assert left_over(disk) == []
 
     asyncio.run(run())
 
@@ -300,143 +303,3 @@ def test_gaps_of_compaction_are_not_taken_for_damage(trace: str) -> None:
             assert contents(manager.get("first", 0)) == before  # type: ignore[arg-type]
 
     asyncio.run(run())
-
-
-class PowerCut(BaseException):
-    """The machine stops, in the middle of whatever it did."""
-
-
-class CountingDisk(SimulatedDisk):
-    """A simulated disk that stops the machine at the n-th change."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.changes = 0
-        self.stop_at: int | None = None
-
-    def _may_fail(self, operation: str, path: str) -> None:
-        if operation in ("write", "sync", "rename", "unlink", "truncate"):
-            self.changes += 1
-            if self.changes == self.stop_at:
-                raise PowerCut
-        super()._may_fail(operation, path)
-
-
-async def synced_log(disk: CountingDisk) -> tuple[LogManager, Log]:
-    manager, log = await new_log("/data", disk=disk)
-    fill(log, 3)
-    put(log, (b"a", b"active"))
-    await manager.flusher.flush([log], indexes=True)
-    for path in ("/data/first-0", "/data", "/"):
-        disk.sync_directory(path)
-    return manager, log
-
-
-def check_after_crash(disk: CountingDisk, before: Contents, after: Contents) -> None:
-    """The log is the old one or the new one or a mixture, and whole; and it can go on."""
-
-    async def run() -> None:
-        # The topic's config is not known yet when logs are recovered.
-        manager = make_manager("/data", disk=disk)
-        await manager.start()
-        log = manager.get("first", 0)
-        assert log is not None
-        assert log.offline is None
-        found = contents(log)
-        offsets = [offset for offset, _, _ in found]
-        assert offsets == sorted(set(offsets)), "every offset once, in order"
-        assert set(after) <= set(found) <= set(before)
-        assert last_values(found) == last_values(before)
-        assert log.end_offset == before[-1][0] + 1
-        names = disk.listdir("/data/first-0")
-        assert not [name for name in names if name.endswith(SUFFIXES)]
-        put(log, (b"a", b"later"))
-        log.roll(now_ms=NOW)
-        manager.cleaner.offsets.clear()
-        log.config = log.config._replace(cleanup_policy=frozenset({"compact"}))
-        manager._config_of = lambda _: log.config
-        assert clean(manager) == 1
-        assert last_values(contents(log)) == last_values(before) | {b"a": b"later"}
-        await manager.close()
-
-    asyncio.run(run())
-
-
-def stop_at(changes: int) -> tuple[CountingDisk, Contents, bool]:
-    """A cleaning that is cut short at the n-th change; says also whether it came so far."""
-
-    async def run() -> tuple[CountingDisk, Contents, bool]:
-        disk = CountingDisk()
-        manager, log = await synced_log(disk)
-        before = contents(log)
-        disk.stop_at = disk.changes + changes
-        try:
-            clean(manager)
-            clock = manager.clock
-            assert isinstance(clock, ManualClock)
-            await pass_time(clock, 61_000)
-            await manager.checkpointer.write(manager.directories)
-        except PowerCut:
-            disk.stop_at = None
-            return disk, before, True
-        disk.stop_at = None
-        return disk, before, False
-
-    return asyncio.run(run())
-
-
-AFTER = [(2, b"only 0", b"x"), (5, b"only 1", b"x"), (6, b"a", b"a2"), (7, b"b", b"b2"),
-         (8, b"only 2", b"x"), (9, b"a", b"active")]  # fmt: skip
-
-
-def test_a_kill_at_every_step_loses_nothing() -> None:
-    """SIGKILL after any change of a cleaning: the next start has every last value, once."""
-    changes = 1
-    while True:
-        disk, before, stopped = stop_at(changes)
-        disk.kill()
-        check_after_crash(disk, before, AFTER)  # type: ignore[arg-type]
-        if not stopped:
-            break
-        changes += 1
-    assert changes > 20
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_power_cut_at_every_step_loses_nothing(seed: int) -> None:
-    """The same when what was not synced is lost or torn."""
-    changes = 1
-    while True:
-        disk, before, stopped = stop_at(changes)
-        disk.crash(seed * 1_000 + changes)
-        check_after_crash(disk, before, AFTER)  # type: ignore[arg-type]
-        if not stopped:
-            break
-        changes += 1
-    assert changes > 20
-
-
-def test_a_second_crash_while_finishing_a_swap_loses_nothing() -> None:
-    """The load that finishes a swap may be cut short at any step, too."""
-    for first in range(1, 60):
-        second = 1
-        while True:
-            disk, before, stopped = stop_at(first)
-            if not stopped:
-                return
-            disk.crash(first)
-            if not any(name.endswith(SUFFIXES) for name in disk.listdir("/data/first-0")):
-                break  # nothing to finish or undo
-            disk.stop_at = disk.changes + second
-            again = True
-            try:
-                asyncio.run(make_manager("/data", disk=disk).start())
-                again = False
-            except PowerCut:
-                pass
-            disk.stop_at = None
-            disk.crash(second)
-            check_after_crash(disk, before, AFTER)  # type: ignore[arg-type]
-            if not again:
-                break
-            second += 1

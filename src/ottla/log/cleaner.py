@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from ottla.log.compaction import LastRecord
 from ottla.log.rewrite import Group, Outcome, Plan, SourceSegment
 from ottla.log.segment import CLEANED, SWAP, TRANSACTION_INDEX, Segment
-from ottla.log.swap import discard_segment, rename_segment, retire_segments
+from ottla.log.swap import discard_cleaned, rename_segment, retire_segments
 from ottla.log.upkeep import Breath, Remover
 from ottla.seams.background import HelperFailed
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.log.log import Log
     from ottla.seams.background import Background
     from ottla.seams.clock import Clock
+    from ottla.seams.disk import Disk
     from ottla.settings import Settings
 
 logger = logging.getLogger("ottla.log.cleaner")
@@ -244,36 +245,46 @@ class Cleaner:
     async def clean(self, chosen: Candidate) -> bool:
         """One cleaning of one log, swapped in; False when it failed or was called off."""
         log = chosen.log
-        key = (log.topic, log.partition)
         self.current, self._aborted = log, False
         try:
-            if self._secure is not None:
-                await self._secure(log)
-            if self._aborted or log.offline is not None:
+            outcome = await self._rewrite_and_swap(chosen)
+            if outcome is None:
+                # What it wrote goes at once: on a full disk it would keep the disk full.
+                await self._background.thread(discard_quietly, log.disk, log.directory)
                 return False
-            outcome = await self._rewrite(chosen)
-            for group in outcome.groups:
-                if not await self._swap_in(log, group):
-                    return False
-        except HelperFailed as failure:
-            self._failed(log, failure)
-            return False
-        except OSError as error:
-            log.fail(f"cannot swap in a compacted segment: {error}")
-            return False
-        except asyncio.CancelledError:
-            if not self._aborted:
-                raise
-            return False
         finally:
             self.current = self._job = None
             waiting, self._waiting = self._waiting, []
             for over in waiting:
                 over.set_result(None)
-        self.offsets[key] = outcome.end_offset
+        self.offsets[log.topic, log.partition] = outcome.end_offset
         self.changed = True
         self._tell(log, chosen, outcome)
         return True
+
+    async def _rewrite_and_swap(self, chosen: Candidate) -> Outcome | None:
+        """None when it failed, which is logged, or was called off; files may be left over then."""
+        log = chosen.log
+        try:
+            if self._secure is not None:
+                await self._secure(log)
+            if self._aborted or log.offline is not None:
+                return None
+            outcome = await self._rewrite(chosen)
+            for group in outcome.groups:
+                if not await self._swap_in(log, group):
+                    return None
+        except HelperFailed as failure:
+            self._failed(log, failure)
+            return None
+        except OSError as error:
+            log.fail(f"cannot swap in a compacted segment: {error}")
+            return None
+        except asyncio.CancelledError:
+            if not self._aborted:
+                raise
+            return None
+        return outcome
 
     async def _rewrite(self, chosen: Candidate) -> Outcome:
         plan = plan_of(
@@ -291,7 +302,6 @@ class Cleaner:
         wanted = set(group.old_base_offsets)
         old = [segment for segment in log.segments if segment.base_offset in wanted]
         if self._aborted or log.offline is not None or len(old) != len(wanted):
-            discard_segment(disk, directory, group.base_offset, CLEANED)
             return False
         rename_segment(disk, directory, group.base_offset, CLEANED, SWAP)
         await self._background.thread(disk.sync_directory, directory)
@@ -363,6 +373,16 @@ class Cleaner:
         self._stopping = True
         if self.current is not None:
             await self.abort(self.current)
+
+
+def discard_quietly(disk: "Disk", directory: str) -> None:
+    """On a thread: removes what a failed compaction left; the next one tries again."""
+    try:
+        discard_cleaned(disk, directory)
+    except OSError as error:
+        logger.warning(
+            "%s: the files of a failed compaction cannot be removed: %s", directory, error
+        )
 
 
 def run_at_once(work: Coroutine[object, None, Result]) -> Result:

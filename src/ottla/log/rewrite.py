@@ -29,7 +29,7 @@ from ottla.log.segment import (
     TIME_INDEX,
     TRANSACTION_INDEX,
 )
-from ottla.log.swap import discard_segment
+from ottla.log.swap import discard_cleaned, discard_segment
 from ottla.log.swap import segment_name as name_of
 from ottla.log.time_index import TimeIndex
 from ottla.log.transaction_index import AbortedTransaction, TransactionIndex
@@ -120,6 +120,7 @@ def clean_job(disk: "Disk", arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def clean(disk: "Disk", plan: Plan) -> Outcome:
+    discard_cleaned(disk, plan.directory)  # a left-over would be taken for a part of this one
     pace = Pace(plan.bytes_per_second)
     aborted = read_aborted(disk, plan.transaction_indexes)
     offsets = build_offset_map(disk, plan, aborted, pace)
