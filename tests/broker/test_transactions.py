@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.dispatch import Pending
 from ottla.cluster.requests import FeatureUpdate, UpgradeType
-from ottla.coordinator import runtime
+from ottla.coordinator import coordinator_partition
 from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
@@ -365,7 +365,7 @@ def test_markers_are_sent_however_busy_the_coordinator_is(
         ),
         3,
     )
-    monkeypatch.setattr(runtime, "ANSWERS_WAITING_MAX", 0)
+    monkeypatch.setattr(coordinator_partition, "ANSWERS_WAITING_MAX", 0)
     harness.settle()
     assert waiting.response.error_code == 0
     assert produced(client, 9, 1) == ErrorCode.NOT_ENOUGH_REPLICAS

@@ -7,7 +7,7 @@ import pytest
 from ottla.coordinator.group import COMPLETING, EMPTY, PREPARING, STABLE
 from ottla.coordinator.rebalance import GroupRules
 from ottla.wire.errors import ErrorCode
-from tests.coordinator.driver import Book, GroupDriver
+from tests.coordinator.group_driver import GroupDriver, RecordedReply
 
 JOIN, SYNC = ("join",), ("sync",)
 
@@ -15,16 +15,16 @@ JOIN, SYNC = ("join",), ("sync",)
 def stable_group(size: int = 2, **options: object) -> tuple[GroupDriver, list[str]]:
     """A group whose members have all joined and synced."""
     driver = GroupDriver()
-    books = [driver.enter(**options) for _ in range(size)]
+    replies = [driver.enter(**options) for _ in range(size)]
     driver.fire(JOIN)
     if driver.group.state is PREPARING:
         driver.fire(JOIN)
-    members = [book.answer.member_id for book in books]
+    members = [reply.answer.member_id for reply in replies]
     leader = driver.group.leader_id
     assert leader is not None
     waiting = [driver.sync(member) for member in members if member != leader]
     driver.sync(leader, assignments={member: b"for " + member.encode() for member in members})
-    assert all(book.answer.assignment for book in waiting)
+    assert all(reply.answer.assignment for reply in waiting)
     assert driver.group.state is STABLE
     return driver, members
 
@@ -83,10 +83,10 @@ def test_assignment_reaches_everybody_and_is_recorded() -> None:
 def test_assignment_that_cannot_be_stored_starts_again() -> None:
     """If the record cannot be appended nobody gets an assignment and the group rebalances."""
     driver = GroupDriver()
-    book = driver.enter()
+    reply = driver.enter()
     driver.fire(JOIN)
     driver.append_fails = True
-    waiting = driver.sync(book.answer.member_id, assignments={})
+    waiting = driver.sync(reply.answer.member_id, assignments={})
     assert waiting.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert driver.group.state is PREPARING
 
@@ -97,8 +97,8 @@ def test_newcomer_makes_a_stable_group_rebalance() -> None:
     newcomer = driver.enter()
     assert driver.group.state is PREPARING
     assert driver.heartbeat(members[0]) == ErrorCode.REBALANCE_IN_PROGRESS
-    books = [driver.join(member) for member in members]
-    assert {book.answer.generation_id for book in [*books, newcomer]} == {2}
+    replies = [driver.join(member) for member in members]
+    assert {reply.answer.generation_id for reply in [*replies, newcomer]} == {2}
     assert driver.group.state is COMPLETING
 
 
@@ -124,10 +124,10 @@ def test_a_member_that_stays_silent_is_removed() -> None:
 def test_members_that_join_but_never_sync_are_removed() -> None:
     """A member that does not ask for its assignment in time is out."""
     driver = GroupDriver()
-    books = [driver.enter(), driver.enter()]
+    replies = [driver.enter(), driver.enter()]
     driver.fire(JOIN)
     driver.fire(JOIN)
-    leader, other = (book.answer.member_id for book in books)
+    leader, other = (reply.answer.member_id for reply in replies)
     driver.sync(leader, assignments={})
     driver.fire(SYNC)
     assert other not in driver.group.members
@@ -244,9 +244,9 @@ def test_protocols_must_agree() -> None:
 def test_group_size_is_limited() -> None:
     """Beyond group.max.size a newcomer is refused; members that join again are not."""
     driver = GroupDriver(GroupRules(max_size=1, initial_rebalance_delay_ms=0))
-    book = driver.enter()
+    reply = driver.enter()
     driver.fire(JOIN)
-    member = book.answer.member_id
+    member = reply.answer.member_id
     driver.sync(member, assignments={})
     assert driver.join().answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert driver.join(member).answer.generation_id == 2
@@ -255,9 +255,9 @@ def test_group_size_is_limited() -> None:
 def test_a_lost_join_answer_is_repeated() -> None:
     """A member that asks again while completing hears the same generation, not a new one."""
     driver = GroupDriver()
-    book = driver.enter()
+    reply = driver.enter()
     driver.fire(JOIN)
-    member = book.answer.member_id
+    member = reply.answer.member_id
     assert driver.join(member).answer.generation_id == 1
     assert driver.group.state is COMPLETING
 
@@ -276,7 +276,7 @@ def test_rejoining_follower_of_a_stable_group_gets_the_present_state() -> None:
 def test_a_new_member_that_vanishes_is_given_up() -> None:
     """A join nobody waits for any more ends: new members have a timeout of their own."""
     driver, _ = stable_group(1)
-    ghost: Book = driver.join(version=3)
+    ghost: RecordedReply = driver.join(version=3)
     [ghost_id] = [m.member_id for m in driver.group.members.values() if m.is_new]
     driver.fire(("session", ghost_id))
     assert ghost.answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID

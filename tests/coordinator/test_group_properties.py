@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from ottla.coordinator.group import COMPLETING, EMPTY, PREPARING, STABLE
 from ottla.coordinator.rebalance import GroupRules
 from ottla.wire.errors import ErrorCode
-from tests.coordinator.driver import GroupDriver
+from tests.coordinator.group_driver import GroupDriver
 
 INSTANCES = st.sampled_from([None, None, "a", "b"])
 # Eager members, cooperative ones, and those on their way from one to the other (KIP-429).
@@ -40,8 +40,8 @@ class GroupMachine(RuleBasedStateMachine):
         return data.draw(st.sampled_from([*self.known[-6:], "stranger"]))
 
     def learn(self) -> None:
-        for book in self.driver.books:
-            for answer in book.answers:
+        for reply in self.driver.replies:
+            for answer in reply.answers:
                 member_id = getattr(answer, "member_id", "")
                 if member_id and member_id not in self.known:
                     self.known.append(member_id)
@@ -112,10 +112,10 @@ class GroupMachine(RuleBasedStateMachine):
         self.learn()
         parked = self.driver.parked()
         assert len(parked) == len(set(map(id, parked)))
-        for book in self.driver.books:
-            assert len(book.answers) <= 1, book
-            assert book.answers or book in parked, f"{book} is lost"
-            assert not (book.answers and book in parked), f"{book} is answered and parked"
+        for reply in self.driver.replies:
+            assert len(reply.answers) <= 1, reply
+            assert reply.answers or reply in parked, f"{reply} is lost"
+            assert not (reply.answers and reply in parked), f"{reply} is answered and parked"
 
     @invariant()
     def generations_never_go_back(self) -> None:
@@ -178,7 +178,7 @@ class GroupMachine(RuleBasedStateMachine):
             self.driver.fire(min(self.driver.timers, key=lambda key: self.driver.timers[key]))
         assert self.driver.group.state is EMPTY
         assert not self.driver.group.pending_join
-        assert all(book.answers for book in self.driver.books)
+        assert all(reply.answers for reply in self.driver.replies)
 
 
 GroupMachine.TestCase.settings = settings(

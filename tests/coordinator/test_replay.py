@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.runtime import SeatState
+from ottla.coordinator.coordinator_partition import CoordinatorState
 from ottla.seams.simulated_disk import SimulatedDisk
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from ottla.wire.api.delete_topics import DeleteTopicsRequest
@@ -108,9 +108,9 @@ class Life:
             self.harness.post(request, 4)
 
     def generation(self, group: str) -> int:
-        seat = self.harness.broker.coordinators.groups.seat_for(group)
-        assert not isinstance(seat, ErrorCode)
-        found = seat.shard.groups.get(group)
+        coordinator = self.harness.broker.coordinators.groups.coordinator_for(group)
+        assert not isinstance(coordinator, ErrorCode)
+        found = coordinator.shard.groups.get(group)
         return found.generation_id if found is not None else -1
 
     def leave(self, group: str) -> None:
@@ -216,15 +216,15 @@ def test_answers_wait_for_the_flush() -> None:
     harness = open_desk(disk, **{"log.flush.before.ack": "true"})
     harness.create("t", 4)
     harness.ask(FindCoordinatorRequest(key="g"), 3)
-    seat = harness.broker.coordinators.groups.seat_for("g")
-    assert not isinstance(seat, ErrorCode)
+    coordinator = harness.broker.coordinators.groups.coordinator_for("g")
+    assert not isinstance(coordinator, ErrorCode)
     commit = harness.post(commit_request("g", 0, 7), 8)
     read = harness.post(OffsetFetchRequest(group_id="g", topics=None), 7)
     assert not commit.ready
     assert not read.ready
     harness.settle()
     assert commit.ready
-    assert seat.partition.log.recovery_point == seat.partition.log.end_offset
+    assert coordinator.partition.log.recovery_point == coordinator.partition.log.end_offset
     assert read.response.topics[0].partitions[0].committed_offset == 7
     disk.crash(1)
     harness.kill()
@@ -239,9 +239,9 @@ def test_while_loading_clients_are_told_to_wait() -> None:
     harness = open_desk(SimulatedDisk())
     harness.create("t", 4)
     harness.ask(FindCoordinatorRequest(key="g"), 3)
-    seats = list(harness.broker.coordinators.groups.coordinator.active_seats())
-    for seat in seats:
-        seat.state = SeatState.LOADING
+    coordinators = list(harness.broker.coordinators.groups.runtime.all_active())
+    for coordinator in coordinators:
+        coordinator.state = CoordinatorState.LOADING
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     answer = harness.post(commit_request("g", 0, 8), 8).response
     assert answer.topics[0].partitions[0].error_code == loading
@@ -251,8 +251,8 @@ def test_while_loading_clients_are_told_to_wait() -> None:
     )
     assert harness.post(ListGroupsRequest(), 4).response.error_code == loading
     assert harness.post(HeartbeatRequest(group_id="g"), 4).response.error_code == 0
-    for seat in seats:
-        seat.state = SeatState.ACTIVE
+    for coordinator in coordinators:
+        coordinator.state = CoordinatorState.ACTIVE
     assert harness.ask(commit_request("g", 0, 8), 8).topics[0].partitions[0].error_code == 0
     harness.close()
 

@@ -17,9 +17,9 @@ from ottla.coordinator.group import (
     Group,
     GroupState,
 )
-from ottla.coordinator.groups import Caller, GroupShard, OffsetRules
+from ottla.coordinator.group_shard import Caller, GroupShard, OffsetRules
 from ottla.wire.errors import ErrorCode
-from tests.coordinator.driver import Book, GroupDriver
+from tests.coordinator.group_driver import GroupDriver, RecordedReply
 
 NONE = ErrorCode.NONE
 REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
@@ -37,9 +37,9 @@ class Stage:
         self.member = ""
         if state is EMPTY:
             return
-        book = self.driver.enter()
+        reply = self.driver.enter()
         self.driver.fire(("join",))
-        self.member = book.answer.member_id
+        self.member = reply.answer.member_id
         if state is COMPLETING:
             return
         self.driver.sync(self.member, assignments={self.member: b"all"})
@@ -52,8 +52,8 @@ class Stage:
         return self.driver.group
 
 
-def outcome(book: Book) -> ErrorCode | None:
-    return None if book.open else book.answer.error_code
+def outcome(reply: RecordedReply) -> ErrorCode | None:
+    return None if reply.open else reply.answer.error_code
 
 
 def commit(stage: Stage, caller: Caller) -> ErrorCode:

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from ottla.coordinator.effects import Producer
 from ottla.coordinator.transaction import COMPLETE, EMPTY, ONGOING, PREPARED
 from ottla.wire.errors import ErrorCode
-from tests.coordinator.transaction_world import NONE, PARTITIONS, Place, World
+from tests.coordinator.transaction_harness import NONE, PARTITIONS, Place, TransactionHarness
 
 EXAMPLES = 3000 if os.environ.get("OTTLA_LONG") else 150
 STEPS = 50
@@ -47,7 +47,7 @@ class Client:
 class TransactionMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.harness = TransactionHarness()
         self.clients: list[Client] = []
         self.epochs: dict[int, int] = {}
         self.replayed = 0
@@ -57,7 +57,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(version=GENERATIONS)
     def a_client_begins(self, version: int) -> None:
         """It is handed an id and epoch that nobody had, or must wait."""
-        granted = self.world.now(self.world.init())
+        granted = self.harness.now(self.harness.init())
         if granted.error_code is BUSY:
             if self.clients:
                 self.clients[-1].dead = True  # whatever it had open is being aborted
@@ -71,18 +71,18 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_client_goes_on(self, data: st.DataObject) -> None:
         """KIP-360: with what it had. A zombie is refused, and its successor is left alone."""
-        client, world = self.pick(data), self.world
-        world.commit()
-        before = world.state
-        granted = world.now(world.init(client.producer))
+        client, harness = self.pick(data), self.harness
+        harness.commit()
+        before = harness.state
+        granted = harness.now(harness.init(client.producer))
         if client is not self.clients[-1]:
             assert granted.error_code is not NONE
-            assert world.state == before
+            assert harness.state == before
         elif granted.error_code is NONE:
             client.producer = Producer(granted.producer_id, granted.producer_epoch)
             client.transaction += 1
             client.unheard, client.wrote, client.dead = None, False, False
-        elif world.state != before or granted.error_code is not BUSY:
+        elif harness.state != before or granted.error_code is not BUSY:
             client.dead = True  # what it had open is being aborted, or it is fenced itself
 
     def pick(self, data: st.DataObject) -> Client:
@@ -95,17 +95,17 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(data=st.data(), place=PLACES)
     def write(self, data: st.DataObject, place: Place) -> None:
         """A record, after what a client of its generation does first."""
-        client, world = self.pick(data), self.world
+        client, harness = self.pick(data), self.harness
         if client.unheard is not None:
             return
         if client.version == 0:
-            added = world.now(world.add(client.producer, place))
+            added = harness.now(harness.add(client.producer, place))
             self.check_zombie(client, added)
             if added is not NONE:
                 client.dead = client.dead or added is not BUSY
                 return
         stamp = (client.name, client.transaction)
-        answer = world.produce(client.producer, place, stamp, client.version)
+        answer = harness.produce(client.producer, place, stamp, client.version)
         self.check_zombie(client, answer)
         if answer is NONE:
             client.wrote = True
@@ -122,24 +122,24 @@ class TransactionMachine(RuleBasedStateMachine):
         old = client.producer._replace(producer_epoch=client.producer.producer_epoch - 1)
         stamp = (client.name, client.transaction - 1)
         # Before the marker has come here, it still is a write of that transaction.
-        in_time = self.world.partitions[place].has_begun(old)
-        assert self.world.produce(old, place, stamp, 2) is not NONE or in_time
+        in_time = self.harness.partitions[place].has_begun(old)
+        assert self.harness.produce(old, place, stamp, 2) is not NONE or in_time
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), commit=st.booleans(), lost=st.booleans())
     def end(self, data: st.DataObject, commit: bool, lost: bool) -> None:
         """EndTxn, whose answer may be lost; then it is the same question again."""
-        client, world = self.pick(data), self.world
+        client, harness = self.pick(data), self.harness
         transaction = client.transaction
         if client.unheard is not None:
             transaction, commit = client.unheard
-        asked = world.end(client.producer, commit, client.version)
+        asked = harness.end(client.producer, commit, client.version)
         if lost:
             client.unheard = (transaction, commit)
             if data.draw(st.booleans(), label="crash before it is committed"):
-                world.crash()
+                harness.crash()
             return
-        granted = world.now(asked)
+        granted = harness.now(asked)
         self.check_zombie(client, granted.error_code)
         if granted.error_code is BUSY:
             client.unheard = (transaction, commit)
@@ -162,20 +162,20 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(commit=st.booleans(), fails_over=st.booleans())
     def end_and_ask_again(self, commit: bool, fails_over: bool) -> None:
         """An answer that was lost is given again, also by the coordinator that comes after."""
-        client, world = self.clients[-1], self.world
+        client, harness = self.clients[-1], self.harness
         if client.dead or client.unheard is not None:
             return
-        first = world.now(world.end(client.producer, commit, client.version))
+        first = harness.now(harness.end(client.producer, commit, client.version))
         if fails_over:
-            world.fail_over()
+            harness.fail_over()
         assert first.error_code is NONE, (client, first)
-        assert world.now(world.end(client.producer, commit, client.version)).error_code is BUSY
-        world.settle()
+        assert harness.now(harness.end(client.producer, commit, client.version)).error_code is BUSY
+        harness.settle()
         if fails_over:
-            world.fail_over()
-        again = world.now(world.end(client.producer, commit, client.version))
+            harness.fail_over()
+        again = harness.now(harness.end(client.producer, commit, client.version))
         assert again == first
-        other = world.now(world.end(client.producer, not commit, client.version))
+        other = harness.now(harness.end(client.producer, not commit, client.version))
         assert other.error_code is ErrorCode.INVALID_TXN_STATE
         client.outcomes[client.transaction] = commit
         client.transaction += 1
@@ -187,34 +187,34 @@ class TransactionMachine(RuleBasedStateMachine):
         if client is not self.clients[-1]:
             assert answer is not NONE, f"{client} is a zombie"
 
-    @precondition(lambda self: self.world.outbox)
+    @precondition(lambda self: self.harness.marker_sender)
     @rule(data=st.data(), twice=st.booleans())
     def a_marker_arrives(self, data: st.DataObject, twice: bool) -> None:
-        number = data.draw(st.integers(0, len(self.world.outbox) - 1))
-        left = sorted(self.world.outbox[number][1])
+        number = data.draw(st.integers(0, len(self.harness.marker_sender) - 1))
+        left = sorted(self.harness.marker_sender[number][1])
         place = data.draw(st.sampled_from(left)) if left else None
-        self.world.deliver(number, place, twice=twice)
+        self.harness.deliver(number, place, twice=twice)
 
     @rule()
     def markers_arrive(self) -> None:
-        self.world.settle()
+        self.harness.settle()
 
     @rule()
     def the_coordinator_crashes(self) -> None:
-        self.world.crash()
+        self.harness.crash()
 
     @rule()
     def another_takes_over(self) -> None:
-        self.world.fail_over()
+        self.harness.fail_over()
 
     @rule()
     def time_passes(self) -> None:
         """What is open is aborted under its producer's hands."""
-        was_open = self.clients and self.world.state.state is ONGOING
-        self.world.tick(60_001)
-        self.world.commit()
+        was_open = self.clients and self.harness.state.state is ONGOING
+        self.harness.tick(60_001)
+        self.harness.commit()
         if was_open:
-            assert self.world.state.state in PREPARED
+            assert self.harness.state.state in PREPARED
             self.clients[-1].dead = True
 
     # ---- what must hold --------------------------------------------------------------------------
@@ -224,9 +224,9 @@ class TransactionMachine(RuleBasedStateMachine):
         """Of one producer id; and an id, once left behind, does not come back."""
         if not self.clients:
             return
-        state = self.world.state
+        state = self.harness.state
         known = self.epochs.get(state.producer_id, -1)
-        if self.world.committed == len(self.world.log):
+        if self.harness.committed == len(self.harness.log):
             assert state.producer_epoch >= known
             assert state.producer_id >= max(self.epochs, default=-1)
             self.epochs[state.producer_id] = state.producer_epoch
@@ -234,7 +234,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @invariant()
     def outcomes_are_what_was_told(self) -> None:
         """A write has the outcome of the transaction it was made in, and no other."""
-        for partition in self.world.partitions.values():
+        for partition in self.harness.partitions.values():
             by_transaction: dict[object, set[bool]] = {}
             for write in partition.writes:
                 if write.committed is None:
@@ -248,10 +248,10 @@ class TransactionMachine(RuleBasedStateMachine):
     @invariant()
     def what_is_open_is_known(self) -> None:
         """No partition holds an open transaction that the coordinator would never end."""
-        if not self.clients or self.world.committed < len(self.world.log):
+        if not self.clients or self.harness.committed < len(self.harness.log):
             return
-        state = self.world.state
-        for place, partition in self.world.partitions.items():
+        state = self.harness.state
+        for place, partition in self.harness.partitions.items():
             for producer_id, writes in partition.open.items():
                 if not writes:
                     continue
@@ -262,21 +262,21 @@ class TransactionMachine(RuleBasedStateMachine):
     @invariant()
     def what_is_prepared_is_on_its_way(self) -> None:
         """Or will be, once it is committed."""
-        if self.clients and self.world.state.state in PREPARED:
-            sent = [markers.producer for markers, _ in self.world.outbox]
-            waiting = any(response for _, asker, response in self.world.waiting
-                          if asker is self.world)  # fmt: skip
-            assert self.world.state.producer in sent or waiting
+        if self.clients and self.harness.state.state in PREPARED:
+            sent = [markers.producer for markers, _ in self.harness.marker_sender]
+            waiting = any(response for _, reply, response in self.harness.waiting
+                          if reply is self.harness)  # fmt: skip
+            assert self.harness.state.producer in sent or waiting
 
     def teardown(self) -> None:
         """When everything has arrived, everything is decided, and a new producer can begin."""
-        self.world.settle()
+        self.harness.settle()
         if self.clients:
-            state = self.world.state.state
+            state = self.harness.state.state
             assert state is ONGOING or state is EMPTY or state in COMPLETE
-        self.world.begin()
-        self.world.settle()
-        for partition in self.world.partitions.values():
+        self.harness.begin()
+        self.harness.settle()
+        for partition in self.harness.partitions.values():
             assert not any(partition.open.values())
             assert all(write.committed is not None for write in partition.writes)
 

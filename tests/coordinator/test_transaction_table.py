@@ -6,10 +6,10 @@ import pytest
 
 from ottla.coordinator.effects import Producer
 from ottla.coordinator.transaction import EPOCH_MAX, Transaction, TransactionState
+from ottla.coordinator.transaction_shard import TransactionRules, TransactionShard
 from ottla.coordinator.transaction_steps import NeedsProducerId, complete, end, fence
-from ottla.coordinator.transactions import TransactionRules, TransactionShard
 from ottla.wire.errors import ErrorCode
-from tests.coordinator.transaction_world import NAME, NONE, PARTITIONS, World
+from tests.coordinator.transaction_harness import NAME, NONE, PARTITIONS, TransactionHarness
 
 MAPPING = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 FENCED = ErrorCode.PRODUCER_FENCED
@@ -21,32 +21,32 @@ A, B, C = PARTITIONS
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 
-def world_in(state: str, version: int) -> tuple[World, Producer]:
-    """A world whose transaction is in this state, and the producer's id and epoch as it knows
+def world_in(state: str, version: int) -> tuple[TransactionHarness, Producer]:
+    """A harness whose transaction is in this state, and the producer's id and epoch as it knows
     them: the epoch before the bump while an end is under way, the one after it later.
     """
-    world = World()
-    world.begin()
-    producer = world.begin()
+    harness = TransactionHarness()
+    harness.begin()
+    producer = harness.begin()
     if state == "Empty":
-        return world, producer
-    assert world.now(world.add(producer, A, version=version)) is NONE
+        return harness, producer
+    assert harness.now(harness.add(producer, A, version=version)) is NONE
     if state == "Ongoing":
-        return world, producer
+        return harness, producer
     commit = state.endswith("Commit")
-    granted = world.now(world.end(producer, commit, version))
+    granted = harness.now(harness.end(producer, commit, version))
     assert granted.error_code is NONE
-    assert world.state.state.text == ("PrepareCommit" if commit else "PrepareAbort")
+    assert harness.state.state.text == ("PrepareCommit" if commit else "PrepareAbort")
     if state.startswith("Complete"):
-        world.settle()
+        harness.settle()
         producer = Producer(granted.producer_id, granted.producer_epoch)
-    assert world.state.state.text == state
-    return world, producer
+    assert harness.state.state.text == state
+    return harness, producer
 
 
-def outcome(world: World, answer: object) -> tuple[object, str]:
+def outcome(harness: TransactionHarness, answer: object) -> tuple[object, str]:
     """An answer's error, and the state it led to."""
-    return getattr(answer, "error_code", answer), world.state.state.text
+    return getattr(answer, "error_code", answer), harness.state.state.text
 
 
 # state -> (commit, abort) by a classic client with the right id and epoch
@@ -88,192 +88,192 @@ BUMPING_ENDS = {
 def test_ends_of_a_classic_client(state: str) -> None:
     """EndTxn below version 5."""
     for number, commit in enumerate((True, False)):
-        world, producer = world_in(state, 0)
-        answer = world.now(world.end(producer, commit, 0))
-        assert outcome(world, answer) == CLASSIC_ENDS[state][number], commit
-        assert world.state.producer == producer
+        harness, producer = world_in(state, 0)
+        answer = harness.now(harness.end(producer, commit, 0))
+        assert outcome(harness, answer) == CLASSIC_ENDS[state][number], commit
+        assert harness.state.producer == producer
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_ends_of_a_client_whose_epoch_is_bumped(state: str) -> None:
     """EndTxn version 5 (KIP-890)."""
     for number, (back, commit) in enumerate([(0, True), (0, False), (1, True), (1, False)]):
-        world, producer = world_in(state, 2)
-        epoch = world.state.producer_epoch
+        harness, producer = world_in(state, 2)
+        epoch = harness.state.producer_epoch
         asking = Producer(producer.producer_id, producer.producer_epoch - back)
-        granted = world.now(world.end(asking, commit, 2))
-        assert outcome(world, granted) == BUMPING_ENDS[state][number], (back, commit)
+        granted = harness.now(harness.end(asking, commit, 2))
+        assert outcome(harness, granted) == BUMPING_ENDS[state][number], (back, commit)
         if granted.error_code is NONE:
             # Whoever ends, or asks again, is told how to go on.
-            assert granted.producer_epoch == world.state.producer_epoch
-            assert world.state.producer_epoch == epoch + (back == 0)
+            assert granted.producer_epoch == harness.state.producer_epoch
+            assert harness.state.producer_epoch == epoch + (back == 0)
 
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("version", [0, 2])
 def test_ends_by_others(state: str, version: int) -> None:
     """Another id, a future epoch, a name nobody knows."""
-    world, _ = world_in(state, version)
-    known = world.state.producer
+    harness, _ = world_in(state, version)
+    known = harness.state.producer
     busy = state.startswith("Prepare") and version == 2
     other = Producer(known.producer_id + 5000, known.producer_epoch)
-    assert world.now(world.end(other, True, version)).error_code == (BUSY if busy else MAPPING)
+    assert harness.now(harness.end(other, True, version)).error_code == (BUSY if busy else MAPPING)
     future = Producer(known.producer_id, known.producer_epoch + 1)
-    assert world.now(world.end(future, True, version)).error_code == (BUSY if busy else FENCED)
-    nobody = world.now(world.ask("end", "nobody", known, True, version))
+    assert harness.now(harness.end(future, True, version)).error_code == (BUSY if busy else FENCED)
+    nobody = harness.now(harness.ask("end", "nobody", known, True, version))
     assert nobody.error_code is MAPPING
-    assert world.state.state.text == state
+    assert harness.state.state.text == state
 
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("version", [0, 2])
 def test_partitions_are_added(state: str, version: int) -> None:
     """A transaction begins with its first partition; while one ends nothing can begin."""
-    world, _ = world_in(state, version)
-    before = world.state
-    answer = world.now(world.add(before.producer, B, version=version))
+    harness, _ = world_in(state, version)
+    before = harness.state
+    answer = harness.now(harness.add(before.producer, B, version=version))
     if state.startswith("Prepare"):
-        assert (answer, world.state) == (BUSY, before)
+        assert (answer, harness.state) == (BUSY, before)
         other = Producer(before.producer_id + 5000, 0)
-        assert world.now(world.add(other, B)) is BUSY
+        assert harness.now(harness.add(other, B)) is BUSY
         return
     assert answer is NONE
-    assert world.state.state is TransactionState.ONGOING
-    assert world.state.partitions == ({A, B} if state == "Ongoing" else {B})
-    assert world.state.client_version == version
+    assert harness.state.state is TransactionState.ONGOING
+    assert harness.state.partitions == ({A, B} if state == "Ongoing" else {B})
+    assert harness.state.client_version == version
     other = Producer(before.producer_id + 5000, before.producer_epoch)
-    assert world.now(world.add(other, C)) is MAPPING
+    assert harness.now(harness.add(other, C)) is MAPPING
     for epoch in (before.producer_epoch - 1, before.producer_epoch + 1):
-        assert world.now(world.add(Producer(before.producer_id, epoch), C)) is FENCED
-    assert C not in world.state.partitions
+        assert harness.now(harness.add(Producer(before.producer_id, epoch), C)) is FENCED
+    assert C not in harness.state.partitions
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_partitions_are_verified(state: str) -> None:
     """KIP-890, part 1: is it part of the transaction that is open now?"""
-    world, _ = world_in(state, 0)
-    known = world.state.producer
+    harness, _ = world_in(state, 0)
+    known = harness.state.producer
     expected = {A: ABORTABLE, B: ABORTABLE}
     if state == "Ongoing":
         expected = {A: NONE, B: ABORTABLE}
     elif state.startswith("Prepare"):
         expected = {A: BUSY, B: BUSY}
     asked = frozenset({A, B})
-    assert world.shard.verify_partitions(NAME, known, asked) == expected
+    assert harness.shard.verify_partitions(NAME, known, asked) == expected
     other = Producer(known.producer_id + 5000, known.producer_epoch)
-    assert set(world.shard.verify_partitions(NAME, other, asked).values()) == {MAPPING}
+    assert set(harness.shard.verify_partitions(NAME, other, asked).values()) == {MAPPING}
     old = Producer(known.producer_id, known.producer_epoch - 1)
-    assert set(world.shard.verify_partitions(NAME, old, asked).values()) == {FENCED}
-    assert set(world.shard.verify_partitions("nobody", known, asked).values()) == {MAPPING}
+    assert set(harness.shard.verify_partitions(NAME, old, asked).values()) == {FENCED}
+    assert set(harness.shard.verify_partitions("nobody", known, asked).values()) == {MAPPING}
 
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("server_version", [0, 1, 2])
 def test_a_new_producer_takes_over(state: str, server_version: int) -> None:
     """An open transaction is aborted under an epoch nobody has; the next one is handed out."""
-    world, _ = world_in(state, 0)
-    world.shard.version = server_version
-    before = world.state
-    granted = world.now(world.init())
+    harness, _ = world_in(state, 0)
+    harness.shard.version = server_version
+    before = harness.state
+    granted = harness.now(harness.init())
     if state.startswith("Prepare"):
-        assert (granted.error_code, world.state) == (BUSY, before)
+        assert (granted.error_code, harness.state) == (BUSY, before)
         return
     if state == "Ongoing":
         assert granted.error_code is BUSY
-        assert world.state.state is TransactionState.PREPARE_ABORT
-        assert world.state.producer_epoch == before.producer_epoch + 1
-        world.settle()
-        granted = world.now(world.init())
-        before = world.state if granted.error_code else before
+        assert harness.state.state is TransactionState.PREPARE_ABORT
+        assert harness.state.producer_epoch == before.producer_epoch + 1
+        harness.settle()
+        granted = harness.now(harness.init())
+        before = harness.state if granted.error_code else before
         assert granted.producer_epoch == before.producer_epoch + 2
     else:
         assert granted.producer_epoch == before.producer_epoch + 1
     assert granted.error_code is NONE
     assert granted.producer_id == before.producer_id
-    assert world.state.state is TransactionState.EMPTY
-    assert not world.state.partitions
-    assert world.state.start_timestamp_ms == -1
+    assert harness.state.state is TransactionState.EMPTY
+    assert not harness.state.partitions
+    assert harness.state.start_timestamp_ms == -1
 
 
 @pytest.mark.parametrize("state", ["Empty", "CompleteCommit", "CompleteAbort"])
 def test_only_who_still_has_it_may_go_on(state: str) -> None:
     """KIP-360: a retry is answered as before, everybody else is fenced."""
-    world, producer = world_in(state, 0)
-    granted = world.now(world.init(producer))
+    harness, producer = world_in(state, 0)
+    granted = harness.now(harness.init(producer))
     assert granted == (NONE, producer.producer_id, producer.producer_epoch + 1)
-    assert world.now(world.init(producer)) == granted, "a lost answer, asked for again"
+    assert harness.now(harness.init(producer)) == granted, "a lost answer, asked for again"
     behind = Producer(producer.producer_id, producer.producer_epoch - 1)
     ahead = Producer(producer.producer_id, producer.producer_epoch + 5)
     other = Producer(producer.producer_id + 5000, producer.producer_epoch)
     for each in (behind, ahead, other):
-        assert world.now(world.init(each)).error_code is FENCED
-    world.begin()
-    assert world.now(world.init(producer)).error_code is FENCED, "somebody else came between"
+        assert harness.now(harness.init(each)).error_code is FENCED
+    harness.begin()
+    assert harness.now(harness.init(producer)).error_code is FENCED, "somebody else came between"
 
 
 def test_a_forgotten_name_begins_anew() -> None:
     """A producer whose name has expired gets a new id, whatever it says it was."""
-    world = World()
-    granted = world.now(world.init(Producer(77, 5)))
+    harness = TransactionHarness()
+    granted = harness.now(harness.init(Producer(77, 5)))
     assert granted.error_code is NONE
     assert granted.producer_id != 77
     assert granted.producer_epoch == 0
 
 
-def exhausted(world: World, epoch: int = EPOCH_MAX - 1) -> Producer:
+def exhausted(harness: TransactionHarness, epoch: int = EPOCH_MAX - 1) -> Producer:
     """Bring the name to its last epoch, as many transactions would."""
-    producer = Producer(world.begin().producer_id, epoch)
-    stored = world.shard.transactions[NAME]
+    producer = Producer(harness.begin().producer_id, epoch)
+    stored = harness.shard.transactions[NAME]
     changed = Transaction(
         **{f: getattr(stored, f) for f in stored.__slots__} | {"producer_epoch": epoch}
     )
-    world.log.append(changed.record())
-    world.fail_over()
+    harness.log.append(changed.record())
+    harness.fail_over()
     return producer
 
 
 def test_the_last_epoch_is_never_handed_out() -> None:
     """InitProducerId goes on with a new id and epoch 0; a retry gets the same (KIP-360)."""
-    world = World()
-    producer = exhausted(world)
-    granted = world.now(world.init(producer))
+    harness = TransactionHarness()
+    producer = exhausted(harness)
+    granted = harness.now(harness.init(producer))
     assert granted.error_code is NONE
     assert granted.producer_id != producer.producer_id
     assert granted.producer_epoch == 0
-    assert world.now(world.init(producer)) == granted
-    again = world.now(world.init(Producer(granted.producer_id, 0)))
+    assert harness.now(harness.init(producer)) == granted
+    again = harness.now(harness.init(Producer(granted.producer_id, 0)))
     assert again == (NONE, granted.producer_id, 1)
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_an_end_at_the_last_epoch_changes_the_id(commit: bool) -> None:
     """KIP-890: markers bear the very last epoch; the producer goes on with a new id at 0."""
-    world = World()
-    producer = exhausted(world)
-    assert world.now(world.add(producer, A, version=2)) is NONE
-    granted = world.now(world.end(producer, commit, 2))
+    harness = TransactionHarness()
+    producer = exhausted(harness)
+    assert harness.now(harness.add(producer, A, version=2)) is NONE
+    granted = harness.now(harness.end(producer, commit, 2))
     assert granted.error_code is NONE
     assert (granted.producer_id != producer.producer_id, granted.producer_epoch) == (True, 0)
-    [(markers, _)] = world.outbox
+    [(markers, _)] = harness.marker_sender
     assert markers.producer == (producer.producer_id, EPOCH_MAX)
-    world.settle()
-    assert world.state.producer == (granted.producer_id, 0)
-    assert world.now(world.end(producer, commit, 2)) == granted, "a retry"
-    assert world.now(world.end(producer, not commit, 2)).error_code is STATE
+    harness.settle()
+    assert harness.state.producer == (granted.producer_id, 0)
+    assert harness.now(harness.end(producer, commit, 2)) == granted, "a retry"
+    assert harness.now(harness.end(producer, not commit, 2)).error_code is STATE
     next_one = Producer(granted.producer_id, 0)
-    assert world.now(world.add(next_one, B, version=2)) is NONE
-    assert world.now(world.end(producer, commit, 2)).error_code is MAPPING
+    assert harness.now(harness.add(next_one, B, version=2)) is NONE
+    assert harness.now(harness.end(producer, commit, 2)).error_code is MAPPING
 
 
 def test_taking_over_at_the_last_epoch() -> None:
     """The fencing epoch is the very last one, and the new producer has a new id."""
     for version in (0, 2):
-        world = World(version)
-        producer = exhausted(world)
-        assert world.now(world.add(producer, A)) is NONE
-        fresh = world.begin()
+        harness = TransactionHarness(version)
+        producer = exhausted(harness)
+        assert harness.now(harness.add(producer, A)) is NONE
+        fresh = harness.begin()
         assert fresh.producer_id != producer.producer_id
-        assert world.now(world.add(producer, A)) is MAPPING
+        assert harness.now(harness.add(producer, A)) is MAPPING
 
 
 def test_without_a_producer_id_at_hand_nothing_is_done() -> None:
@@ -282,62 +282,62 @@ def test_without_a_producer_id_at_hand_nothing_is_done() -> None:
     def none() -> int:
         raise NeedsProducerId
 
-    shard = TransactionShard(TransactionRules(), World(), none)
-    world = World()
-    world.shard = shard
+    shard = TransactionShard(TransactionRules(), TransactionHarness(), none)
+    harness = TransactionHarness()
+    harness.shard = shard
     with pytest.raises(NeedsProducerId):
-        world.init()
-    assert not world.log
+        harness.init()
+    assert not harness.log
     assert not shard.transactions
 
 
 def test_open_for_too_long_is_aborted() -> None:
     """After transaction.timeout.ms the producer is fenced and what it wrote is dropped."""
-    world = World()
-    producer = world.begin()
-    assert world.produce(producer, A, 1, 2) is NONE
-    world.tick(60_000)
-    assert world.state.state.text == "Ongoing"
-    world.tick(2)
-    assert world.state.state.text == "PrepareAbort"
-    assert world.now(world.end(producer, True, 0)).error_code is FENCED
-    world.settle()
-    assert [write.committed for write in world.partitions[A].writes] == [False]
-    assert world.produce(producer, A, 1, 2) is FENCED or world.partitions[A].open == {}
+    harness = TransactionHarness()
+    producer = harness.begin()
+    assert harness.produce(producer, A, 1, 2) is NONE
+    harness.tick(60_000)
+    assert harness.state.state.text == "Ongoing"
+    harness.tick(2)
+    assert harness.state.state.text == "PrepareAbort"
+    assert harness.now(harness.end(producer, True, 0)).error_code is FENCED
+    harness.settle()
+    assert [write.committed for write in harness.partitions[A].writes] == [False]
+    assert harness.produce(producer, A, 1, 2) is FENCED or harness.partitions[A].open == {}
     # A client of KIP-890 that was only slow may recover with what it had.
-    assert world.now(world.init(producer)).error_code is NONE
+    assert harness.now(harness.init(producer)).error_code is NONE
 
 
 def test_unused_names_expire() -> None:
     """transactional.id.expiration.ms after its last use, unless something is open."""
-    world = World(rules=TransactionRules(expiration_ms=1000))
-    producer = world.begin()
-    world.tick(999)
-    assert NAME in world.shard.transactions
-    assert world.now(world.add(producer, A)) is NONE
-    world.tick(5000)
-    assert NAME in world.shard.transactions
-    assert world.now(world.end(producer, True, 0)).error_code is NONE
-    world.settle()
-    world.tick(1000)
-    assert NAME not in world.shard.transactions
-    assert world.log[-1].value is None
-    assert world.now(world.end(producer, True, 0)).error_code is MAPPING
+    harness = TransactionHarness(rules=TransactionRules(expiration_ms=1000))
+    producer = harness.begin()
+    harness.tick(999)
+    assert NAME in harness.shard.transactions
+    assert harness.now(harness.add(producer, A)) is NONE
+    harness.tick(5000)
+    assert NAME in harness.shard.transactions
+    assert harness.now(harness.end(producer, True, 0)).error_code is NONE
+    harness.settle()
+    harness.tick(1000)
+    assert NAME not in harness.shard.transactions
+    assert harness.log[-1].value is None
+    assert harness.now(harness.end(producer, True, 0)).error_code is MAPPING
 
 
 def test_many_expire_in_several_turns() -> None:
     """One turn of the timer writes a bounded amount."""
-    world = World(rules=TransactionRules(expiration_ms=1000))
+    harness = TransactionHarness(rules=TransactionRules(expiration_ms=1000))
     for number in range(6000):
-        world.ask("init_producer", f"name-{number}" + "x" * 50, 60_000, None)
-    world.commit()
-    world.tick(1000)
-    left = len(world.shard.transactions)
+        harness.ask("init_producer", f"name-{number}" + "x" * 50, 60_000, None)
+    harness.commit()
+    harness.tick(1000)
+    left = len(harness.shard.transactions)
     assert 0 < left < 6000
-    while world.shard.transactions:
-        world.tick(1)
-        assert len(world.shard.transactions) < left
-        left = len(world.shard.transactions)
+    while harness.shard.transactions:
+        harness.tick(1)
+        assert len(harness.shard.transactions) < left
+        left = len(harness.shard.transactions)
 
 
 def test_a_step_leaves_the_transaction_as_it_was() -> None:

@@ -1,7 +1,7 @@
-"""The coordinators of this broker: the topic each keeps its state in, how a key finds its seat.
+"""The group and the transaction coordinator of this broker, with the topics of their state.
 
-A coordinator's topic is made when it is first needed. The seats follow the cluster's picture: this
-broker coordinates what it leads.
+A coordinator's topic is created when it is first needed. Which of its partitions this broker
+coordinates follows from the cluster image: those that it leads.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ottla.broker.context import Pending
 from ottla.broker.group_metrics import watch_groups
-from ottla.broker.markers import Outbox
+from ottla.broker.markers import MarkerSender
 from ottla.broker.verification import Verification
 from ottla.cluster.requests import NewTopic
-from ottla.coordinator.coordinator import Coordinator, partition_of
-from ottla.coordinator.groups import GroupShard, OffsetRules
+from ottla.coordinator.coordinator_partition import CoordinatorPartition, ShardT
+from ottla.coordinator.group_shard import GroupShard, OffsetRules
 from ottla.coordinator.rebalance import GroupRules
-from ottla.coordinator.runtime import Seat, ShardT
+from ottla.coordinator.runtime import CoordinatorRuntime, partition_of
+from ottla.coordinator.transaction_shard import TransactionRules, TransactionShard
 from ottla.coordinator.transaction_steps import NeedsProducerId
-from ottla.coordinator.transactions import TransactionRules, TransactionShard
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ TRANSACTION_VERSION = "transaction.version"
 ResponseT = TypeVar("ResponseT")
 
 
-class Reply:
-    """Whoever waits for a coordinator's answer, with the way to say that there will be none."""
+class PendingReply:
+    """A coordinator's `Reply` to a request; `failure` makes the response for an error."""
 
     __slots__ = ("_failure", "pending")
 
@@ -54,7 +54,7 @@ class Reply:
     def resolve(self, response: Any) -> None:
         self.pending.resolve(response)
 
-    def refuse(self, error: ErrorCode) -> None:
+    def fail(self, error: ErrorCode) -> None:
         self.pending.resolve(self._failure(error))
 
 
@@ -74,8 +74,8 @@ async def settled(answer: ResponseT | Pending) -> ResponseT:
     return await future
 
 
-class Office(Generic[ShardT]):
-    """One coordinator with its topic."""
+class CoordinatorService(Generic[ShardT]):
+    """One kind of coordinator: its topic, and the runtime of the partitions that are led here."""
 
     def __init__(
         self,
@@ -85,17 +85,17 @@ class Office(Generic[ShardT]):
         new_topic: Callable[[Settings], NewTopic],
     ) -> None:
         self.topic = topic
-        self.coordinator = Coordinator(topic, make_shard, broker.clock, broker.purgatory.wake)
+        self.runtime = CoordinatorRuntime(topic, make_shard, broker.clock, broker.purgatory.wake)
         self._broker = broker
         self._new_topic = new_topic
         self._led: dict[int, int] = {}
 
-    def seat_for(self, key: str) -> Seat[ShardT] | ErrorCode:
-        """The seat that looks after `key`, or what to answer instead."""
+    def coordinator_for(self, key: str) -> CoordinatorPartition[ShardT] | ErrorCode:
+        """The active coordinator partition of `key`, or the error to answer instead."""
         index = self.partition_for(key)
         if index is None:
             return ErrorCode.NOT_COORDINATOR
-        return self.coordinator.seat(index)
+        return self.runtime.coordinator(index)
 
     def partition_for(self, key: str) -> int | None:
         """The partition of the coordinator's topic for `key`; None while there is no topic."""
@@ -103,7 +103,7 @@ class Office(Generic[ShardT]):
         return None if topic is None else partition_of(key, len(topic.partitions))
 
     async def make_topic(self) -> None:
-        """Make the coordinator's topic, unless it is there."""
+        """Create the coordinator's topic, unless it exists."""
         if self.topic not in self._broker.image.topics:
             new = self._new_topic(self._broker.settings)
             [outcome] = await self._broker.controller.create_topics([new])
@@ -111,7 +111,7 @@ class Office(Generic[ShardT]):
                 log.error("%s cannot be made: %s", self.topic, outcome.error_message)
 
     def follow(self, image: ClusterImage) -> None:
-        """Take the seats that this broker now leads, give up the others."""
+        """Load the partitions that this broker now leads, unload the others."""
         topic = image.topics.get(self.topic)
         led = {
             each.index: each.leader_epoch
@@ -121,28 +121,28 @@ class Office(Generic[ShardT]):
         if led == self._led:
             return
         for index in self._led.keys() - led.keys():
-            self.coordinator.resign(index)
+            self.runtime.resign(index)
         for index, epoch in led.items():
             if self._led.get(index) != epoch:
                 partition = self._broker.partitions.get(self.topic, index)
                 if partition is not None:
-                    self.coordinator.lead(partition)
+                    self.runtime.lead(partition)
         self._led = led
 
 
 class Coordinators:
-    """All of them."""
+    """All coordinators of one broker."""
 
     def __init__(self, broker: Broker) -> None:
         settings = broker.settings
-        self.groups = Office(
+        self.groups = CoordinatorService(
             broker,
             GROUP_TOPIC,
             lambda: GroupShard(group_rules(settings), offset_rules(settings)),
             offsets_topic,
         )
-        watch_groups(broker.metrics, self.groups.coordinator)
-        self.outbox = Outbox(broker)
+        watch_groups(broker.metrics, self.groups.runtime)
+        self.marker_sender = MarkerSender(broker)
         self.verification = Verification(broker)
 
         def take_producer_id() -> int:
@@ -151,45 +151,45 @@ class Coordinators:
                 raise NeedsProducerId
             return producer_id
 
-        self.transactions = Office(
+        self.transactions = CoordinatorService(
             broker,
             TRANSACTION_TOPIC,
             lambda: TransactionShard(
                 transaction_rules(settings),
-                self.outbox,
+                self.marker_sender,
                 take_producer_id,
                 transaction_version(broker.image),
             ),
             transactions_topic,
         )
-        self._by_topic: dict[str, Office[Any]] = {
+        self._by_topic: dict[str, CoordinatorService[Any]] = {
             GROUP_TOPIC: self.groups,
             TRANSACTION_TOPIC: self.transactions,
         }
 
     def follow(self, image: ClusterImage) -> None:
-        """The picture has changed."""
-        for office in self._by_topic.values():
-            office.follow(image)
-        for seat in self.transactions.coordinator.active_seats():
-            seat.shard.version = transaction_version(image)
+        """The cluster image has changed."""
+        for service in self._by_topic.values():
+            service.follow(image)
+        for coordinator in self.transactions.runtime.all_active():
+            coordinator.shard.version = transaction_version(image)
 
     def topics_deleted(self, names: Collection[str]) -> None:
-        """Offsets of topics that are gone are forgotten."""
-        for seat in list(self.groups.coordinator.active_seats()):
-            seat.run(partial(seat.shard.forget_topics, names))
+        """Delete the committed offsets of topics that were deleted."""
+        for coordinator in list(self.groups.runtime.all_active()):
+            coordinator.run(partial(coordinator.shard.forget_topics, names))
 
     def committed(self, partition: Partition) -> None:
         """A partition's high watermark has moved."""
-        office = self._by_topic.get(partition.topic)
-        if office is not None:
-            office.coordinator.committed(partition.index)
-        self.outbox.committed(partition)
+        service = self._by_topic.get(partition.topic)
+        if service is not None:
+            service.runtime.committed(partition.index)
+        self.marker_sender.committed(partition)
 
     def close(self) -> None:
-        self.outbox.close()
-        for office in self._by_topic.values():
-            office.coordinator.close()
+        self.marker_sender.close()
+        for service in self._by_topic.values():
+            service.runtime.close()
 
 
 def group_rules(settings: Settings) -> GroupRules:

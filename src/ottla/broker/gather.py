@@ -1,4 +1,4 @@
-"""One answer out of several: wait until every part is there."""
+"""One response made of several: it is complete once every part has arrived."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Gather:
 
 
 class Part:
-    """An `Asker` for one of the parts."""
+    """The `Reply` for one of the parts."""
 
     __slots__ = ("_failure", "_gather", "_number")
 
@@ -40,5 +40,5 @@ class Part:
     def resolve(self, part: Any) -> None:
         self._gather.put(self._number, part)
 
-    def refuse(self, error: ErrorCode) -> None:
+    def fail(self, error: ErrorCode) -> None:
         self._gather.put(self._number, self._failure(error))

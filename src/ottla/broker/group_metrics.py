@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING
 from ottla.coordinator.group import GroupState
 
 if TYPE_CHECKING:
-    from ottla.coordinator.coordinator import Coordinator
-    from ottla.coordinator.groups import GroupShard
+    from ottla.coordinator.group_shard import GroupShard
+    from ottla.coordinator.runtime import CoordinatorRuntime
     from ottla.metrics import Metrics
 
 PREFIX = "kafka_coordinator_group_GroupMetadataManager"
 
 
-def watch_groups(metrics: Metrics, coordinator: Coordinator[GroupShard]) -> None:
+def watch_groups(metrics: Metrics, runtime: CoordinatorRuntime[GroupShard]) -> None:
     """Counted when somebody asks, so that groups cost nothing meanwhile."""
 
     def groups(state: GroupState | None = None) -> int:
         return sum(
             state is None or group.state is state
-            for seat in coordinator.active_seats()
-            for group in seat.shard.groups.values()
+            for coordinator in runtime.all_active()
+            for group in coordinator.shard.groups.values()
         )
 
     def offsets() -> int:
         return sum(
             len(each)
-            for seat in coordinator.active_seats()
-            for each in seat.shard.offsets.by_group.values()
+            for coordinator in runtime.all_active()
+            for each in coordinator.shard.offsets.by_group.values()
         )
 
     metrics.gauge(f"{PREFIX}_NumGroups", groups, "Groups that are coordinated here.")

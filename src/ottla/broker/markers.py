@@ -1,9 +1,9 @@
-"""Markers on their way: a transaction that has been decided is told to every partition it wrote to.
+"""Transaction markers: writing the outcome of a transaction to every partition that it wrote to.
 
-A marker is a message to a partition's leader that may be late or lost: it is tried again until it
-is there, and it counts as written only once it is committed. When all are, the transaction's seat
-hears of it. Nothing here needs to survive: a coordinator that loads its seat sends the markers of
-every prepared transaction anew, and a marker written twice does no harm.
+A marker may be late or lost, so it is retried until the leader has appended it, and it counts as
+written only once it is committed. When all markers of a transaction are, its coordinator completes
+it. Nothing here is durable: a coordinator that loads a partition sends the markers of every
+prepared transaction again, and a marker that is written twice changes nothing.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.coordinator.coordinator_partition import CoordinatorPartition, CoordinatorState
 from ottla.coordinator.effects import Effects, Producer
-from ottla.coordinator.runtime import Seat, SeatState
 from ottla.coordinator.transaction import EPOCH_BUMP_VERSION, EPOCH_MAX, TopicPartition
-from ottla.coordinator.transactions import Markers
+from ottla.coordinator.transaction_shard import Markers
 from ottla.wire.control import ABORT, COMMIT, write_marker
 from ottla.wire.errors import ErrorCode
 
@@ -75,10 +75,10 @@ def write(
     )
     if topic == GROUP_TOPIC:
         # The group coordinator holds what is pending; it hears of the end with the marker.
-        seat = broker.coordinators.groups.coordinator.active_seat(index)
-        if seat is None:
+        coordinator = broker.coordinators.groups.runtime.active(index)
+        if coordinator is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        error = seat.marker(batch, producer, committed)
+        error = coordinator.marker(batch, producer, committed)
     else:
         error = ErrorCode(partition.append_as_coordinator(batch, now_ms=now_ms).error_code)
         if not error:
@@ -106,13 +106,14 @@ def of_an_earlier_transaction(partition: Partition, producer: Producer) -> bool:
 class Delivery:
     """The markers of one transaction, as far as they are not known to be committed."""
 
-    __slots__ = ("left", "markers", "pause_s", "seat", "written")
+    __slots__ = ("coordinator", "left", "markers", "pause_s", "written")
 
-    def __init__(self, markers: Markers, seat: Seat[Any]) -> None:
+    def __init__(self, markers: Markers, coordinator: CoordinatorPartition[Any]) -> None:
         self.markers = markers
-        # Whose decision it is. A seat that takes its place sends the markers itself, and the two
-        # must not be mixed up: a classic client has the same epoch in its next transaction.
-        self.seat: Seat[Any] | None = seat
+        # The coordinator that decided. One that is loaded in its place sends the markers itself,
+        # and the two must be kept apart: a classic client has the same epoch in its next
+        # transaction.
+        self.coordinator: CoordinatorPartition[Any] | None = coordinator
         self.left: dict[TopicPartition, None] = dict.fromkeys(sorted(markers.partitions))
         self.written: dict[TopicPartition, Written] = {}
         self.pause_s = RETRY_S
@@ -123,8 +124,8 @@ class Delivery:
         return partition.offline is not None or not partition.is_leader
 
 
-class Outbox:
-    """Everything on its way from this broker's coordinators. An `Asker` of their seats."""
+class MarkerSender:
+    """The deliveries of this broker's transaction coordinator."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -133,14 +134,14 @@ class Outbox:
 
     def resolve(self, markers: Any) -> None:
         """A decision is committed: carry it out."""
-        office = self._broker.coordinators.transactions
-        index = office.partition_for(markers.transactional_id)
-        seat = None if index is None else office.coordinator.active_seat(index)
-        if seat is not None:
-            self._carry(Delivery(markers, seat))
+        service = self._broker.coordinators.transactions
+        index = service.partition_for(markers.transactional_id)
+        coordinator = None if index is None else service.runtime.active(index)
+        if coordinator is not None:
+            self._carry(Delivery(markers, coordinator))
 
-    def refuse(self, error: ErrorCode) -> None:
-        """The seat is gone before its decision was committed: whoever leads next decides."""
+    def fail(self, error: ErrorCode) -> None:
+        """The coordinator was unloaded before its decision was committed: the next one decides."""
 
     def committed(self, partition: Partition) -> None:
         """A partition's high watermark has moved."""
@@ -163,8 +164,8 @@ class Outbox:
 
     def _carry(self, delivery: Delivery) -> None:
         """Write what is not written, a few at a time, and come back for the rest."""
-        seat = delivery.seat
-        if self._closed or seat is None or seat.state is not SeatState.ACTIVE:
+        coordinator = delivery.coordinator
+        if self._closed or coordinator is None or coordinator.state is not CoordinatorState.ACTIVE:
             return
         budget = MARKERS_PER_TURN
         failed = False
@@ -175,14 +176,16 @@ class Outbox:
                 self._broker.clock.call_later(0, self._carry, delivery)
                 return
             budget -= 1
-            failed = not self._write(delivery, seat, place) or failed
+            failed = not self._write(delivery, coordinator, place) or failed
         self._complete_if_all(delivery)
         if delivery.left:
             pause_s = delivery.pause_s if failed else RETRY_MAX_S
             self._broker.clock.call_later(pause_s, self._carry, delivery)
             delivery.pause_s = min(delivery.pause_s * 2, RETRY_MAX_S)
 
-    def _write(self, delivery: Delivery, seat: Seat[Any], place: TopicPartition) -> bool:
+    def _write(
+        self, delivery: Delivery, coordinator: CoordinatorPartition[Any], place: TopicPartition
+    ) -> bool:
         """Write one marker; False when it must be tried again."""
         markers = delivery.markers
         delivery.written.pop(place, None)
@@ -191,7 +194,7 @@ class Outbox:
             place,
             markers.producer,
             markers.committed,
-            seat.partition.leader_epoch,
+            coordinator.partition.leader_epoch,
             markers.client_version,
         )
         if isinstance(outcome, ErrorCode):
@@ -206,17 +209,17 @@ class Outbox:
         return True
 
     def _complete_if_all(self, delivery: Delivery) -> None:
-        seat = delivery.seat
-        if delivery.left or seat is None:
+        coordinator = delivery.coordinator
+        if delivery.left or coordinator is None:
             return
-        delivery.seat = None
-        if seat.state is not SeatState.ACTIVE:
+        delivery.coordinator = None
+        if coordinator.state is not CoordinatorState.ACTIVE:
             return
 
         def decide(effects: Effects, now_ms: int) -> None:
-            seat.shard.markers_written(delivery.markers, effects, now_ms)
+            coordinator.shard.markers_written(delivery.markers, effects, now_ms)
 
-        seat.run(decide)
+        coordinator.run(decide)
 
 
 def is_over(error: ErrorCode, place: TopicPartition, markers: Markers) -> bool:

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from ottla.coordinator.coordinator_partition import CoordinatorPartition
 from ottla.coordinator.effects import Effects, Producer
-from ottla.coordinator.runtime import Seat
 from ottla.coordinator.transaction import EPOCH_BUMP_VERSION, TopicPartition
 from ottla.wire.errors import ErrorCode
 
@@ -64,7 +64,7 @@ class Answer:
     def resolve(self, verdicts: Any) -> None:
         self._then(verdicts)
 
-    def refuse(self, error: ErrorCode) -> None:
+    def fail(self, error: ErrorCode) -> None:
         self._then(dict.fromkeys(self._partitions, error))
 
 
@@ -171,11 +171,11 @@ class Verification:
             then({place: for_writers(error, operation) for place, error in verdicts.items()})
 
         answer = Answer(partitions, translate)
-        seat = self._broker.coordinators.transactions.seat_for(transactional_id)
-        if not isinstance(seat, Seat):
-            answer.refuse(seat)
+        coordinator = self._broker.coordinators.transactions.coordinator_for(transactional_id)
+        if not isinstance(coordinator, CoordinatorPartition):
+            answer.fail(coordinator)
             return
-        shard = seat.shard
+        shard = coordinator.shard
 
         def decide(effects: Effects, now_ms: int) -> None:
             if operation is Operation.ADD:
@@ -187,7 +187,7 @@ class Verification:
                 verdicts = shard.verify_partitions(transactional_id, producer, partitions)
             effects.reply(answer, verdicts)
 
-        seat.run(decide)
+        coordinator.run(decide)
 
 
 def for_writers(error: ErrorCode, operation: Operation) -> ErrorCode:

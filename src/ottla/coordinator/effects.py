@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, Protocol
 from ottla.wire.errors import ErrorCode
 
 
-class Asker(Protocol):
+class Reply(Protocol):
     """Whoever waits for an answer. Exactly one of the two is called, once."""
 
     def resolve(self, response: Any) -> None:
         """The answer."""
 
-    def refuse(self, error: ErrorCode) -> None:
+    def fail(self, error: ErrorCode) -> None:
         """This coordinator cannot answer (any more)."""
 
 
@@ -51,13 +51,13 @@ class Effects:
         self.atomic = True
         # Set when the records are pending until the producer's transaction ends.
         self.producer: Producer | None = None
-        self.replies: list[tuple[Asker, Any]] = []
+        self.replies: list[tuple[Reply, Any]] = []
         # Milliseconds from now, or None to cancel; the last word on a key counts.
         self.timers: dict[TimerKey, int | None] = {}
         self.on_failure: Callable[[ErrorCode, Effects], None] | None = None
 
-    def reply(self, asker: Asker, response: Any) -> None:
-        self.replies.append((asker, response))
+    def reply(self, reply: Reply, response: Any) -> None:
+        self.replies.append((reply, response))
 
     def set_timer(self, key: TimerKey, delay_ms: int) -> None:
         self.timers[key] = delay_ms

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from ottla.coordinator.effects import Asker
+from ottla.coordinator.effects import Reply
 from ottla.wire.errors import ErrorCode
 
 
@@ -74,8 +74,8 @@ class Member:
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
         self.assignment = assignment
-        self.awaiting_join: Asker | None = None
-        self.awaiting_sync: Asker | None = None
+        self.awaiting_join: Reply | None = None
+        self.awaiting_sync: Reply | None = None
         # A new member cannot heartbeat before its first join is answered (see rebalance.py).
         self.is_new = False
 

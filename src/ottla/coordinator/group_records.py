@@ -2,9 +2,9 @@
 
 One GroupMetadata record holds a whole generation. Its replay is the only way a group becomes Stable
 or is known after a restart; a tombstone is a group that is gone. While a log is loaded every record
-stands for the whole group (`restore`); once the seat is active a record is one that the living
-group has just decided on, and only its assignment is new (`apply_assignment`): who waits or has
-been promised an id is soft and stays.
+stands for the whole group (`restore`); once the coordinator is active, a record is one that the
+group in memory has just decided on, and only its assignment is new (`apply_assignment`): parked
+requests and pending members are not part of the record and stay.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.effects import Asker, Effects
+from ottla.coordinator.effects import Effects, Reply
 from ottla.coordinator.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group, Member
 from ottla.coordinator.rebalance import (
     GroupRules,
@@ -19,9 +19,9 @@ from ottla.wire.api.sync_group import SyncGroupResponse
 from ottla.wire.errors import ErrorCode
 
 
-def heartbeat(group: Group, request: HeartbeatRequest, asker: Asker, effects: Effects) -> None:
+def heartbeat(group: Group, request: HeartbeatRequest, reply: Reply, effects: Effects) -> None:
     """A member says it lives, and hears whether it must join again."""
-    effects.reply(asker, HeartbeatResponse(error_code=heartbeat_error(group, request, effects)))
+    effects.reply(reply, HeartbeatResponse(error_code=heartbeat_error(group, request, effects)))
 
 
 def heartbeat_error(group: Group, request: HeartbeatRequest, effects: Effects) -> ErrorCode:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.coordinator.effects import Asker, Effects
+from ottla.coordinator.effects import Effects, Reply
 from ottla.coordinator.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group, Member
 from ottla.coordinator.group_records import group_record
 from ottla.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -150,7 +150,7 @@ def join_answer(group: Group, member: Member, *, with_members: bool = True) -> J
 def sync(
     group: Group,
     request: SyncGroupRequest,
-    asker: Asker,
+    reply: Reply,
     rules: GroupRules,
     effects: Effects,
     now_ms: int,
@@ -158,18 +158,18 @@ def sync(
     """SyncGroup: a member waits for its assignment; the leader brings everybody's."""
     error = sync_error(group, request)
     if error:
-        effects.reply(asker, SyncGroupResponse(error_code=error))
+        effects.reply(reply, SyncGroupResponse(error_code=error))
         return
     member = group.members[request.member_id]
     group.pending_sync.discard(member.member_id)
     if group.state is STABLE:
-        effects.reply(asker, sync_answer(group, member.assignment))
+        effects.reply(reply, sync_answer(group, member.assignment))
         return
-    if member.awaiting_sync is not None and member.awaiting_sync != asker:
+    if member.awaiting_sync is not None and member.awaiting_sync != reply:
         effects.reply(
             member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         )
-    member.awaiting_sync = asker
+    member.awaiting_sync = reply
     if group.leader_id == member.member_id:
         store_assignment(group, request, rules, effects, now_ms)
 

@@ -1,251 +1,201 @@
-"""The one way all coordinators work: decide -> append -> replay -> answer.
+"""The coordinator runtime: the partitions of one coordinator topic that this broker leads.
 
-A coordinator's topic is split into partitions, and whoever leads a partition coordinates the keys
-that hash to it. `Seat` is one such partition: a shard of state that changes only by replaying
-records, the records of the current turn not yet written, and the answers not yet due. A decision
-sees everything appended so far; an answer, also one that only read, leaves when everything it saw
-is committed. Records of one turn of the loop go into one batch: fifty commits that arrived together
-cost one append.
-
-When a batch cannot be appended, or leadership is lost, the whole seat is dropped: what was replayed
-but never committed must not be seen, and whoever leads next replays the log.
+A partition is loaded when this broker becomes its leader: its log is replayed in slices between
+other work. Until that is done, requests for its keys are answered COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Generic
 
-from ottla.coordinator.deadlines import Deadlines
-from ottla.coordinator.effects import Asker, Effects, Producer, Record, TimerKey
-from ottla.wire import records as wire_records
+from ottla.coordinator.coordinator_partition import CoordinatorPartition, CoordinatorState, ShardT
+from ottla.coordinator.effects import Producer, Record
+from ottla.wire.control import COMMIT, control_type
 from ottla.wire.errors import ErrorCode
+from ottla.wire.records import batch_bounds, read_header, read_records
 
 if TYPE_CHECKING:
     from ottla.replica.partition import Partition
-    from ottla.seams.clock import Clock, Timer
+    from ottla.seams.clock import Clock
 
 log = logging.getLogger("ottla.coordinator")
 
-# Added to keys and values when the size of a batch is reckoned before it is written.
-RECORD_OVERHEAD_BYTES = 32
-# Answers that may wait for their commit at once; beyond it a request is refused as if loading.
-ANSWERS_WAITING_MAX = 100_000
+# Read from the log at once while loading; a batch larger than this is still read whole.
+LOAD_READ_BYTES = 256 * 1024
+# Loading gives way to other work after so many records.
+LOAD_SLICE_RECORDS = 500
+# Groups ask again and again, and hashing a long name as Java does takes a loop.
+KEYS_REMEMBERED_MAX = 16_384
+# How long after a failed append a partition is loaded again from its log.
+RELOAD_DELAY_S = 1.0
 
 
-class Shard(Protocol):
-    """The state of one partition of a coordinator's topic."""
-
-    def replay(self, record: Record, producer: Producer | None, offset: int) -> None:
-        """Apply one record; `producer` when it is pending until that producer's marker."""
-
-    def replay_marker(self, producer: Producer, committed: bool) -> None:
-        """A transaction that wrote here has ended."""
-
-    def loaded(self, effects: Effects, now_ms: int) -> None:
-        """All there was has been replayed: start the timers that the state asks for."""
-
-    def due(self, key: TimerKey, effects: Effects, now_ms: int) -> None:
-        """A timer: an event like a request."""
-
-    def askers(self) -> list[Asker]:
-        """Everybody parked in this state, to be sent away when it is dropped."""
-
-
-ShardT = TypeVar("ShardT", bound=Shard)
-
-
-class SeatState(Enum):
-    LOADING = "loading"
-    ACTIVE = "active"
-    CLOSED = "closed"
-
-
-class Seat(Generic[ShardT]):
-    """One partition that this broker coordinates."""
+class CoordinatorRuntime(Generic[ShardT]):
+    """The partitions of one coordinator topic."""
 
     def __init__(
         self,
-        partition: Partition,
-        shard: ShardT,
+        topic: str,
+        make_shard: Callable[[], ShardT],
         clock: Clock,
         on_append: Callable[[Partition], object],
-        on_lost: Callable[[Seat[ShardT]], object] | None = None,
     ) -> None:
-        self.partition = partition
-        self.shard = shard
-        self.state = SeatState.LOADING
-        self._clock = clock
+        self.topic = topic
         self._on_append = on_append
-        self._on_lost = on_lost
-        self._deadlines = Deadlines(clock, self._due)
-        self._records: list[Record] = []
-        self._producer: Producer | None = None
-        self._records_bytes = 0
-        self._next_offset = partition.log.end_offset
-        self._answers: deque[tuple[int, list[tuple[Asker, Any]]]] = deque()
-        self._flush_timer: Timer | None = None
+        self._make_shard = make_shard
+        self._clock = clock
+        self._coordinators: dict[int, CoordinatorPartition[ShardT]] = {}
+        self._loads: dict[int, asyncio.Task[None]] = {}
+        self._turn = asyncio.Lock()
 
-    def __repr__(self) -> str:
-        return f"<seat {self.partition.topic}-{self.partition.index} {self.state.value}>"
+    def coordinator(self, index: int) -> CoordinatorPartition[ShardT] | ErrorCode:
+        """The coordinator of this partition's keys, or the error to answer instead."""
+        coordinator = self._coordinators.get(index)
+        if coordinator is None or coordinator.state is CoordinatorState.CLOSED:
+            return ErrorCode.NOT_COORDINATOR
+        if coordinator.state is CoordinatorState.LOADING or coordinator.overloaded:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return coordinator
 
-    def run(self, decide: Callable[[Effects, int], None]) -> None:
-        """Let `decide` fill effects, and carry them out."""
-        effects = Effects()
-        decide(effects, self._clock.now_ms())
-        self.carry_out(effects)
-
-    def carry_out(self, effects: Effects) -> None:
-        if effects.records and not self._take(effects):
-            return
-        for key, delay_ms in effects.timers.items():
-            if delay_ms is None:
-                self._deadlines.cancel(key)
-            else:
-                self._deadlines.set(key, delay_ms)
-        if effects.replies:
-            self._answers.append((self._next_offset, effects.replies))
-            if not self._records:
-                self.committed()
-
-    def _take(self, effects: Effects) -> bool:
-        """Put the records into the current batch and replay them; False if they cannot fit one."""
-        size = sum(
-            len(record.key) + len(record.value or b"") + RECORD_OVERHEAD_BYTES
-            for record in effects.records
+    def active(self, index: int) -> CoordinatorPartition[ShardT] | None:
+        """The partition for work that no limit may turn away; None unless it is loaded."""
+        coordinator = self._coordinators.get(index)
+        return (
+            coordinator
+            if coordinator is not None and coordinator.state is CoordinatorState.ACTIVE
+            else None
         )
-        limit = self.partition.log.config.max_message_bytes - wire_records.HEADER_BYTES
-        if size > limit:
-            if effects.atomic or len(effects.records) == 1:
-                self._give_up(effects, ErrorCode.MESSAGE_TOO_LARGE)
-                return False
-            if all(self._take(half) for half in halves(effects)):
-                return True
-            self._give_up(effects, ErrorCode.NOT_COORDINATOR)
-            return False
-        if self._records and (
-            self._records_bytes + size > limit or effects.producer != self._producer
-        ):
-            self.flush()
-            if self.state is SeatState.CLOSED:
-                self._give_up(effects, ErrorCode.NOT_COORDINATOR)
-                return False
-        self._producer = effects.producer
-        self._records += effects.records
-        self._records_bytes += size
-        for record in effects.records:
-            self.shard.replay(record, effects.producer, self._next_offset)
-            self._next_offset += 1
-        if self._flush_timer is None:
-            self._flush_timer = self._clock.call_later(0, self.flush)
-        return True
 
-    def _give_up(self, effects: Effects, error: ErrorCode) -> None:
-        if effects.on_failure is None or self.state is SeatState.CLOSED:
-            for asker, _ in effects.replies:
-                asker.refuse(error)
-            return
-        after = Effects()
-        effects.on_failure(error, after)
-        self.carry_out(after)
-
-    def flush(self) -> None:
-        """Append what this turn has brought, as one batch."""
-        if self._flush_timer is not None:
-            self._flush_timer.cancel()
-            self._flush_timer = None
-        if not self._records:
-            return
-        if self.partition.log.end_offset != self._next_offset - len(self._records):
-            # Nobody but an operator's tool writes here: what it wrote must be replayed, in order.
-            log.warning("%s: somebody else appended; loading again", self)
-            self._lose()
-            return
-        now_ms = self._clock.now_ms()
-        producer = self._producer
-        batch = wire_records.write_batch(
-            [wire_records.Record(r.value, key=r.key, timestamp=now_ms) for r in self._records],
-            producer_id=producer.producer_id if producer else -1,
-            producer_epoch=producer.producer_epoch if producer else -1,
-            transactional=producer is not None,
+    def all_active(self) -> Iterator[CoordinatorPartition[ShardT]]:
+        return (
+            coordinator
+            for coordinator in self._coordinators.values()
+            if coordinator.state is CoordinatorState.ACTIVE
         )
-        self._records = []
-        self._records_bytes = 0
-        result = self.partition.append_as_coordinator(memoryview(bytearray(batch)), now_ms=now_ms)
-        if result.error_code:
-            log.error("%s: cannot append (%s)", self, result.error_code)
-            self._lose()
-            return
-        assert result.last_offset + 1 == self._next_offset, f"{self}: {result.last_offset}"
-        self._on_append(self.partition)
-        self.committed()
-
-    def _lose(self) -> None:
-        """What was decided last cannot be kept: drop everything, and load what the log holds."""
-        self.close(ErrorCode.NOT_COORDINATOR)
-        if self._on_lost is not None:
-            self._on_lost(self)
-
-    def marker(self, batch: memoryview, producer: Producer, committed: bool) -> ErrorCode:
-        """Append the marker that ends a transaction here, after all that came before it."""
-        self.flush()
-        if self.state is not SeatState.ACTIVE:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        result = self.partition.append_as_coordinator(batch, now_ms=self._clock.now_ms())
-        if result.error_code:
-            return ErrorCode(result.error_code)
-        self._next_offset = result.last_offset + 1
-        self.shard.replay_marker(producer, committed)
-        self._on_append(self.partition)
-        self.committed()
-        return ErrorCode.NONE
-
-    def committed(self) -> None:
-        """The high watermark may have moved: send the answers that are due."""
-        high_watermark = self.partition.high_watermark
-        answers = self._answers
-        while answers and answers[0][0] <= high_watermark:
-            for asker, response in answers.popleft()[1]:
-                asker.resolve(response)
 
     @property
-    def overloaded(self) -> bool:
-        return len(self._answers) >= ANSWERS_WAITING_MAX
+    def loading(self) -> bool:
+        return any(
+            coordinator.state is CoordinatorState.LOADING
+            for coordinator in self._coordinators.values()
+        )
 
-    def activate(self) -> None:
-        """Loading is over: from now on requests are answered."""
-        self.state = SeatState.ACTIVE
-        self._next_offset = self.partition.log.end_offset
-        self.run(self.shard.loaded)
-
-    def close(self, error: ErrorCode) -> None:
-        """Drop everything; whoever waits hears `error` and looks for the coordinator again."""
-        if self.state is SeatState.CLOSED:
+    def lead(self, partition: Partition) -> None:
+        """This broker leads `partition` from now on: load it."""
+        self.resign(partition.index)
+        coordinator = CoordinatorPartition(
+            partition, self._make_shard(), self._clock, self._on_append, self._lost
+        )
+        self._coordinators[partition.index] = coordinator
+        if partition.log.end_offset == partition.log.log_start_offset:
+            coordinator.activate()
             return
-        self.state = SeatState.CLOSED
-        self._deadlines.close()
-        if self._flush_timer is not None:
-            self._flush_timer.cancel()
-            self._flush_timer = None
-        waiting = [asker for _, replies in self._answers for asker, _ in replies]
-        self._answers.clear()
-        for asker in [*waiting, *self.shard.askers()]:
-            asker.refuse(error)
+        task = asyncio.ensure_future(self._load(coordinator))
+        self._loads[partition.index] = task
 
-    def _due(self, key: TimerKey) -> None:
-        if self.state is SeatState.ACTIVE:
-            self.run(lambda effects, now_ms: self.shard.due(key, effects, now_ms))
+    def _lost(self, coordinator: CoordinatorPartition[ShardT]) -> None:
+        """An append failed and the state is dropped: load it again from the log."""
+        self._clock.call_later(RELOAD_DELAY_S, self._reload, coordinator)
+
+    def _reload(self, coordinator: CoordinatorPartition[ShardT]) -> None:
+        partition = coordinator.partition
+        if self._coordinators.get(partition.index) is coordinator and partition.offline is None:
+            self.lead(partition)
+
+    def resign(self, index: int) -> None:
+        """Another broker leads the partition now, or nobody."""
+        task = self._loads.pop(index, None)
+        if task is not None:
+            task.cancel()
+        coordinator = self._coordinators.pop(index, None)
+        if coordinator is not None:
+            coordinator.close(ErrorCode.NOT_COORDINATOR)
+
+    def committed(self, index: int) -> None:
+        """The high watermark of a partition has moved."""
+        coordinator = self._coordinators.get(index)
+        if coordinator is not None and coordinator.state is CoordinatorState.ACTIVE:
+            coordinator.committed()
+
+    def close(self) -> None:
+        """Append what is decided, then unload every partition."""
+        for index, coordinator in list(self._coordinators.items()):
+            if coordinator.state is CoordinatorState.ACTIVE:
+                coordinator.flush()
+            self.resign(index)
+
+    async def _load(self, coordinator: CoordinatorPartition[ShardT]) -> None:
+        began = self._clock.monotonic()
+        count = 0
+        try:
+            # One after the other: a slice each of fifty partitions would hold the loop too long.
+            async with self._turn:
+                for number in load(coordinator.partition, coordinator.shard):
+                    count += number
+                    await asyncio.sleep(0)
+        except Exception:
+            # Whatever a foreign or damaged record does, the other partitions go on.
+            log.exception("%s: cannot load", coordinator)
+            coordinator.close(ErrorCode.NOT_COORDINATOR)
+            return
+        self._loads.pop(coordinator.partition.index, None)
+        log.info(
+            "%s: %d records loaded in %.3f s", coordinator, count, self._clock.monotonic() - began
+        )
+        coordinator.activate()
 
 
-def halves(effects: Effects) -> tuple[Effects, Effects]:
-    """The records of a decision that need not stay together, as two; nothing else of it."""
-    middle = len(effects.records) // 2
-    parts = (Effects(), Effects())
-    parts[0].records, parts[1].records = effects.records[:middle], effects.records[middle:]
-    for part in parts:
-        part.atomic = False
-        part.producer = effects.producer
-    return parts
+def load(partition: Partition, shard: ShardT) -> Iterator[int]:
+    """Replay a partition from its start; yields after each slice how many records it was."""
+    source = partition.log
+    offset = source.log_start_offset
+    end_offset = source.end_offset
+    count = 0
+    while offset < end_offset:
+        found = source.read(
+            offset, bytes_max=LOAD_READ_BYTES, end_offset=end_offset, first_batch_whole=True
+        )
+        if found is None or found.size == 0:
+            break
+        data = found.file.pread(found.size, found.position)
+        for start, end in batch_bounds(data):
+            batch = data[start:end]
+            header = read_header(batch)
+            if header.last_offset >= offset:
+                count += replay_batch(batch, shard)
+            offset = header.last_offset + 1
+            if count >= LOAD_SLICE_RECORDS:
+                yield count
+                count = 0
+    yield count
+
+
+def replay_batch(batch: bytes, shard: ShardT) -> int:
+    header = read_header(batch)
+    producer = Producer(header.producer_id, header.producer_epoch)
+    records = read_records(batch)
+    if header.control:
+        for record in records:
+            shard.replay_marker(producer, control_type(bytes(record.key or b"")) == COMMIT)
+        return len(records)
+    pending = producer if header.transactional else None
+    for record in records:
+        if record.key is None:
+            continue
+        value = None if record.value is None else bytes(record.value)
+        shard.replay(Record(bytes(record.key), value), pending, record.offset)
+    return len(records)
+
+
+@lru_cache(maxsize=KEYS_REMEMBERED_MAX)
+def partition_of(key: str, partition_count: int) -> int:
+    """Which partition looks after a key: Java's hash of the string, as every broker has it."""
+    code = 0
+    encoded = key.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(encoded), 2):
+        code = (31 * code + (encoded[i] << 8 | encoded[i + 1])) & 0xFFFFFFFF
+    return (code & 0x7FFFFFFF) % partition_count

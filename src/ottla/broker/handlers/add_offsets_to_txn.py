@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.context import Context, Pending
-from ottla.broker.coordinators import GROUP_TOPIC, Reply, settled
+from ottla.broker.coordinators import GROUP_TOPIC, PendingReply, settled
 from ottla.coordinator.effects import Effects, Producer
 from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.wire.errors import ErrorCode
@@ -36,16 +36,16 @@ def add(request: AddOffsetsToTxnRequest, context: Context) -> Answer:
     coordinators = context.broker.coordinators
     if not request.transactional_id:
         return failure(request, ErrorCode.INVALID_REQUEST, context)
-    seat = coordinators.transactions.seat_for(request.transactional_id)
-    if isinstance(seat, ErrorCode):
-        return failure(request, seat, context)
+    coordinator = coordinators.transactions.coordinator_for(request.transactional_id)
+    if isinstance(coordinator, ErrorCode):
+        return failure(request, coordinator, context)
     index = coordinators.groups.partition_for(request.group_id)
     if index is None:
         return failure(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, context)
-    reply = Reply(lambda error: failure(request, error, context))
+    reply = PendingReply(lambda error: failure(request, error, context))
 
     def decide(effects: Effects, now_ms: int) -> None:
-        error = seat.shard.add_partitions(
+        error = coordinator.shard.add_partitions(
             request.transactional_id,
             Producer(request.producer_id, request.producer_epoch),
             frozenset({(GROUP_TOPIC, index)}),
@@ -55,7 +55,7 @@ def add(request: AddOffsetsToTxnRequest, context: Context) -> Answer:
         )
         effects.reply(reply, failure(request, error, context))
 
-    seat.run(decide)
+    coordinator.run(decide)
     return reply.pending
 
 

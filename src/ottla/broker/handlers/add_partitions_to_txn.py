@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.context import Context, Pending
+from ottla.coordinator.coordinator_partition import CoordinatorPartition
 from ottla.coordinator.effects import Effects, Producer
-from ottla.coordinator.runtime import Seat
 from ottla.coordinator.transaction import EPOCH_BUMP_VERSION, TopicPartition
 from ottla.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -68,7 +68,7 @@ class Answer:
     def resolve(self, errors: Errors) -> None:
         self._arrived(self._number, errors)
 
-    def refuse(self, error: ErrorCode) -> None:
+    def fail(self, error: ErrorCode) -> None:
         self.resolve(dict.fromkeys(self._partitions, error))
 
 
@@ -111,13 +111,13 @@ def ask(transaction: AddPartitionsToTxnTransaction, answer: Answer, context: Con
         )
         return
     if not transactional_id:
-        answer.refuse(ErrorCode.INVALID_REQUEST)
+        answer.fail(ErrorCode.INVALID_REQUEST)
         return
-    seat = broker.coordinators.transactions.seat_for(transactional_id)
-    if not isinstance(seat, Seat):
-        answer.refuse(seat)
+    coordinator = broker.coordinators.transactions.coordinator_for(transactional_id)
+    if not isinstance(coordinator, CoordinatorPartition):
+        answer.fail(coordinator)
         return
-    shard = seat.shard
+    shard = coordinator.shard
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
 
     def decide(effects: Effects, now_ms: int) -> None:
@@ -132,7 +132,7 @@ def ask(transaction: AddPartitionsToTxnTransaction, answer: Answer, context: Con
             errors = dict.fromkeys(partitions, error)
         effects.reply(answer, errors)
 
-    seat.run(decide)
+    coordinator.run(decide)
 
 
 def response(

@@ -29,16 +29,16 @@ def handle(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsRespon
 
 
 def delete_one(group_id: str, context: Context, part: Part) -> None:
-    seat = context.broker.coordinators.groups.seat_for(group_id)
-    if isinstance(seat, ErrorCode):
-        part.refuse(seat)
+    coordinator = context.broker.coordinators.groups.coordinator_for(group_id)
+    if isinstance(coordinator, ErrorCode):
+        part.fail(coordinator)
         return
-    shard = seat.shard
+    shard = coordinator.shard
 
     def decide(effects: Effects, now_ms: int) -> None:
         effects.reply(part, result(group_id, shard.delete_group(group_id, effects)))
 
-    seat.run(decide)
+    coordinator.run(decide)
 
 
 def result(group_id: str, error: ErrorCode) -> DeletableGroupResult:

@@ -40,18 +40,18 @@ def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsRe
 
 
 def describe_one(group_id: str, context: Context, part: Part) -> None:
-    seat = context.broker.coordinators.groups.seat_for(group_id)
-    if isinstance(seat, ErrorCode):
-        part.refuse(seat)
+    coordinator = context.broker.coordinators.groups.coordinator_for(group_id)
+    if isinstance(coordinator, ErrorCode):
+        part.fail(coordinator)
         return
-    shard = seat.shard
+    shard = coordinator.shard
 
     def decide(effects: Effects, now_ms: int) -> None:
         group = shard.groups.get(group_id)
         answer = not_found(group_id, context) if group is None else describe(group)
         effects.reply(part, answer)
 
-    seat.run(decide)
+    coordinator.run(decide)
 
 
 def describe(group: Group) -> DescribedGroup:

@@ -6,8 +6,8 @@ from functools import partial
 
 from ottla.broker.context import Context, Pending
 from ottla.broker.gather import Gather, Part
+from ottla.coordinator.coordinator_partition import CoordinatorPartition
 from ottla.coordinator.effects import Effects
-from ottla.coordinator.runtime import Seat
 from ottla.coordinator.transaction import Transaction
 from ottla.wire.api.describe_transactions import (
     DescribeTransactionsRequest,
@@ -37,13 +37,13 @@ def handle(
 
 def ask(transactional_id: str, part: Part, context: Context) -> None:
     if not transactional_id:
-        part.refuse(ErrorCode.INVALID_REQUEST)
+        part.fail(ErrorCode.INVALID_REQUEST)
         return
-    seat = context.broker.coordinators.transactions.seat_for(transactional_id)
-    if not isinstance(seat, Seat):
-        part.refuse(seat)
+    coordinator = context.broker.coordinators.transactions.coordinator_for(transactional_id)
+    if not isinstance(coordinator, CoordinatorPartition):
+        part.fail(coordinator)
         return
-    shard = seat.shard
+    shard = coordinator.shard
 
     def decide(effects: Effects, now_ms: int) -> None:
         found = shard.transactions.get(transactional_id)
@@ -53,7 +53,7 @@ def ask(transactional_id: str, part: Part, context: Context) -> None:
             answer = described(found)
         effects.reply(part, answer)
 
-    seat.run(decide)
+    coordinator.run(decide)
 
 
 def described(transaction: Transaction) -> TransactionState:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.context import Context, Pending
-from ottla.broker.coordinators import Reply, settled
+from ottla.broker.coordinators import PendingReply, settled
 from ottla.coordinator.effects import Effects, Producer
 from ottla.coordinator.transaction_steps import NeedsProducerId
 from ottla.wire.api.end_txn import EndTxnRequest, EndTxnResponse
@@ -31,14 +31,14 @@ def handle(request: EndTxnRequest, context: Context) -> Answer | Awaitable[Answe
 def end(request: EndTxnRequest, context: Context) -> Answer:
     if not request.transactional_id:
         return failure(request, ErrorCode.INVALID_REQUEST, context)
-    seat = context.broker.coordinators.transactions.seat_for(request.transactional_id)
-    if isinstance(seat, ErrorCode):
-        return failure(request, seat, context)
+    coordinator = context.broker.coordinators.transactions.coordinator_for(request.transactional_id)
+    if isinstance(coordinator, ErrorCode):
+        return failure(request, coordinator, context)
     client_version = 2 if context.api_version >= EPOCH_BUMP_FROM else 0
-    reply = Reply(lambda error: failure(request, error, context))
+    reply = PendingReply(lambda error: failure(request, error, context))
 
     def decide(effects: Effects, now_ms: int) -> None:
-        granted = seat.shard.end(
+        granted = coordinator.shard.end(
             request.transactional_id,
             Producer(request.producer_id, request.producer_epoch),
             request.committed,
@@ -54,7 +54,7 @@ def end(request: EndTxnRequest, context: Context) -> Answer:
             )
             effects.reply(reply, response)
 
-    seat.run(decide)
+    coordinator.run(decide)
     return reply.pending
 
 

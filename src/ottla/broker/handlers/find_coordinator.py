@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from ottla.broker.context import Context
-from ottla.broker.coordinators import Office
+from ottla.broker.coordinators import CoordinatorService
 from ottla.broker.endpoints import node
 from ottla.wire.api.find_coordinator import (
     Coordinator,
@@ -26,15 +26,15 @@ BATCHED_FROM = 4
 def handle(
     request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    office = office_of(request.key_type, context)
-    if office is None:
+    service = service_of(request.key_type, context)
+    if service is None:
         return failure(request, ErrorCode.INVALID_REQUEST, context)
-    if office.topic in context.broker.image.topics:
-        return answer(request, office, context)
-    return answer_after_making(request, office, context)
+    if service.topic in context.broker.image.topics:
+        return answer(request, service, context)
+    return answer_after_making(request, service, context)
 
 
-def office_of(key_type: int, context: Context) -> Office[Any] | None:
+def service_of(key_type: int, context: Context) -> CoordinatorService[Any] | None:
     coordinators = context.broker.coordinators
     if key_type == GROUP:
         return coordinators.groups
@@ -45,26 +45,26 @@ def office_of(key_type: int, context: Context) -> Office[Any] | None:
 
 async def answer_after_making(
     request: FindCoordinatorRequest,
-    office: Office[Any],
+    service: CoordinatorService[Any],
     context: Context,
 ) -> FindCoordinatorResponse:
-    await office.make_topic()
-    return answer(request, office, context)
+    await service.make_topic()
+    return answer(request, service, context)
 
 
 def answer(
     request: FindCoordinatorRequest,
-    office: Office[Any],
+    service: CoordinatorService[Any],
     context: Context,
 ) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if context.api_version >= BATCHED_FROM else [request.key]
-    return respond([find(key, office, context) for key in keys], context)
+    return respond([find(key, service, context) for key in keys], context)
 
 
-def find(key: str, office: Office[Any], context: Context) -> Coordinator:
+def find(key: str, service: CoordinatorService[Any], context: Context) -> Coordinator:
     image = context.broker.image
-    index = office.partition_for(key)
-    partition = None if index is None else image.partition(office.topic, index)
+    index = service.partition_for(key)
+    partition = None if index is None else image.partition(service.topic, index)
     leader = None
     if partition is not None:
         leader = node(image, partition.leader, context.peer.listener_name)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ottla.broker.context import Context, Pending
-from ottla.broker.coordinators import Reply
+from ottla.broker.coordinators import PendingReply
 from ottla.coordinator.effects import Effects
-from ottla.coordinator.groups import merge
+from ottla.coordinator.group_shard import merge
 from ottla.coordinator.membership import heartbeat
 from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.errors import ErrorCode
@@ -14,20 +14,20 @@ from ottla.wire.errors import ErrorCode
 def handle(request: HeartbeatRequest, context: Context) -> HeartbeatResponse | Pending:
     if request.group_id == "":
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    seat = context.broker.coordinators.groups.seat_for(request.group_id)
-    if isinstance(seat, ErrorCode):
+    coordinator = context.broker.coordinators.groups.coordinator_for(request.group_id)
+    if isinstance(coordinator, ErrorCode):
         # While loading, a member is as good as alive: its session starts anew afterwards.
-        loading = seat is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return HeartbeatResponse(error_code=ErrorCode.NONE if loading else seat)
-    group = seat.shard.groups.get(request.group_id)
+        loading = coordinator is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return HeartbeatResponse(error_code=ErrorCode.NONE if loading else coordinator)
+    group = coordinator.shard.groups.get(request.group_id)
     if group is None:
         return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-    reply = Reply(lambda error: HeartbeatResponse(error_code=error))
+    reply = PendingReply(lambda error: HeartbeatResponse(error_code=error))
 
     def decide(effects: Effects, now_ms: int) -> None:
         inner = Effects()
         heartbeat(group, request, reply, inner)
         merge(group, inner, effects)
 
-    seat.run(decide)
+    coordinator.run(decide)
     return reply.pending

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.context import Context, Pending
-from ottla.broker.coordinators import Reply, settled
+from ottla.broker.coordinators import PendingReply, settled
 from ottla.coordinator.effects import Effects, Producer
 from ottla.coordinator.transaction_steps import NeedsProducerId
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -60,16 +60,18 @@ def begin(request: InitProducerIdRequest, transactional_id: str, context: Contex
     timeout_ms = request.transaction_timeout_ms
     if not 0 < timeout_ms <= context.broker.settings.integer("transaction.max.timeout.ms"):
         return failure(request, ErrorCode.INVALID_TRANSACTION_TIMEOUT, context)
-    seat = context.broker.coordinators.transactions.seat_for(transactional_id)
-    if isinstance(seat, ErrorCode):
-        return failure(request, seat, context)
+    coordinator = context.broker.coordinators.transactions.coordinator_for(transactional_id)
+    if isinstance(coordinator, ErrorCode):
+        return failure(request, coordinator, context)
     expected = None
     if request.producer_id != -1:
         expected = Producer(request.producer_id, request.producer_epoch)
-    reply = Reply(lambda error: failure(request, error, context))
+    reply = PendingReply(lambda error: failure(request, error, context))
 
     def decide(effects: Effects, now_ms: int) -> None:
-        granted = seat.shard.init_producer(transactional_id, timeout_ms, expected, effects, now_ms)
+        granted = coordinator.shard.init_producer(
+            transactional_id, timeout_ms, expected, effects, now_ms
+        )
         if granted.error_code:
             effects.reply(reply, failure(request, granted.error_code, context))
         else:
@@ -78,7 +80,7 @@ def begin(request: InitProducerIdRequest, transactional_id: str, context: Contex
             )
             effects.reply(reply, response)
 
-    seat.run(decide)
+    coordinator.run(decide)
     return reply.pending
 
 

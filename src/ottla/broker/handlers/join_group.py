@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.context import Context, Pending
-from ottla.broker.coordinators import Reply
+from ottla.broker.coordinators import PendingReply
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_records import empty_group_record
-from ottla.coordinator.groups import merge
-from ottla.coordinator.joining import Joining, join
+from ottla.coordinator.group_shard import merge
+from ottla.coordinator.join_group import Joining, join
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.errors import ErrorCode
 
@@ -18,12 +18,12 @@ NULLABLE_PROTOCOL_FROM = 7
 
 
 def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | Pending:
-    seat = context.broker.coordinators.groups.seat_for(request.group_id)
+    coordinator = context.broker.coordinators.groups.coordinator_for(request.group_id)
     if request.group_id == "":
         return failure(request, ErrorCode.INVALID_GROUP_ID, context)
-    if isinstance(seat, ErrorCode):
-        return failure(request, seat, context)
-    shard = seat.shard
+    if isinstance(coordinator, ErrorCode):
+        return failure(request, coordinator, context)
+    shard = coordinator.shard
     rules = shard.group_rules
     timeout_ms = request.session_timeout_ms
     if not rules.min_session_timeout_ms <= timeout_ms <= rules.max_session_timeout_ms:
@@ -51,11 +51,11 @@ def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | P
             inner.records.append(empty_group_record(group, now_ms))
         merge(group, inner, effects)
 
-    seat.run(decide)
+    coordinator.run(decide)
     return reply.pending
 
 
-class JoinReply(Reply):
+class JoinReply(PendingReply):
     """Decisions leave a protocol name out; before version 7 it could not be null."""
 
     __slots__ = ("_api_version",)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ottla.broker.context import Context, Pending
-from ottla.broker.coordinators import Reply
+from ottla.broker.coordinators import PendingReply
 from ottla.coordinator.effects import Effects
-from ottla.coordinator.groups import merge
+from ottla.coordinator.group_shard import merge
 from ottla.coordinator.membership import leave
 from ottla.wire.api.leave_group import (
     LeaveGroupRequest,
@@ -21,17 +21,17 @@ BATCHED_FROM = 3
 def handle(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse | Pending:
     if request.group_id == "":
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    seat = context.broker.coordinators.groups.seat_for(request.group_id)
-    if isinstance(seat, ErrorCode):
-        return LeaveGroupResponse(error_code=seat)
+    coordinator = context.broker.coordinators.groups.coordinator_for(request.group_id)
+    if isinstance(coordinator, ErrorCode):
+        return LeaveGroupResponse(error_code=coordinator)
     members = request.members
     if context.api_version < BATCHED_FROM:
         members = [MemberIdentity(member_id=request.member_id)]
-    group = seat.shard.groups.get(request.group_id)
+    group = coordinator.shard.groups.get(request.group_id)
     if group is None:
         return respond([unknown(member) for member in members], context)
-    reply = Reply(lambda error: LeaveGroupResponse(error_code=error))
-    rules = seat.shard.group_rules
+    reply = PendingReply(lambda error: LeaveGroupResponse(error_code=error))
+    rules = coordinator.shard.group_rules
 
     def decide(effects: Effects, now_ms: int) -> None:
         inner = Effects()
@@ -39,7 +39,7 @@ def handle(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse |
         inner.reply(reply, respond(answers, context))
         merge(group, inner, effects)
 
-    seat.run(decide)
+    coordinator.run(decide)
     return reply.pending
 
 

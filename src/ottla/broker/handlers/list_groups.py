@@ -6,10 +6,10 @@ from itertools import chain
 
 from ottla.broker.context import Context, Pending
 from ottla.broker.gather import Gather, Part
+from ottla.coordinator.coordinator_partition import CoordinatorPartition
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.group import Group
-from ottla.coordinator.groups import GroupShard
-from ottla.coordinator.runtime import Seat
+from ottla.coordinator.group_shard import GroupShard
 from ottla.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.errors import ErrorCode
 
@@ -17,38 +17,38 @@ GROUP_TYPE = "classic"
 
 
 def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse | Pending:
-    coordinator = context.broker.coordinators.groups.coordinator
-    if coordinator.loading:
+    runtime = context.broker.coordinators.groups.runtime
+    if runtime.loading:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     if types and GROUP_TYPE not in types:
         return ListGroupsResponse()
 
-    seats = list(coordinator.active_seats())
-    if not seats:
+    coordinators = list(runtime.all_active())
+    if not coordinators:
         return ListGroupsResponse()
     pending = Pending()
 
     def respond(parts: list[list[ListedGroup]]) -> None:
         pending.resolve(ListGroupsResponse(groups=list(chain.from_iterable(parts))))
 
-    gather = Gather(len(seats), respond)
-    for number, seat in enumerate(seats):
-        # A seat that is lost in the meantime has nothing to tell: another broker has.
-        list_one(seat, states, gather.part(number, lambda _: []))
+    gather = Gather(len(coordinators), respond)
+    for number, coordinator in enumerate(coordinators):
+        # A coordinator that is lost in the meantime has nothing to tell: another broker has.
+        list_one(coordinator, states, gather.part(number, lambda _: []))
     return pending
 
 
-def list_one(seat: Seat[GroupShard], states: set[str], part: Part) -> None:
+def list_one(coordinator: CoordinatorPartition[GroupShard], states: set[str], part: Part) -> None:
     def decide(effects: Effects, now_ms: int) -> None:
-        groups = seat.shard.groups.values()
+        groups = coordinator.shard.groups.values()
         found = [
             listed(each) for each in groups if not states or each.state.value.lower() in states
         ]
         effects.reply(part, found)
 
-    seat.run(decide)
+    coordinator.run(decide)
 
 
 def listed(group: Group) -> ListedGroup:

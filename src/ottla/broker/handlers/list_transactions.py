@@ -10,10 +10,10 @@ from typing import Any
 from ottla.broker.context import Context, Pending
 from ottla.broker.gather import Gather
 from ottla.broker.patterns import Pattern, PatternError
+from ottla.coordinator.coordinator_partition import CoordinatorPartition
 from ottla.coordinator.effects import Effects
-from ottla.coordinator.runtime import Seat
 from ottla.coordinator.transaction import TransactionState as State
-from ottla.coordinator.transactions import TransactionShard
+from ottla.coordinator.transaction_shard import TransactionShard
 from ottla.wire.api.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -27,8 +27,8 @@ STATES = {state.text: state for state in State}
 def handle(
     request: ListTransactionsRequest, context: Context
 ) -> ListTransactionsResponse | Pending:
-    coordinator = context.broker.coordinators.transactions.coordinator
-    if coordinator.loading:
+    runtime = context.broker.coordinators.transactions.runtime
+    if runtime.loading:
         return failure(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, context)
     pattern: Pattern | None = None
     if request.transactional_id_pattern:
@@ -37,7 +37,7 @@ def handle(
         except PatternError:
             return failure(request, ErrorCode.INVALID_REGULAR_EXPRESSION, context)
     unknown = [name for name in request.state_filters if name not in STATES]
-    seats = list(coordinator.active_seats())
+    coordinators = list(runtime.all_active())
     pending = Pending()
 
     def done(parts: list[Any]) -> None:
@@ -52,32 +52,32 @@ def handle(
             )
         )
 
-    if not seats:
+    if not coordinators:
         return ListTransactionsResponse(unknown_state_filters=unknown)
-    gather = Gather(len(seats), done)
-    for number, seat in enumerate(seats):
-        ask(request, pattern, seat, gather, number)
+    gather = Gather(len(coordinators), done)
+    for number, coordinator in enumerate(coordinators):
+        ask(request, pattern, coordinator, gather, number)
     return pending
 
 
 def ask(
     request: ListTransactionsRequest,
     pattern: Pattern | None,
-    seat: Seat[TransactionShard],
+    coordinator: CoordinatorPartition[TransactionShard],
     gather: Gather,
     number: int,
 ) -> None:
-    """Look at one seat; what it shows must be committed before it is told."""
+    """Look at one coordinator; what it shows must be committed before it is told."""
 
     def decide(effects: Effects, now_ms: int) -> None:
         found: list[TransactionState] | ErrorCode
         try:
-            found = listed(request, pattern, seat.shard, now_ms)
+            found = listed(request, pattern, coordinator.shard, now_ms)
         except PatternError:  # it would take too long
             found = ErrorCode.INVALID_REGULAR_EXPRESSION
         effects.reply(gather.part(number, lambda error: ErrorCode.NOT_COORDINATOR), found)
 
-    seat.run(decide)
+    coordinator.run(decide)
 
 
 def listed(

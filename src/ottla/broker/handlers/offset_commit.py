@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.broker.context import Context, Pending
-from ottla.broker.coordinators import Reply
+from ottla.broker.coordinators import PendingReply
 from ottla.coordinator.effects import Effects
-from ottla.coordinator.groups import Caller
+from ottla.coordinator.group_shard import Caller
 from ottla.coordinator.offsets import NO_EXPIRY, Committed, TopicPartition, metadata_too_long
 from ottla.coordinator.rebalance import group_error
 from ottla.wire.api.offset_commit import (
@@ -35,10 +35,10 @@ def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespon
     response, accepted = sort_out(request, context)
     if not accepted:
         return response
-    seat = context.broker.coordinators.groups.seat_for(request.group_id)
-    if isinstance(seat, ErrorCode):
-        return refused(response, accepted, seat)
-    shard = seat.shard
+    coordinator = context.broker.coordinators.groups.coordinator_for(request.group_id)
+    if isinstance(coordinator, ErrorCode):
+        return refused(response, accepted, coordinator)
+    shard = coordinator.shard
     caller = Caller(
         request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
     )
@@ -47,7 +47,7 @@ def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespon
     )
     if error:
         return refused(response, accepted, error)
-    reply = Reply(lambda error: refused(response, accepted, group_error(error)))
+    reply = PendingReply(lambda error: refused(response, accepted, group_error(error)))
     length_max = shard.offset_rules.metadata_bytes_max
 
     def decide(effects: Effects, now_ms: int) -> None:
@@ -65,7 +65,7 @@ def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespon
         shard.commit(request.group_id, caller, offsets, None, effects)
         effects.reply(reply, response)
 
-    seat.run(decide)
+    coordinator.run(decide)
     return reply.pending
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.context import Context, Pending
-from ottla.broker.coordinators import Reply
+from ottla.broker.coordinators import PendingReply
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.offsets import TopicPartition
 from ottla.wire.api.offset_delete import (
@@ -18,11 +18,11 @@ from ottla.wire.errors import ErrorCode
 def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse | Pending:
     if request.group_id == "":
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    seat = context.broker.coordinators.groups.seat_for(request.group_id)
-    if isinstance(seat, ErrorCode):
-        return OffsetDeleteResponse(error_code=seat)
-    reply = Reply(lambda error: OffsetDeleteResponse(error_code=error))
-    shard = seat.shard
+    coordinator = context.broker.coordinators.groups.coordinator_for(request.group_id)
+    if isinstance(coordinator, ErrorCode):
+        return OffsetDeleteResponse(error_code=coordinator)
+    reply = PendingReply(lambda error: OffsetDeleteResponse(error_code=error))
+    shard = coordinator.shard
     known, unknown = sort_out(request, context)
 
     def decide(effects: Effects, now_ms: int) -> None:
@@ -32,7 +32,7 @@ def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteRespon
         else:
             effects.reply(reply, respond(request, outcome | unknown))
 
-    seat.run(decide)
+    coordinator.run(decide)
     return reply.pending
 
 

@@ -11,10 +11,10 @@ from functools import partial
 
 from ottla.broker.context import Context, Pending
 from ottla.broker.gather import Gather, Part
+from ottla.coordinator.coordinator_partition import CoordinatorPartition
 from ottla.coordinator.effects import Effects
-from ottla.coordinator.groups import GroupShard
+from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.offsets import Committed
-from ottla.coordinator.runtime import Seat
 from ottla.wire.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -42,22 +42,22 @@ def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse
     gather = Gather(len(groups), lambda answers: pending.resolve(unfolded(answers, context)))
     for number, group in enumerate(groups):
         part = gather.part(number, partial(nothing, group, context))
-        seat = context.broker.coordinators.groups.seat_for(group.group_id)
-        if isinstance(seat, ErrorCode):
-            part.refuse(seat)
+        coordinator = context.broker.coordinators.groups.coordinator_for(group.group_id)
+        if isinstance(coordinator, ErrorCode):
+            part.fail(coordinator)
         else:
-            read(seat, group, request.require_stable, context, part)
+            read(coordinator, group, request.require_stable, context, part)
     return pending
 
 
 def read(
-    seat: Seat[GroupShard],
+    coordinator: CoordinatorPartition[GroupShard],
     group: OffsetFetchRequestGroup,
     require_stable: bool,
     context: Context,
     part: Part,
 ) -> None:
-    shard = seat.shard
+    shard = coordinator.shard
 
     def decide(effects: Effects, now_ms: int) -> None:
         topics = group.topics
@@ -72,7 +72,7 @@ def read(
         )
         effects.reply(part, answer)
 
-    seat.run(decide)
+    coordinator.run(decide)
 
 
 def all_topics(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ottla.broker.context import Context, Pending
-from ottla.broker.coordinators import Reply
+from ottla.broker.coordinators import PendingReply
 from ottla.coordinator.effects import Effects
-from ottla.coordinator.groups import merge
+from ottla.coordinator.group_shard import merge
 from ottla.coordinator.rebalance import sync
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.errors import ErrorCode
@@ -21,19 +21,19 @@ def handle(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | P
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if request.group_id == "":
         return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    seat = context.broker.coordinators.groups.seat_for(request.group_id)
-    if isinstance(seat, ErrorCode):
-        return SyncGroupResponse(error_code=seat)
-    group = seat.shard.groups.get(request.group_id)
+    coordinator = context.broker.coordinators.groups.coordinator_for(request.group_id)
+    if isinstance(coordinator, ErrorCode):
+        return SyncGroupResponse(error_code=coordinator)
+    group = coordinator.shard.groups.get(request.group_id)
     if group is None:
         return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-    reply = Reply(lambda error: SyncGroupResponse(error_code=error))
-    rules = seat.shard.group_rules
+    reply = PendingReply(lambda error: SyncGroupResponse(error_code=error))
+    rules = coordinator.shard.group_rules
 
     def decide(effects: Effects, now_ms: int) -> None:
         inner = Effects()
         sync(group, request, reply, rules, inner, now_ms)
         merge(group, inner, effects)
 
-    seat.run(decide)
+    coordinator.run(decide)
     return reply.pending

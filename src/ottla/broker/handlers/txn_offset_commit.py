@@ -10,10 +10,10 @@ from __future__ import annotations
 from ottla.broker.context import Context, Pending
 from ottla.broker.coordinators import GROUP_TOPIC
 from ottla.broker.verification import Guard, Operation, Verdicts
+from ottla.coordinator.coordinator_partition import CoordinatorPartition, CoordinatorState
 from ottla.coordinator.effects import Effects, Producer
-from ottla.coordinator.groups import Caller, GroupShard
+from ottla.coordinator.group_shard import Caller, GroupShard
 from ottla.coordinator.offsets import Committed, TopicPartition
-from ottla.coordinator.runtime import Seat, SeatState
 from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -42,26 +42,26 @@ def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommit
         return response
     if not request.group_id:
         return refused(response, ErrorCode.INVALID_GROUP_ID, context)
-    seat = context.broker.coordinators.groups.seat_for(request.group_id)
-    if isinstance(seat, ErrorCode):
-        return refused(response, seat, context)
-    return Commit(request, context, seat, response, accepted).start()
+    coordinator = context.broker.coordinators.groups.coordinator_for(request.group_id)
+    if isinstance(coordinator, ErrorCode):
+        return refused(response, coordinator, context)
+    return Commit(request, context, coordinator, response, accepted).start()
 
 
 class Commit:
-    """One request on its way: verify, then commit. An `Asker` of the group's seat."""
+    """One request in progress: verify, then commit. The `Reply` of the group's coordinator."""
 
     def __init__(
         self,
         request: TxnOffsetCommitRequest,
         context: Context,
-        seat: Seat[GroupShard],
+        coordinator: CoordinatorPartition[GroupShard],
         response: TxnOffsetCommitResponse,
         accepted: Accepted,
     ) -> None:
         self.request = request
         self.context = context
-        self.seat = seat
+        self.coordinator = coordinator
         self.response = response
         self.accepted = accepted
         self.producer = Producer(request.producer_id, request.producer_epoch)
@@ -71,7 +71,7 @@ class Commit:
     def start(self) -> TxnOffsetCommitResponse | Pending:
         verification = self.context.broker.coordinators.verification
         operation = operation_of(self.context.api_version)
-        partition = self.seat.partition
+        partition = self.coordinator.partition
         guard = verification.start(partition, self.producer, -1, operation)
         if isinstance(guard, ErrorCode):
             return refused(self.response, guard, self.context)
@@ -83,7 +83,7 @@ class Commit:
         def verified(verdicts: Verdicts) -> None:
             error = verdicts[place]
             if error:
-                self.refuse(unavailable(error, operation))
+                self.fail(unavailable(error, operation))
             else:
                 self.commit(guard)
 
@@ -93,36 +93,36 @@ class Commit:
         return self.pending
 
     def commit(self, guard: Guard | None) -> None:
-        request, seat = self.request, self.seat
-        if seat.state is not SeatState.ACTIVE:
-            self.refuse(ErrorCode.NOT_COORDINATOR)
+        request, coordinator = self.request, self.coordinator
+        if coordinator.state is not CoordinatorState.ACTIVE:
+            self.fail(ErrorCode.NOT_COORDINATOR)
             return
         if guard is not None:
             verification = self.context.broker.coordinators.verification
-            error = verification.check(seat.partition, self.producer.producer_id, guard, -1)
+            error = verification.check(coordinator.partition, self.producer.producer_id, guard, -1)
             if error:
-                self.refuse(error)
+                self.fail(error)
                 return
         caller = Caller(request.member_id, request.group_instance_id, request.generation_id)
-        error = seat.shard.commit_error(request.group_id, caller, transactional=True)
+        error = coordinator.shard.commit_error(request.group_id, caller, transactional=True)
         if error:
-            self.refuse(error)
+            self.fail(error)
             return
 
         def decide(effects: Effects, now_ms: int) -> None:
             offsets = [(place, committed(asked, now_ms)) for place, asked in self.accepted]
-            seat.shard.commit(request.group_id, caller, offsets, self.producer, effects)
+            coordinator.shard.commit(request.group_id, caller, offsets, self.producer, effects)
             effects.reply(self, self.response)
 
-        seat.run(decide)
+        coordinator.run(decide)
         if guard is not None:
-            seat.flush()
-            verification.began(seat.partition, self.producer.producer_id)
+            coordinator.flush()
+            verification.began(coordinator.partition, self.producer.producer_id)
 
     def resolve(self, response: TxnOffsetCommitResponse) -> None:
         self.pending.resolve(response)
 
-    def refuse(self, error: ErrorCode) -> None:
+    def fail(self, error: ErrorCode) -> None:
         self.pending.resolve(refused(self.response, error, self.context))
 
 

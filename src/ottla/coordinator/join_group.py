@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.coordinator.effects import Asker, Effects
+from ottla.coordinator.effects import Effects, Reply
 from ottla.coordinator.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group, Member
 from ottla.coordinator.group_records import group_record
 from ottla.coordinator.rebalance import (
@@ -38,7 +38,7 @@ class Joining:
     """A JoinGroup request with its circumstances."""
 
     request: JoinGroupRequest
-    asker: Asker
+    reply: Reply
     api_version: int
     client_id: str
     client_host: str
@@ -89,7 +89,7 @@ def accepts(group: Group, member_id: str, size_max: int) -> bool:
 
 def refuse(effects: Effects, joining: Joining, error: ErrorCode, member_id: str) -> None:
     effects.reply(
-        joining.asker,
+        joining.reply,
         JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None),
     )
 
@@ -139,7 +139,7 @@ def join_known(
     elif group.state is COMPLETING:
         if same:
             # Its answer was lost; nothing has changed since, so neither has the answer.
-            effects.reply(joining.asker, join_answer(group, member))
+            effects.reply(joining.reply, join_answer(group, member))
         else:
             rejoin(group, member, joining, rules, effects, now_ms)
     elif group.state is STABLE:
@@ -147,7 +147,7 @@ def join_known(
         if group.leader_id == member_id or not same:
             rejoin(group, member, joining, rules, effects, now_ms)
         else:
-            effects.reply(joining.asker, join_answer(group, member, with_members=False))
+            effects.reply(joining.reply, join_answer(group, member, with_members=False))
     else:
         refuse(effects, joining, ErrorCode.UNKNOWN_MEMBER_ID, member_id)
 
@@ -171,7 +171,7 @@ def add_member(
         protocols=joining.protocols,
     )
     member.is_new = True
-    member.awaiting_join = joining.asker
+    member.awaiting_join = joining.reply
     if group.state is PREPARING and group.previous_state is EMPTY:
         group.new_member_added = True
     if not group.members:
@@ -194,7 +194,7 @@ def rejoin(
 
 
 def update_member(member: Member, joining: Joining, effects: Effects) -> None:
-    if member.awaiting_join is not None and member.awaiting_join != joining.asker:
+    if member.awaiting_join is not None and member.awaiting_join != joining.reply:
         # The same member asked twice: only the later request is still being waited for.
         effects.reply(
             member.awaiting_join,
@@ -207,7 +207,7 @@ def update_member(member: Member, joining: Joining, effects: Effects) -> None:
     member.protocols = joining.protocols
     member.rebalance_timeout_ms = joining.rebalance_timeout_ms
     member.session_timeout_ms = joining.request.session_timeout_ms
-    member.awaiting_join = joining.asker
+    member.awaiting_join = joining.reply
 
 
 def return_static(
@@ -241,7 +241,7 @@ def return_static(
         answer = join_answer(group, member, with_members=False)
         # An older client that hears it leads would assign anew: tell it the id it had before.
         answer.leader = old_leader_id or ""
-    effects.reply(joining.asker, answer)
+    effects.reply(joining.reply, answer)
     effects.records.append(group_record(group, now_ms))
 
     def undo(error: ErrorCode, effects: Effects) -> None:

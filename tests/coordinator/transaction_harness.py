@@ -1,9 +1,9 @@
 """A transaction coordinator without any I/O, and the partitions its producers write to.
 
-`World` does what the runtime, the outbox and the partition leaders do, on plain lists: records are
-appended and replayed at once, committed when the test says so, and answers leave only then. Markers
-lie in an outbox until they are delivered, lost (tried again later) or delivered twice. A crash
-forgets everything but the log.
+`TransactionHarness` does what the runtime, the marker sender and the partition leaders do, on plain
+lists: records are appended and replayed at once, committed when the test says so, and replies leave
+only then. Markers are queued until they are delivered, lost (retried later) or delivered twice. A
+crash loses everything but the log.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.coordinator.effects import Effects, Producer, Record
 from ottla.coordinator.transaction import Transaction
-from ottla.coordinator.transactions import Granted, Markers, TransactionRules, TransactionShard
+from ottla.coordinator.transaction_shard import Granted, Markers, TransactionRules, TransactionShard
 from ottla.wire.errors import ErrorCode
 
 NAME = "id"
@@ -85,7 +85,7 @@ class Asked:
     refuse = resolve
 
 
-class World:
+class TransactionHarness:
     """Everything there is."""
 
     def __init__(self, version: int = 2, rules: TransactionRules | None = None) -> None:
@@ -96,14 +96,14 @@ class World:
         self.committed = 0
         self.ids = count(1000)
         self.partitions = {place: Partition() for place in PARTITIONS}
-        self.outbox: list[tuple[Markers, set[Place]]] = []
+        self.marker_sender: list[tuple[Markers, set[Place]]] = []
         self.waiting: list[tuple[int, Any, Any]] = []
         self.shard = self._load()
 
     # ---- the runtime -----------------------------------------------------------------------------
 
     def _load(self) -> TransactionShard:
-        self.outbox = []
+        self.marker_sender = []
         self.waiting = []
         shard = TransactionShard(self.rules, self, lambda: next(self.ids), self.version)
         for offset, record in enumerate(self.log):
@@ -118,15 +118,15 @@ class World:
         for record in effects.records:
             self.shard.replay(record, None, len(self.log))
             self.log.append(record)
-        for asker, response in effects.replies:
-            self.waiting.append((len(self.log), asker, response))
+        for reply, response in effects.replies:
+            self.waiting.append((len(self.log), reply, response))
 
     def commit(self) -> None:
         """All that is appended is safe now: let the answers go."""
         self.committed = len(self.log)
         due, self.waiting = self.waiting, []
-        for _, asker, response in due:
-            asker.resolve(response)
+        for _, reply, response in due:
+            reply.resolve(response)
 
     def crash(self) -> None:
         """Nothing is left but what was committed; what was not may be there or not."""
@@ -138,17 +138,17 @@ class World:
         self.committed = len(self.log)
         self._load()
 
-    # The shard's outbox
+    # The shard's marker_sender
 
     def resolve(self, markers: Markers) -> None:
-        self.outbox.append((markers, set(markers.partitions)))
+        self.marker_sender.append((markers, set(markers.partitions)))
 
-    def refuse(self, error: ErrorCode) -> None:
-        """The seat is gone."""
+    def fail(self, error: ErrorCode) -> None:
+        """The coordinator is gone."""
 
     def deliver(self, number: int, place: Place | None = None, *, twice: bool = False) -> None:
         """One marker arrives (or all of its transaction); with the last one it is over."""
-        markers, left = self.outbox[number]
+        markers, left = self.marker_sender[number]
         for each in [place] if place else sorted(left):
             if each in left:
                 self.partitions[each].mark(markers)
@@ -156,19 +156,19 @@ class World:
                     self.partitions[each].mark(markers)
                 left.discard(each)
         if not left:
-            del self.outbox[number]
+            del self.marker_sender[number]
             effects = Effects()
             self.shard.markers_written(markers, effects, self.now_ms)
             self.carry_out(effects)
 
     def deliver_all(self) -> None:
-        while self.outbox:
+        while self.marker_sender:
             self.deliver(0)
 
     def settle(self) -> None:
         """Let everything that is under way arrive."""
         self.commit()
-        while self.outbox:
+        while self.marker_sender:
             self.deliver_all()
             self.commit()
 

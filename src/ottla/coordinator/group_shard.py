@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ottla.coordinator.effects import Asker, Effects, Producer, Record, TimerKey
-from ottla.coordinator.expiry import CONSUMER_PROTOCOL, expired_offsets, subscribed_topics
+from ottla.coordinator.effects import Effects, Producer, Record, Reply, TimerKey
 from ottla.coordinator.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group
 from ottla.coordinator.group_records import apply_assignment, group_tombstone, restore
 from ottla.coordinator.membership import keep_alive, session_is_up
+from ottla.coordinator.offset_expiration import (
+    CONSUMER_PROTOCOL,
+    expired_offsets,
+    subscribed_topics,
+)
 from ottla.coordinator.offsets import (
     Committed,
     Offsets,
@@ -125,13 +129,13 @@ class GroupShard:
             sync_time_is_up(group, self.group_rules, inner, now_ms)
         merge(group, inner, effects)
 
-    def askers(self) -> list[Asker]:
+    def parked_replies(self) -> list[Reply]:
         return [
-            asker
+            reply
             for group in self.groups.values()
             for member in group.members.values()
-            for asker in (member.awaiting_join, member.awaiting_sync)
-            if asker is not None
+            for reply in (member.awaiting_join, member.awaiting_sync)
+            if reply is not None
         ]
 
     # ---- offsets ---------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.records import read_header, read_records
 
 
-class Shelf:
+class FakePartition:
     """Stands in for a `Partition`; `commits` is False while its high watermark stands still."""
 
     def __init__(self, *, message_bytes_max: int = 1_000_000) -> None:

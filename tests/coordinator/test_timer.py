@@ -1,4 +1,4 @@
-"""Deadlines beside a plain model: a dictionary that is searched at every step."""
+"""CoordinatorTimer beside a plain model: a dictionary that is searched at every step."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.coordinator.deadlines import DUE_PER_TURN, Deadlines
 from ottla.coordinator.effects import TimerKey
+from ottla.coordinator.timer import DUE_PER_TURN, CoordinatorTimer
 from ottla.seams.clock import ManualClock, ManualTimer
 
 KEYS = st.sampled_from(["a", "b", "c", "d", "e"])
@@ -31,7 +31,7 @@ def test_fires_what_is_due_once_and_nothing_else(steps: list[tuple[str, str, int
     """A deadline fires once, at its time, unless it was cancelled or set again."""
     clock = ManualClock()
     fired: list[tuple[str, float]] = []
-    deadlines = Deadlines(clock, lambda key: fired.append((str(key[0]), clock.monotonic())))
+    deadlines = CoordinatorTimer(clock, lambda key: fired.append((str(key[0]), clock.monotonic())))
     model: dict[str, float] = {}
     for what, key, amount in steps:
         if what == "set":
@@ -55,7 +55,7 @@ def test_setting_anew_costs_no_heap_entry() -> None:
     """A session that is prolonged a thousand times keeps one entry, and fires once."""
     clock = ManualClock()
     fired: list[TimerKey] = []
-    deadlines = Deadlines(clock, fired.append)
+    deadlines = CoordinatorTimer(clock, fired.append)
     for _ in range(1000):
         deadlines.set(("member",), 10_000)
         clock.advance(100)
@@ -89,7 +89,7 @@ def test_on_time_to_a_millisecond_and_never_early(steps: list[tuple[float, int]]
     def fired(key: TimerKey) -> None:
         late_ms.append((clock.monotonic() - due.pop(key)) * 1000)
 
-    deadlines = Deadlines(clock, fired)
+    deadlines = CoordinatorTimer(clock, fired)
     for number, (pause_ms, delay_ms) in enumerate(steps):
         clock.advance(pause_ms)
         due[number,] = clock.monotonic() + delay_ms / 1000
@@ -114,7 +114,7 @@ class CountingClock(ManualClock):
 def test_heartbeats_of_many_members_cost_few_wake_ups() -> None:
     """A thousand sessions that are renewed every 3 s wake the loop ten times a second at most."""
     clock = CountingClock()
-    deadlines = Deadlines(clock, lambda key: None)
+    deadlines = CoordinatorTimer(clock, lambda key: None)
     for _ in range(10):
         for member in range(1000):
             deadlines.set((member,), 10_000)
@@ -136,7 +136,7 @@ def test_many_deadlines_at_once_are_spread_over_turns() -> None:
         fired[0] += 1
         turns.append(clock.armed)
 
-    deadlines = Deadlines(clock, on_due)
+    deadlines = CoordinatorTimer(clock, on_due)
     for member in range(DUE_PER_TURN * 5):
         deadlines.set((member,), 1000)
     clock.advance(1000)
@@ -154,7 +154,7 @@ def test_a_callback_that_fails_stops_no_other() -> None:
             raise RuntimeError
         fired.append(key)
 
-    deadlines = Deadlines(clock, on_due)
+    deadlines = CoordinatorTimer(clock, on_due)
     deadlines.set(("bad",), 10)
     deadlines.set(("good",), 20)
     with pytest.raises(RuntimeError):

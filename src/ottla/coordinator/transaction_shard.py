@@ -4,9 +4,9 @@
                    -> markers written to every partition -> Complete…
 
 The steps themselves are in transaction_steps.py. The outcome is decided by the Prepare record, and
-only once that is committed are markers sent: the outbox hears of them as an asker hears an answer.
-A marker may be late, lost or written twice; `markers_written` is told when all are there. Whatever
-the coordinator was doing when it was lost is taken up again by `loaded`.
+the markers are sent only once it is committed. A marker may be late, lost or written twice;
+`markers_written` is called when all are committed. What a coordinator had begun when it was lost is
+continued by `loaded`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ottla.coordinator import transaction_steps as steps
-from ottla.coordinator.effects import Asker, Effects, Producer, Record, TimerKey
+from ottla.coordinator.effects import Effects, Producer, Record, Reply, TimerKey
 from ottla.coordinator.transaction import (
     COMPLETE,
     EMPTY,
@@ -79,7 +79,7 @@ class TransactionShard:
     def __init__(
         self,
         rules: TransactionRules,
-        outbox: Asker,
+        marker_sender: Reply,
         take_producer_id: TakeProducerId,
         version: int = 2,
     ) -> None:
@@ -87,7 +87,7 @@ class TransactionShard:
         # The finalized level of the feature `transaction.version`; it may change at any time.
         self.version = version
         self.transactions: dict[str, Transaction] = {}
-        self._outbox = outbox
+        self._marker_sender = marker_sender
         self._take_producer_id = take_producer_id
         self._last_epochs: dict[str, int] = {}
         self._timers_run = False
@@ -137,7 +137,7 @@ class TransactionShard:
             interval_ms = self.rules.expiry_check_interval_ms
         effects.set_timer(key, interval_ms if done else NEXT_TURN_MS)
 
-    def askers(self) -> list[Asker]:
+    def parked_replies(self) -> list[Reply]:
         return []
 
     # ---- what producers ask ----------------------------------------------------------------------
@@ -263,7 +263,7 @@ class TransactionShard:
     def _send_markers(self, transaction: Transaction, effects: Effects) -> None:
         """Once the decision is committed: until then it may still be lost."""
         effects.reply(
-            self._outbox,
+            self._marker_sender,
             Markers(
                 transaction.transactional_id,
                 transaction.producer,

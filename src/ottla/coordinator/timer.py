@@ -1,10 +1,10 @@
 """Timers that are set again far more often than they fire, such as the session timers of members.
 
-`Deadlines` keeps one deadline per key and calls back when it has passed: never early, and at most a
-millisecond late while the event loop is free. Setting a deadline again to a later time only writes
-a dictionary entry. A heap holds, per key, a time that is not later than its deadline; when that
-time comes, the key either fires or returns to the heap under its current deadline. One timer of the
-clock, set for the earliest entry, serves all keys, so an idle coordinator costs nothing.
+`CoordinatorTimer` keeps one deadline per key and calls back when it has passed: never early, and
+at most a millisecond late while the event loop is free. Setting a deadline again to a later time
+only writes a dictionary entry. A heap holds, per key, a time that is not later than its deadline;
+when that time comes, the key either fires or returns to the heap under its current deadline. One
+timer of the clock, set for the earliest entry, serves all keys: an idle coordinator costs nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOOK_AHEAD_S = 0.1
 DUE_PER_TURN = 100
 
 
-class Deadlines:
+class CoordinatorTimer:
     """Calls `on_due(key)` once per deadline, in order of time."""
 
     def __init__(self, clock: Clock, on_due: Callable[[TimerKey], object]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.coordinator.effects import Effects, Record
-from ottla.coordinator.expiry import expired_offsets
 from ottla.coordinator.group import COMPLETING, EMPTY, PREPARING, STABLE, Group, GroupState, Member
-from ottla.coordinator.groups import EXPIRY_SLICE_GROUPS, EXPIRY_TIMER, GroupShard, OffsetRules
+from ottla.coordinator.group_shard import EXPIRY_SLICE_GROUPS, EXPIRY_TIMER, GroupShard, OffsetRules
+from ottla.coordinator.offset_expiration import expired_offsets
 from ottla.coordinator.offsets import NO_EXPIRY, Committed, offset_record
 from ottla.coordinator.rebalance import GroupRules
 from ottla.wire.consumer_protocol import ConsumerProtocolSubscription, write_versioned

@@ -1,7 +1,7 @@
 """A group driven without any I/O: events in, answers out, timers fired by hand.
 
-`GroupDriver` does what the runtime does with `Effects`, on one group, and keeps a book of every
-asker, so that a test can say: everybody was answered once, or is still parked in the group.
+`GroupDriver` does what the runtime does with `Effects`, on one group, and keeps a reply of every
+reply, so that a test can say: everybody was answered once, or is still parked in the group.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_records import apply_assignment, restore
-from ottla.coordinator.joining import Joining, join
+from ottla.coordinator.join_group import Joining, join
 from ottla.coordinator.membership import heartbeat, leave, session_is_up
 from ottla.coordinator.rebalance import GroupRules, join_time_is_up, sync, sync_time_is_up
 from ottla.wire.api.heartbeat import HeartbeatRequest
@@ -23,8 +23,8 @@ from ottla.wire.coordinator_records import GroupMetadataValue, read_value
 from ottla.wire.errors import ErrorCode
 
 
-class Book:
-    """One asker: what it was told, in order; more than one entry is a fault."""
+class RecordedReply:
+    """One reply: what it was told, in order; more than one entry is a fault."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -33,7 +33,7 @@ class Book:
     def resolve(self, response: Any) -> None:
         self.answers.append(response)
 
-    def refuse(self, error: ErrorCode) -> None:
+    def fail(self, error: ErrorCode) -> None:
         self.answers.append(error)
 
     @property
@@ -57,7 +57,7 @@ class GroupDriver:
         self.rules = rules or GroupRules(initial_rebalance_delay_ms=3000)
         self.now_ms = 1_000_000
         self.timers: dict[tuple[Any, ...], int] = {}
-        self.books: list[Book] = []
+        self.replies: list[RecordedReply] = []
         self.records: list[GroupMetadataValue] = []
         self.append_fails = append_fails
         self._names = count(1)
@@ -74,8 +74,8 @@ class GroupDriver:
         version: int = 9,
         session_ms: int = 10_000,
         rebalance_ms: int = 60_000,
-    ) -> Book:
-        book = self._book("join")
+    ) -> RecordedReply:
+        reply = self._reply("join")
         request = JoinGroupRequest(
             group_id="g",
             member_id=member_id,
@@ -87,18 +87,18 @@ class GroupDriver:
                 JoinGroupRequestProtocol(name=name, metadata=name.encode()) for name in protocols
             ],
         )
-        joining = Joining(request, book, version, "client", "/host", f"m{next(self._names)}")
+        joining = Joining(request, reply, version, "client", "/host", f"m{next(self._names)}")
         effects = Effects()
         join(self.group, joining, self.rules, effects, self.now_ms)
         self.carry_out(effects)
-        return book
+        return reply
 
-    def enter(self, **options: Any) -> Book:
+    def enter(self, **options: Any) -> RecordedReply:
         """Join as a real client does: hear an id first, then come back with it."""
-        book = self.join(**options)
-        if book.answers and book.answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            return self.join(book.answer.member_id, **options)
-        return book
+        reply = self.join(**options)
+        if reply.answers and reply.answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            return self.join(reply.answer.member_id, **options)
+        return reply
 
     def sync(
         self,
@@ -107,8 +107,8 @@ class GroupDriver:
         generation: int | None = None,
         instance_id: str | None = None,
         assignments: dict[str, bytes] | None = None,
-    ) -> Book:
-        book = self._book("sync")
+    ) -> RecordedReply:
+        reply = self._reply("sync")
         request = SyncGroupRequest(
             group_id="g",
             generation_id=self.group.generation_id if generation is None else generation,
@@ -120,23 +120,23 @@ class GroupDriver:
             ],
         )
         effects = Effects()
-        sync(self.group, request, book, self.rules, effects, self.now_ms)
+        sync(self.group, request, reply, self.rules, effects, self.now_ms)
         self.carry_out(effects)
-        return book
+        return reply
 
     def heartbeat(
         self, member_id: str, *, generation: int | None = None, instance_id: str | None = None
     ) -> ErrorCode:
-        book = self._book("heartbeat")
+        reply = self._reply("heartbeat")
         request = HeartbeatRequest(
             generation_id=self.group.generation_id if generation is None else generation,
             member_id=member_id,
             group_instance_id=instance_id,
         )
         effects = Effects()
-        heartbeat(self.group, request, book, effects)
+        heartbeat(self.group, request, reply, effects)
         self.carry_out(effects)
-        code: ErrorCode = book.answer.error_code
+        code: ErrorCode = reply.answer.error_code
         return code
 
     def leave(self, member_id: str, *, instance_id: str | None = None) -> MemberResponse:
@@ -177,13 +177,13 @@ class GroupDriver:
                 self.timers.pop(key, None)
             else:
                 self.timers[key] = self.now_ms + delay_ms
-        for asker, response in effects.replies:
-            asker.resolve(response)
+        for reply, response in effects.replies:
+            reply.resolve(response)
 
     def restart(self) -> None:
         """The coordinator is lost and loaded again: only what was recorded remains."""
-        for book in self.parked():
-            book.refuse(ErrorCode.NOT_COORDINATOR)
+        for reply in self.parked():
+            reply.fail(ErrorCode.NOT_COORDINATOR)
         self.group = Group("g")
         self.timers.clear()
         if self.records:
@@ -191,16 +191,16 @@ class GroupDriver:
         for member in self.group.members.values():
             self.timers["session", member.member_id] = self.now_ms + member.session_timeout_ms
 
-    def parked(self) -> list[Book]:
+    def parked(self) -> list[RecordedReply]:
         """Everybody who waits inside the group."""
         return [
-            asker
+            reply
             for member in self.group.members.values()
-            for asker in (member.awaiting_join, member.awaiting_sync)
-            if isinstance(asker, Book)
+            for reply in (member.awaiting_join, member.awaiting_sync)
+            if isinstance(reply, RecordedReply)
         ]
 
-    def _book(self, what: str) -> Book:
-        book = Book(f"{what} {len(self.books)}")
-        self.books.append(book)
-        return book
+    def _reply(self, what: str) -> RecordedReply:
+        reply = RecordedReply(f"{what} {len(self.replies)}")
+        self.replies.append(reply)
+        return reply
