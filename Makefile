@@ -36,7 +36,7 @@ $(JAVA): scripts/extras.sh
 	@touch $@
 
 # The record codec of the client as a C extension; without a compiler it stays plain Python.
-$(COMPILED): $(addprefix src/ottla/client/,record_codec.py record_codec.pxd receiving.pyx) $(READY)
+$(COMPILED): $(addprefix src/ottla/client/,codec/record_codec.py codec/record_codec.pxd network/receiving.pyx) $(READY)
 	@mkdir -p $(dir $@)
 	@$(BIN)/python scripts/compile.py || true
 	@touch $@

@@ -25,6 +25,6 @@ class CompileRecordCodec(BuildHookInterface):  # type: ignore[misc]
             self.app.display_warning(f"the record codec stays plain Python: {problem}")
             return
         if version != "editable":
-            build_data["artifacts"].append("src/ottla/client/*.so")
+            build_data["artifacts"].append("src/ottla/client/*/*.so")
             build_data["pure_python"] = False
             build_data["infer_tag"] = True

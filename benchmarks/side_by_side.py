@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from ottla.client.records import COMPILED
+from ottla.client.codec.records import COMPILED
 from tests.live import Server
 
 

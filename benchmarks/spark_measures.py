@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import number
-from ottla.client.column_batches import ColumnBatches
-from ottla.client.raw import RawProducer
-from ottla.client.records import COMPILED
+from ottla.client.codec.records import COMPILED
+from ottla.client.producer.column_batches import ColumnBatches
+from ottla.client.producer.raw_producer import RawProducer
 from ottla.spark import register
 from ottla.spark.sessions import session
 from ottla.testing import broker

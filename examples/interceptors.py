@@ -13,12 +13,7 @@ import argparse
 import sys
 
 from ottla import Producer
-from ottla.client.interceptors import (
-    Counting,
-    ProducerInterceptor,
-    ProducerRecord,
-    TimestampHeader,
-)
+from ottla.client.interceptors import Counting, ProducerInterceptor, ProducerRecord, TimestampHeader
 
 
 class NoSecrets(ProducerInterceptor):

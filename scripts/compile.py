@@ -1,10 +1,11 @@
 """Compile the client's hot loops with Cython; without a compiler, say so and go on.
 
-    python scripts/compile.py            # build src/ottla/client/_record_codec_c.*.so, _receiving_c
-    python scripts/compile.py --check    # are they there, and made from today's source?
+    python scripts/compile.py            # build codec/_record_codec_c, network/_receiving_c
+    python scripts/compile.py --check    # do they exist, built from the present source?
 
-The install does the same through hatch_build.py. Nothing needs the result: records.py falls back
-to record_codec.py as plain Python, and ahead.py does without receiving.pyx (which is for Linux).
+The folders are those of src/ottla/client; each extension lies beside its source. hatch_build.py
+runs the same at install time. Nothing requires the result: codec/records.py falls back to
+record_codec.py as plain Python, network/bulk_receive.py does without receiving.pyx (Linux only).
 """
 
 from __future__ import annotations
@@ -15,38 +16,40 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOM = Path(__file__).parent.parent / "src" / "ottla" / "client"
-STAMP = ROOM / "_record_codec.stamp"
-UNITS = [["record_codec.py", "record_codec.pxd"]]
+CLIENT = Path(__file__).parent.parent / "src" / "ottla" / "client"
+STAMP = CLIENT / "_record_codec.stamp"
+# Of each extension its source and declarations, below CLIENT.
+UNITS = [["codec/record_codec.py", "codec/record_codec.pxd"]]
 if sys.platform == "linux":
-    UNITS.append(["receiving.pyx"])
+    UNITS.append(["network/receiving.pyx"])
 
 
 def source_hash() -> str:
-    """What the compiled form must have been made from."""
-    sources = [(ROOM / name).read_bytes() for unit in UNITS for name in unit]
+    """The hash of the sources that the compiled form must have been built from."""
+    sources = [(CLIENT / name).read_bytes() for unit in UNITS for name in unit]
     return hashlib.sha256(b"".join(sources)).hexdigest()
 
 
-def build(target: Path = ROOM) -> list[Path]:
-    """The extensions, built into `target`; raises whatever stands in the way."""
+def build(target: Path = CLIENT) -> list[Path]:
+    """Build the extensions into `target` and return their paths; raises what prevents it."""
     from Cython.Build import cythonize
     from setuptools import Extension
     from setuptools.dist import Distribution
 
     with tempfile.TemporaryDirectory() as scratch:
-        room = Path(scratch) / "ottla" / "client"
-        room.mkdir(parents=True)
-        for package in room, room.parent:  # or the declarations are not found
-            (package / "__init__.py").touch()
+        client = Path(scratch) / "ottla" / "client"
         extensions = []
         for unit in UNITS:
-            copies = [room / f"_{Path(name).stem}_c{Path(name).suffix}" for name in unit]
+            folder = client / Path(unit[0]).parent
+            folder.mkdir(parents=True)
+            for package in folder, client, client.parent:  # or the declarations are not found
+                (package / "__init__.py").touch()
+            copies = [folder / f"_{Path(name).stem}_c{Path(name).suffix}" for name in unit]
             for name, copy in zip(unit, copies, strict=True):
-                shutil.copy(ROOM / name, copy)
+                shutil.copy(CLIENT / name, copy)
             extensions.append(
                 Extension(
-                    f"ottla.client.{copies[0].stem}",
+                    f"ottla.client.{folder.name}.{copies[0].stem}",
                     [str(copies[0])],
                     extra_compile_args=["-O3", "-g0"],
                 )
@@ -58,11 +61,13 @@ def build(target: Path = ROOM) -> list[Path]:
         command.ensure_finalized()
         command.run()
         built = []
-        for file in (Path(scratch) / "out" / "ottla" / "client").iterdir():
+        output = Path(scratch) / "out" / "ottla" / "client"
+        for file in output.glob("*/*"):
             # Beside it and then over it: a process that has the old one loaded keeps it.
-            fresh = target / f"{file.name}.new"
+            final = target / file.relative_to(output)
+            fresh = final.with_name(f"{file.name}.new")
             shutil.copy(file, fresh)
-            built.append(fresh.replace(target / file.name))
+            built.append(fresh.replace(final))
     (target / STAMP.name).write_text(source_hash())
     return built
 

@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "ottla"
 TESTS = Path(__file__).parent
 FILE_LINES_MAX = 500
 # One compiled unit: its functions call each other as C, which they cannot across modules.
-LONG_FILES = {"client/record_codec.py": 1600}
+LONG_FILES = {"client/codec/record_codec.py": 1600}
 
 # THINK ABOUT THE LAYERING BEFORE YOU CHANGE THIS TABLE. A package may always import itself.
 # A value names a package (`log`) or one module of it (`cluster.image`).

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from .client.admin import OffsetSpec as OffsetSpec
     from .client.consumer import Consumer as Consumer
     from .client.consumer import Consumer as KafkaConsumer
+    from .client.consumer.subscription import (
+        AsyncConsumerRebalanceListener as AsyncConsumerRebalanceListener,
+    )
+    from .client.consumer.subscription import (
+        ConsumerRebalanceListener as ConsumerRebalanceListener,
+    )
     from .client.producer import Producer as KafkaProducer
     from .client.producer import Producer as Producer
     from .client.serializers import DefaultSerializer as DefaultSerializer
@@ -33,10 +39,6 @@ if TYPE_CHECKING:
     from .client.structs import OffsetAndMetadata as OffsetAndMetadata
     from .client.structs import TopicPartition as TopicPartition
     from .client.structs import TopicPartitionReplica as TopicPartitionReplica
-    from .client.subscription import (
-        AsyncConsumerRebalanceListener as AsyncConsumerRebalanceListener,
-    )
-    from .client.subscription import ConsumerRebalanceListener as ConsumerRebalanceListener
 
 # Name here → module, name there. The second names are kafka-python's for the same classes.
 LAZY: dict[str, tuple[str, str]] = {
@@ -51,11 +53,14 @@ LAZY: dict[str, tuple[str, str]] = {
     "NewPartitions": (".client.admin", "NewPartitions"),
     "NewTopic": (".client.admin", "NewTopic"),
     "OffsetSpec": (".client.admin", "OffsetSpec"),
-    "ConsumerRebalanceListener": (".client.subscription", "ConsumerRebalanceListener"),
+    "ConsumerRebalanceListener": (".client.consumer.subscription", "ConsumerRebalanceListener"),
     "ConsumerRecord": (".client.structs", "ConsumerRecord"),
     "TopicPartition": (".client.structs", "TopicPartition"),
     "OffsetAndMetadata": (".client.structs", "OffsetAndMetadata"),
-    "AsyncConsumerRebalanceListener": (".client.subscription", "AsyncConsumerRebalanceListener"),
+    "AsyncConsumerRebalanceListener": (
+        ".client.consumer.subscription",
+        "AsyncConsumerRebalanceListener",
+    ),
     "DefaultSerializer": (".client.serializers", "DefaultSerializer"),
     "Deserializer": (".client.serializers", "Deserializer"),
     "JsonSerializer": (".client.serializers", "JsonSerializer"),

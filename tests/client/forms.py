@@ -10,9 +10,9 @@ import pytest
 
 def codec_forms() -> list[Any]:
     """The plain module, and the compiled one if it has been built."""
-    found = [pytest.param(importlib.import_module("ottla.client.record_codec"), id="plain")]
+    found = [pytest.param(importlib.import_module("ottla.client.codec.record_codec"), id="plain")]
     try:
-        compiled = importlib.import_module("ottla.client._record_codec_c")
+        compiled = importlib.import_module("ottla.client.codec._record_codec_c")
     except ImportError:
         skip = pytest.mark.skip(reason="not compiled here; try: make compile")
         return [*found, pytest.param(None, id="compiled", marks=skip)]

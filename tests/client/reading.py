@@ -8,9 +8,9 @@ from typing import NamedTuple
 import confluent_kafka as ck
 
 from ottla import Consumer
-from ottla.client.client import CONTROLLER, Client
 from ottla.client.config import COMMON, parse
 from ottla.client.errors import raise_for
+from ottla.client.network.cluster_client import CONTROLLER, Client
 from ottla.testing.history import History
 from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 

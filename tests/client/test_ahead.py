@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from ottla.client import ahead, errors
-from ottla.client.client import Client
-from ottla.client.connection import RECEIVE_BYTES
+from ottla.client import errors
+from ottla.client.network import bulk_receive as ahead
+from ottla.client.network.cluster_client import Client
+from ottla.client.network.connection import RECEIVE_BYTES
 from ottla.wire.api.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

@@ -13,8 +13,8 @@ import pyarrow
 import pytest
 
 from ottla import Consumer, Producer, TopicPartition
-from ottla.client.columns import RecordColumns
-from ottla.client.records import Columns, read_columns
+from ottla.client.codec.columns import RecordColumns
+from ottla.client.codec.records import Columns, read_columns
 from ottla.wire.records import (
     HEADER_BYTES,
     Record,
@@ -140,7 +140,7 @@ def test_the_plain_loops_give_the_same(bootstrap: str, topic: str) -> None:
     fill(bootstrap, topic, 200)
     script = f"""
 from ottla import Consumer, TopicPartition
-from ottla.client.records import COMPILED
+from ottla.client.codec.records import COMPILED
 import hashlib
 seen = hashlib.sha256()
 partition = TopicPartition({topic!r}, 0)
@@ -207,8 +207,8 @@ def test_arrow_does_not_bring_pandas() -> None:
     """Columns become Arrow without an import of pandas, which would take longer than the rest."""
     program = (
         "import sys\n"
-        "from ottla.client.columns import RecordColumns\n"
-        "from ottla.client.records import Columns, read_columns\n"
+        "from ottla.client.codec.columns import RecordColumns\n"
+        "from ottla.client.codec.records import Columns, read_columns\n"
         "from ottla.client.structs import TopicPartition\n"
         "from ottla.wire.records import HEADER_BYTES, Record, write_batch\n"
         "columns = Columns()\n"
@@ -230,7 +230,7 @@ def test_arrow_does_not_bring_pandas() -> None:
 
 def test_times_that_do_not_fit_the_unit_are_refused() -> None:
     """A timestamp beyond the years of microseconds is an error, not another time; none is none."""
-    from ottla.client.columns import times_array
+    from ottla.client.codec.columns import times_array
 
     for far in 2**62, -(2**62):
         data = bytearray(struct.pack("=qq", 5, far))

@@ -20,7 +20,7 @@ from ottla.client.assignors import (
     assignors,
     check_assignment,
 )
-from ottla.client.sticky import CooperativeStickyAssignor, StickyPartitionAssignor
+from ottla.client.sticky_assignors import CooperativeStickyAssignor, StickyPartitionAssignor
 from ottla.client.structs import TopicPartition
 
 TOPICS = ["a", "b", "c", "d"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.buffers import (
+from ottla.client.network.receive_buffers import (
     KEPT_BYTES_MAX,
     RESTING_BYTES_MAX,
     SIZE_MIN,

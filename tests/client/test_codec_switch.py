@@ -11,16 +11,16 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 WRITE = """
-from ottla.client import records
+from ottla.client.codec import records
 builder = records.BatchBuilder(100)
 assert builder.append(0, b"k", b"v", [("h", None)]) > 0
 print(records.COMPILED, bytes(builder.body()).hex())
 """
 OLD = """
-import sys, types, ottla.client
+import sys, types, ottla.client.codec
 old = types.ModuleType('old')
 old.FORM = 1
-sys.modules['ottla.client._record_codec_c'] = ottla.client._record_codec_c = old
+sys.modules['ottla.client.codec._record_codec_c'] = ottla.client.codec._record_codec_c = old
 """
 
 
@@ -40,7 +40,7 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     ("before", "environment"),
     [
         ("", {"OTTLA_PURE": "1"}),
-        ("import sys; sys.modules['ottla.client._record_codec_c'] = None", {}),
+        ("import sys; sys.modules['ottla.client.codec._record_codec_c'] = None", {}),
         ("import sys; sys.modules['cython'] = None", {"OTTLA_PURE": "1"}),
         (OLD, {}),
     ],
@@ -57,12 +57,17 @@ def test_the_plain_form_stands_in(before: str, environment: dict[str, str]) -> N
 
 def test_an_install_without_cython_goes_on() -> None:
     """The build says that the loops stay plain Python, and leaves all as it was."""
-    before = {path: path.stat().st_mtime_ns for path in (ROOT / "src/ottla/client").glob("_rec*")}
+    before = modified_times()
     found = run(
         "import runpy, sys; sys.modules['Cython'] = None; sys.argv = ['compile.py']\n"
         "runpy.run_path('scripts/compile.py', run_name='__main__')"
     )
     assert found.returncode == 1
     assert "plain Python: No module named" in found.stderr
-    after = {path: path.stat().st_mtime_ns for path in (ROOT / "src/ottla/client").glob("_rec*")}
-    assert before == after
+    assert modified_times() == before
+
+
+def modified_times() -> dict[Path, int]:
+    """When each built file of the codec was written."""
+    found = (ROOT / "src/ottla/client").rglob("_rec*")
+    return {path: path.stat().st_mtime_ns for path in found}

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client import column_batches
-from ottla.client.column_batches import ColumnBatches, EncodedBatch
-from ottla.client.raw import RawProducer
+from ottla.client.producer import column_batches
+from ottla.client.producer.column_batches import ColumnBatches, EncodedBatch
+from ottla.client.producer.raw_producer import RawProducer
 from ottla.wire.records import HEADER_BYTES, Record, read_header, read_records
 from tests.client.forms import codec_forms
 from tests.client.reading import make_topic, read_all

@@ -12,7 +12,7 @@ import pytest
 
 from ottla import Consumer, ConsumerRebalanceListener, Producer, TopicPartition
 from ottla.client import errors
-from ottla.client.client import ANY
+from ottla.client.network.cluster_client import ANY
 from ottla.testing import Broker, broker
 from ottla.testing.history import History, Outcome, check
 from ottla.wire.api.leave_group import LeaveGroupRequest, MemberIdentity

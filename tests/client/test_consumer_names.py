@@ -13,7 +13,7 @@ import pytest
 import ottla
 from ottla import Consumer, KafkaConsumer
 from ottla.client import errors
-from ottla.client.consumer_options import CONSUMER, read_options
+from ottla.client.consumer.options import CONSUMER, read_options
 
 THEIR_OPTIONS = kafka.KafkaConsumer.DEFAULT_CONFIG
 OUR_OPTIONS = {option.name: option for option in CONSUMER}

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from ottla.client import errors
-from ottla.client.accumulator import Batch, Lane, Memory
-from ottla.client.client import ANY, Client
-from ottla.client.cluster import Broker, Cluster, Partition, Topic
 from ottla.client.config import COMMON, parse
-from ottla.client.identity import Identity
-from ottla.client.network import Loop
-from ottla.client.outcomes import judge
+from ottla.client.network.cluster_client import ANY, Client
+from ottla.client.network.cluster_metadata import Broker, Cluster, Partition, Topic
+from ottla.client.network.io_thread import Loop
+from ottla.client.producer.accumulator import Batch, Lane, Memory
+from ottla.client.producer.idempotence import Identity
+from ottla.client.producer.retry_decision import judge
 from ottla.wire.api.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.api.describe_cluster import DescribeClusterRequest
 from ottla.wire.api.metadata import (

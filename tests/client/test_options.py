@@ -12,7 +12,7 @@ import pytest
 import ottla
 from ottla.client import errors
 from ottla.client.config import parse, servers
-from ottla.client.producer_options import PRODUCER, agree
+from ottla.client.producer.options import PRODUCER, agree
 from tests.client import compatibility
 
 

@@ -133,7 +133,7 @@ def test_plain_python_by_one_switch(bootstrap: str, topic: str) -> None:
     script = """
         import sys
         from ottla import Producer
-        from ottla.client import records
+        from ottla.client.codec import records
         with Producer(bootstrap_servers=sys.argv[1], compression_type="lz4") as producer:
             for index in range(500):
                 producer.send(sys.argv[2], b"%d" % index, b"k", [("h", b"v")])

@@ -16,7 +16,7 @@ import pytest
 from ottla import KafkaProducer, Producer
 from ottla.client import errors
 from ottla.client.interceptors import Counting, ProducerInterceptor, ProducerRecord, TimestampHeader
-from ottla.client.partitioners import RoundRobinPartitioner, murmur2
+from ottla.client.producer.partitioners import RoundRobinPartitioner, murmur2
 from ottla.client.structs import RecordMetadata, TopicPartition
 from tests.client.reading import make_topic, read_all
 

@@ -8,8 +8,8 @@ import pytest
 
 from ottla import Admin, Producer, TopicPartition
 from ottla.client import errors
-from ottla.client.columns import RecordColumns
-from ottla.client.ranges import RangeReader
+from ottla.client.codec.columns import RecordColumns
+from ottla.client.consumer.range_reader import RangeReader
 
 
 def reader_of(bootstrap: str, **properties: str) -> RangeReader:

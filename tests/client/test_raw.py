@@ -10,9 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.accumulator import Batch, Lane
-from ottla.client.column_batches import ColumnBatches
-from ottla.client.encoding import restamp
 from ottla.client.errors import (
     IllegalArgumentError,
     IllegalStateError,
@@ -21,7 +18,10 @@ from ottla.client.errors import (
     OffsetOutOfRangeError,
     ProducerFencedError,
 )
-from ottla.client.raw import RawProducer
+from ottla.client.producer.accumulator import Batch, Lane
+from ottla.client.producer.batch_encoding import restamp
+from ottla.client.producer.column_batches import ColumnBatches
+from ottla.client.producer.raw_producer import RawProducer
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
 from ottla.wire.records import HEADER_BYTES, Record, read_header, read_records, write_batch
 from tests.client.reading import make_topic, read_all

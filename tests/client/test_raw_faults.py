@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.client.errors import KafkaError, KafkaTimeoutError
-from ottla.client.raw import RawProducer
+from ottla.client.producer.raw_producer import RawProducer
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
 from ottla.testing import broker
 from ottla.testing.history import History, Outcome, check

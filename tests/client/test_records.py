@@ -278,7 +278,7 @@ def test_checksums_of_views_are_those_of_bytes(codec: ModuleType, data: bytes, r
 
 def test_records_of_bytes_are_no_work_for_the_collector() -> None:
     """Compiled, records without deserializers are not tracked; with one, they are."""
-    from ottla.client import records
+    from ottla.client.codec import records
 
     if not records.COMPILED:
         pytest.skip("the record codec is not compiled")
@@ -292,7 +292,7 @@ def test_records_of_bytes_are_no_work_for_the_collector() -> None:
 
 def test_the_switch_takes_the_compiled_form_when_it_is_there() -> None:
     """records.py names one form of everything, and says which."""
-    from ottla.client import records
+    from ottla.client.codec import records
 
     assert isinstance(records.COMPILED, bool)
     assert records.BatchBuilder(10).append(0, None, b"", ()) > 0

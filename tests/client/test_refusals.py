@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
-from ottla.client import client, errors
+from ottla.client import errors
+from ottla.client.network import cluster_client as client
 from tests.client.reading import make_topic
 
 NOT_THERE = TopicPartition("not-there", 0)

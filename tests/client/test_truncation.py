@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ottla import Consumer, OffsetAndMetadata, Producer, TopicPartition
-from ottla.client import errors, validation
+from ottla.client import errors
+from ottla.client.consumer import epoch_validation as validation
 from ottla.testing import Broker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import batch_bounds

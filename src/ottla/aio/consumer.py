@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from ottla.client.columns import RecordColumns
+from ottla.client.codec.columns import RecordColumns
 from ottla.client.consumer import Consumer
 from ottla.client.errors import IllegalStateError
 from ottla.client.structs import (

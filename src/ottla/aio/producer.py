@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from ottla.client.errors import IllegalStateError
 from ottla.client.producer import OnDelivery
 from ottla.client.producer import Producer as Core
-from ottla.client.record_future import FutureRecordMetadata
+from ottla.client.producer.record_future import FutureRecordMetadata
 from ottla.client.structs import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,

@@ -92,7 +92,7 @@ def log_dirs(bootstrap: str, command_config: str | None, as_json: bool) -> None:
 @json_option
 def versions(bootstrap: str, command_config: str | None, as_json: bool) -> None:
     """Show the APIs that the cluster has, and their versions."""
-    from ottla.client.api_names import API_NAMES, USABLE
+    from ottla.client.network.api_versions import API_NAMES, USABLE
 
     with connected(bootstrap, command_config) as admin:
         found = admin.api_versions()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli.lines import is_true
 
 if TYPE_CHECKING:
-    from ottla.client.coordinator_json import Decoded
+    from ottla.client.codec.coordinator_records import Decoded
     from ottla.client.structs import ConsumerRecord
 
 Format = Callable[["ConsumerRecord"], bytes]
@@ -138,7 +138,7 @@ def group_metadata_formatter(properties: Mapping[str, str]) -> Format:
 
 
 def coordinator_formatter(kinds: tuple[int, ...]) -> Format:
-    from ottla.client.coordinator_json import Unreadable, decode_group_record
+    from ottla.client.codec.coordinator_records import Unreadable, decode_group_record
 
     def format_record(record: ConsumerRecord) -> bytes:
         try:
@@ -152,7 +152,7 @@ def coordinator_formatter(kinds: tuple[int, ...]) -> Format:
 
 def transaction_formatter(properties: Mapping[str, str]) -> Format:
     """Transactions in `__transaction_state`."""
-    from ottla.client.coordinator_json import Unreadable, decode_transaction_record
+    from ottla.client.codec.coordinator_records import Unreadable, decode_transaction_record
 
     def format_record(record: ConsumerRecord) -> bytes:
         try:

@@ -240,7 +240,7 @@ def show_hex(record: Record) -> tuple[str | None, str | None]:
 
 def show_offsets(record: Record) -> tuple[str | None, str | None]:
     """A record of `__consumer_offsets`."""
-    from ottla.client.coordinator_json import (
+    from ottla.client.codec.coordinator_records import (
         Unreadable,
         decode_group_record,
         with_opened_members,
@@ -264,7 +264,7 @@ def show_offsets(record: Record) -> tuple[str | None, str | None]:
 
 def show_transactions(record: Record) -> tuple[str | None, str | None]:
     """A record of `__transaction_state`."""
-    from ottla.client.coordinator_json import Unreadable, decode_transaction_record
+    from ottla.client.codec.coordinator_records import Unreadable, decode_transaction_record
 
     try:
         found = decode_transaction_record(record.key, record.value)

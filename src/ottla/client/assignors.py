@@ -134,7 +134,7 @@ def check_assignment(
 
 def known_assignors() -> dict[str, type[Assignor]]:
     """The rules that come with the client, by their names here and in Java's properties."""
-    from .sticky import CooperativeStickyAssignor, StickyPartitionAssignor
+    from .sticky_assignors import CooperativeStickyAssignor, StickyPartitionAssignor
 
     java = "org.apache.kafka.clients.consumer."
     return {

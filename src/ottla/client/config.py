@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from .checks import check_properties
+from .argument_checks import check_properties
 from .errors import KafkaConfigurationError
 
 Check = Callable[[Any], str | None]

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla import Producer
-from ottla.client.records import murmur2
+from ottla.client.codec.records import murmur2
 from ottla.testing import Broker, consume_all
 from ottla.testing.history import History, check
 

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark.sql.datasource")
 
 from ottla.client import errors
 from ottla.client.admin import Admin, NewTopic
-from ottla.client.column_batches import ColumnBatches
+from ottla.client.producer.column_batches import ColumnBatches
 from ottla.spark.sink import committing, staging, staging_topic
 from ottla.spark.sink.committing import Order, OutcomeUnknown, commit
 from ottla.spark.sink.ledger import LedgerRefused

@@ -10,7 +10,7 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 types = pytest.importorskip("pyspark.sql.types")
 
-from ottla.client.records import murmur2  # noqa: E402
+from ottla.client.codec.records import murmur2  # noqa: E402
 from ottla.spark.sink.rows import Layout, RowEncoder, SinkError, layout  # noqa: E402
 from ottla.wire.records import read_header, read_records  # noqa: E402
 

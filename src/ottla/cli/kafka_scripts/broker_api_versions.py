@@ -30,7 +30,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def api_lines(theirs: dict[int, tuple[int, int]]) -> list[str]:
     """One line for each API that either side knows."""
-    from ottla.client.api_names import API_NAMES, USABLE
+    from ottla.client.network.api_versions import API_NAMES, USABLE
 
     lines = []
     for key in sorted({*theirs, *API_NAMES}):

@@ -94,7 +94,7 @@ def formatter_of(given: Given) -> Format:
 
 
 def consumer_options(given: Given) -> dict[str, Any]:
-    from ottla.client.consumer_options import CONSUMER
+    from ottla.client.consumer.options import CONSUMER
 
     from_file = given.file_properties("consumer.config", "command-config")
     extra = given.properties("consumer-property", "command-property")

@@ -126,7 +126,7 @@ def lines_of(stream: Any) -> Iterator[str]:
 
 def producer_options(given: Given) -> dict[str, Any]:
     """The file, then what the tool's own options say, then single properties: the last wins."""
-    from ottla.client.producer_options import PRODUCER
+    from ottla.client.producer.options import PRODUCER
 
     chosen: dict[str, Any] = {"bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS}
     chosen |= given.file_properties("producer.config", "command-config")

@@ -88,7 +88,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def options_of(given: Given) -> dict[str, Any]:
-    from ottla.client.consumer_options import CONSUMER
+    from ottla.client.consumer.options import CONSUMER
 
     chosen: dict[str, Any] = given.file_properties("consumer.config", "command-config")
     chosen |= given.properties("command-property")

@@ -8,13 +8,7 @@ from typing import Any
 
 from ottla.cli.connecting import text_of
 from ottla.cli.failure import Failure
-from ottla.client.releases import (
-    LATEST_STABLE,
-    METADATA,
-    RELEASES,
-    features_of,
-    release_name,
-)
+from ottla.client.kafka_releases import LATEST_STABLE, METADATA, RELEASES, features_of, release_name
 
 from .commands import Command, Commands
 from .options import COMMAND_CONFIG, Given, Option

@@ -137,7 +137,7 @@ def payloads_of(given: Given) -> Iterator[bytes]:
 
 def options_of(given: Given) -> tuple[dict[str, Any], int]:
     """The producer's options, and how long a transaction lasts (0: none)."""
-    from ottla.client.producer_options import PRODUCER
+    from ottla.client.producer.options import PRODUCER
 
     chosen: dict[str, Any] = {"bootstrap.timeout.ms": BOOTSTRAP_TIMEOUT_MS}
     chosen |= given.file_properties("producer.config", "command-config")

@@ -11,7 +11,7 @@ from ottla.cli.storage import (
     random_id,
     settings_of,
 )
-from ottla.client.releases import LATEST_STABLE, release_name
+from ottla.client.kafka_releases import LATEST_STABLE, release_name
 
 from . import features
 from .commands import Command, Commands

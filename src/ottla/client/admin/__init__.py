@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from ottla.client.client import Client
-from ottla.client.config import COMMON, parse
-
+from ..config import COMMON, parse
+from ..network.cluster_client import Client
 from .cluster import ClusterView
 from .configs import Configs
 from .groups import Groups

@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from ottla.client.client import ANY, CONTROLLER, Client
-from ottla.client.cluster import topic_trouble
-from ottla.client.errors import raise_for
-from ottla.client.structs import TopicPartition
 from ottla.wire.errors import ErrorCode
+
+from ..errors import raise_for
+from ..network.cluster_client import ANY, CONTROLLER, Client
+from ..network.cluster_metadata import topic_trouble
+from ..structs import TopicPartition
 
 T = TypeVar("T")
 NEWEST = 32767

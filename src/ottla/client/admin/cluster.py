@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.client.errors import IllegalArgumentError, error_for, raise_for
-from ottla.client.structs import TopicPartition
-
+from ..errors import IllegalArgumentError, error_for, raise_for
+from ..structs import TopicPartition
 from .base import AdminBase, by_topic
 from .types import UpdateFeatureType, to_dict
 

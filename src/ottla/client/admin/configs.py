@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from ottla.client.client import ANY
-from ottla.client.errors import KafkaError, error_for, raise_for
-
+from ..errors import KafkaError, error_for, raise_for
+from ..network.cluster_client import ANY
 from .base import AdminBase
 from .types import (
     AlterConfigOp,

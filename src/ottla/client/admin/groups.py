@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.client.checks import check_names
-from ottla.client.errors import BrokerResponseError, error_class, error_for, raise_for
-from ottla.client.structs import OffsetAndMetadata, TopicPartition
 from ottla.wire.malformed import MalformedMessage
 
+from ..argument_checks import check_names
+from ..errors import BrokerResponseError, error_class, error_for, raise_for
+from ..structs import OffsetAndMetadata, TopicPartition
 from .base import AdminBase, by_topic, raise_first
 from .records import Records
 from .types import MemberToRemove, OffsetSpec, OffsetTimestamp, to_dict

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.client.errors import raise_for
-from ottla.client.structs import OffsetAndTimestamp, TopicPartition
-
+from ..errors import raise_for
+from ..structs import OffsetAndTimestamp, TopicPartition
 from .base import AdminBase, by_topic
 from .types import OffsetSpec, OffsetTimestamp
 

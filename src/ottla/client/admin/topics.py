@@ -7,9 +7,8 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.client.checks import check_names
-from ottla.client.errors import KafkaError, KafkaTimeoutError
-
+from ..argument_checks import check_names
+from ..errors import KafkaError, KafkaTimeoutError
 from .base import AdminBase, raise_first
 from .types import ConfigSourceType, NewPartitions, NewTopic, to_dict
 

@@ -6,10 +6,9 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from ottla.client.checks import check_names
-from ottla.client.errors import raise_for
-from ottla.client.structs import TopicPartition
-
+from ..argument_checks import check_names
+from ..errors import raise_for
+from ..structs import TopicPartition
 from .base import AdminBase, by_topic, raise_first
 from .types import (
     AbortTransactionSpec,

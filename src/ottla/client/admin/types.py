@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
 
-from ottla.client.structs import TopicPartition
 from ottla.wire.schema import Fixed, Struct
+
+from ..structs import TopicPartition
 
 
 class NewTopic:

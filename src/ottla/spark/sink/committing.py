@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.client import errors
-from ottla.client.raw import RawProducer
+from ottla.client.producer.raw_producer import RawProducer
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
 
 from .connections import send_all, settled

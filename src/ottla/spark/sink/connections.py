@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.client.raw import RawProducer
-from ottla.client.record_future import FutureRecordMetadata
+from ottla.client.producer.raw_producer import RawProducer
+from ottla.client.producer.record_future import FutureRecordMetadata
 from ottla.client.structs import RecordMetadata
 
 from .rows import Piece

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.client.column_batches import ColumnBatches
+from ottla.client.producer.column_batches import ColumnBatches
 
 if TYPE_CHECKING:
     import pyarrow as pa

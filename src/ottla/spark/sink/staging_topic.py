@@ -14,7 +14,7 @@ from typing import Any
 from ottla.client import errors
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.config import COMMON
-from ottla.client.raw import RawProducer
+from ottla.client.producer.raw_producer import RawProducer
 from ottla.client.structs import TopicPartition
 
 from .connections import plain_producer, settled

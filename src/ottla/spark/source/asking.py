@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from ottla.client.client import Client
-from ottla.client.cluster import topic_trouble
-from ottla.client.consumer_options import read_options
+from ottla.client.consumer.list_offsets import Offsets
+from ottla.client.consumer.options import read_options
 from ottla.client.errors import KafkaError
-from ottla.client.offsets import Offsets
+from ottla.client.network.cluster_client import Client
+from ottla.client.network.cluster_metadata import topic_trouble
 from ottla.client.structs import TopicPartition
 
 from .offsets import PartitionOffsets, names

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ottla.client.consumer_options import read_options as read_client_options
+from ottla.client.consumer.options import read_options as read_client_options
 from ottla.client.errors import KafkaConfigurationError
 from ottla.client.structs import TopicPartition
 

@@ -17,8 +17,8 @@ import pyarrow
 from pyspark.sql.datasource import InputPartition
 
 from ottla.client import errors
+from ottla.client.consumer.range_reader import RangeReader
 from ottla.client.errors import KafkaError
-from ottla.client.ranges import RangeReader
 from ottla.client.structs import TopicPartition
 
 from .options import SourceOptions

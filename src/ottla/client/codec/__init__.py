@@ -1,0 +1,1 @@
+"""Record batches to and from bytes: the per-record loops (compiled where possible) and columns."""

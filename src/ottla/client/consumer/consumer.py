@@ -1,0 +1,469 @@
+"""The consumer: reads topics, alone or as a member of a group.
+
+The class has kafka-python's methods and behaviours. It belongs to one thread of the caller (poll,
+listener and callbacks run there); a background thread fetches ahead, keeps the membership alive
+and finds positions. What goes wrong there is raised by the next `poll`.
+
+    with Consumer("orders", bootstrap_servers="localhost:9092", group_id="billing") as consumer:
+        for record in consumer:
+            print(record.value)
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from itertools import chain
+from typing import Any, Generic
+
+from ..argument_checks import check_properties, check_timeout
+from ..codec.columns import RecordColumns
+from ..errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from ..network.cluster_client import Client
+from ..structs import ConsumerRecord, K, OffsetAndMetadata, TopicPartition, V
+from .committer import Committing
+from .deserializers import Deserializers
+from .fetcher import Fetcher
+from .group_membership import Group
+from .interceptors import ConsumerInterceptors
+from .list_offsets import Offsets
+from .offset_commits import Commits, offsets_to_commit
+from .options import CONSUMER, read_options
+from .positions import Positions
+from .queries import Questions
+from .rebalance import Rebalance
+from .record_delivery import Taker
+from .subscription import PartitionState, Subscription, check_partition
+from .wakeup_signal import Signal
+
+log = logging.getLogger("ottla.client")
+
+STEP_S_MAX = 0.5  # how long a poll waits at most without a look around
+LEAVE_TIMEOUT_MS = 2_000
+
+
+class Consumer(Questions, Generic[K, V]):
+    """Reads records."""
+
+    DEFAULT_CONFIG: Mapping[str, Any] = {option.name: option.default for option in CONSUMER}
+
+    def __init__(
+        self,
+        *topics: str | Mapping[str, Any],
+        config: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        """Topics to subscribe to, and options; `{"bootstrap.servers": …}` may come first."""
+        check_properties(config, "Consumer")
+        properties = dict(config or {})
+        names: list[str] = []
+        for each in topics:
+            if isinstance(each, Mapping):
+                properties.update(each)
+            else:
+                names.append(each)
+        self.config = read_options(options, properties)
+        self._closed = False
+        self._signal = Signal()
+        self._problems: list[KafkaError] = []
+        self._subscription = Subscription(exclude_internal=self.config["exclude_internal_topics"])
+        if names:
+            self._subscription.subscribe(names, None, None)
+        self._deserializers = Deserializers(
+            self.config["key_deserializer"], self.config["value_deserializer"]
+        )
+        self._interceptors = ConsumerInterceptors(self.config["interceptors"], self.config)
+        self._taker = Taker(
+            self._subscription, self._deserializers, check_crcs=self.config["check_crcs"]
+        )
+        self._iterator: Iterator[ConsumerRecord[K, V]] | None = None
+        self._client = Client(self.config, "consumer")
+        try:
+            self._start()
+            self._client.bootstrap()
+        except BaseException:
+            self._client.close()
+            raise
+        if names:
+            self._subscription_changed()
+
+    def _start(self) -> None:
+        client, subscription = self._client, self._subscription
+        isolation_level = int(self.config["isolation_level"] == "read_committed")
+        self._offsets = Offsets(client, isolation_level)
+        self._group: Group | None = None
+        self._commits: Commits | None = None
+        if self.config["group_id"] is not None:
+            self._group = Group(client, subscription, self._signal.set)
+            self._commits = Commits(
+                client, self.config["group_id"], self._identity, self._group.heard_error
+            )
+        self._positions = Positions(
+            client, subscription, self._offsets, self._commits, self._found, self._fail
+        )
+        self._fetcher = Fetcher(client, subscription, self._positions, self._signal.set, self._fail)
+        client.metadata.listeners.append(lambda cluster: self._found())
+        self._committing = Committing(
+            self._commits, subscription, self.config, self._interceptors, self._signal.set
+        )
+        self._rebalance: Rebalance | None = None
+        if self._group is not None:
+            self._rebalance = Rebalance(
+                client, self._group, subscription, self._committing.before_rebalance, self._wake
+            )
+
+    # What to read
+
+    def subscribe(
+        self,
+        topics: Sequence[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: Any = None,
+    ) -> None:
+        """Read these topics, or those that match a pattern, sharing them with the group."""
+        self._check_open()
+        if self.config["group_id"] is None and (topics or pattern):
+            log.debug("subscribed without a group: all partitions are read")
+        self._taker.end()
+        self._subscription.subscribe(topics, pattern, listener)
+        self._subscription_changed()
+
+    def _subscription_changed(self) -> None:
+        metadata = self._client.metadata
+        metadata.all_topics = self._subscription.pattern is not None
+        metadata.topics = set(self._subscription.topics)
+        if self._group is not None:
+            self._group.rejoin = True
+        else:
+            self._client.refresh()
+        self._without_group_at = 0.0
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without the group's help."""
+        self._check_open()
+        wanted = [check_partition(each) for each in partitions]
+        if not wanted:
+            self.unsubscribe()
+            return
+        self._taker.end()
+        self._committing.commit_now()
+        self._subscription.assign_by_user(wanted)
+        self._client.metadata.topics = set(self._subscription.topics)
+        self._client.refresh()
+        self._wake()
+
+    def unsubscribe(self) -> None:
+        """Read nothing; leave the group."""
+        self._check_open()
+        self._taker.end()
+        self._iterator = None
+        self._committing.before_rebalance()
+        if self._rebalance is not None and self._group is not None:
+            if self._subscription.managed:
+                self._rebalance.leave()
+            self._client.wait(self._group.leave("the consumer unsubscribed"), LEAVE_TIMEOUT_MS)
+        self._subscription.forget()
+        self._client.metadata.all_topics = False
+        self._client.metadata.topics = set()
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read now."""
+        return set(self._subscription.states)
+
+    def subscription(self) -> set[str] | None:
+        """The topics subscribed to; None if there are none."""
+        if not self._subscription.managed:
+            return None
+        return set(self._subscription.topics)
+
+    # Reading
+
+    def poll(
+        self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+        """Records by partition: what is there, or what comes within `timeout_ms`."""
+        check_timeout(timeout_ms)
+        most = self.config["max_poll_records"] if max_records is None else max_records
+        if not isinstance(most, int) or isinstance(most, bool):
+            raise TypeError(f"max_records must be a whole number (got {max_records!r})")
+        if most <= 0:
+            raise ValueError(f"max_records must be 1 or more (got {most})")
+        self._check_open()
+        self._taker.end()
+        self._iterator = None
+        found = self._wait_for(lambda: self._taker.take(most), time.monotonic() + timeout_ms / 1000)
+        return self._interceptors.on_consume(found) if found else {}
+
+    def poll_batches(
+        self, timeout_ms: float = 0, max_records: int | None = None
+    ) -> list[RecordColumns]:
+        """Whole batches by column (deserializers and interceptors are left out), one entry for
+        each partition; no new batch is begun after `max_records`."""
+        check_timeout(timeout_ms)
+        self._check_open()
+        self._taker.end()
+        self._iterator = None
+        return (
+            self._wait_for(
+                lambda: self._taker.take_columns(max_records),
+                time.monotonic() + timeout_ms / 1000,
+            )
+            or []
+        )
+
+    def _wait_for(self, take: Callable[[], Any], deadline: float) -> Any:
+        """What `take` finds, waiting for it until the deadline."""
+        while True:
+            seen = self._signal.count
+            self._look_around()
+            found = take()
+            if found:
+                self._fetcher.wake_if_low()
+                return found
+            now = time.monotonic()
+            if now >= deadline or self._closed:
+                return None
+            self._fetcher.wake()
+            self._signal.wait(seen, min(deadline - now, STEP_S_MAX))
+
+    def _look_around(self) -> None:
+        """What every poll does besides: the group, commits, problems of the background."""
+        if not self._subscription.subscribed:
+            raise IllegalStateError(
+                "nothing to read: no topics and no partitions\n"
+                "Try: consumer.subscribe(['orders']) or consumer.assign([TopicPartition(…)])"
+            )
+        if self._subscription.managed:
+            if self._rebalance is not None:
+                self._rebalance.step()
+            else:
+                self._take_all()
+        self._committing.step()
+        if self._positions.validation.forks:
+            self._positions.validation.settle()
+        if self._problems:
+            raise self._problems.pop(0)
+
+    def _take_all(self) -> None:
+        """Subscribed without a group: all partitions are this consumer's."""
+        cluster = self._client.cluster
+        if self._subscription.pattern is not None:
+            self._subscription.topics = self._subscription.matching(cluster)
+        now = time.monotonic()
+        wanted = [
+            TopicPartition(topic, each.partition)
+            for topic in sorted(self._subscription.topics)
+            if topic in cluster.topics
+            for each in cluster.topics[topic].partitions
+        ]
+        if wanted != list(self._subscription.states):
+            self._subscription.replace(wanted)
+            self._wake()
+        if not wanted and now >= self._without_group_at:
+            self._without_group_at = now + STEP_S_MAX
+            self._client.refresh()
+
+    # One by one
+
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
+        if self._iterator is None:
+            self._iterator = chain.from_iterable(self._runs())
+        return self._iterator
+
+    def __next__(self) -> ConsumerRecord[K, V]:
+        return next(iter(self))
+
+    def _runs(self) -> Iterator[Iterator[ConsumerRecord[K, V]]]:
+        """Records of one partition after the other; the next run is wanted when one is used up."""
+        timeout_ms = self.config["consumer_timeout_ms"]
+        while not self._closed:
+            timeout_s = math.inf if timeout_ms < 0 else timeout_ms / 1000
+            try:
+                records = self._wait_for(self._begin, time.monotonic() + timeout_s)
+            except BaseException:
+                self._iterator = None  # this one is over; the next iteration tries again
+                raise
+            if records is None:
+                self._iterator = None
+                return
+            yield records
+            self._taker.end()
+
+    def _begin(self) -> Iterator[ConsumerRecord[K, V]] | None:
+        """The next records of one partition, to iterate over."""
+        records = self._taker.begin(self.config["max_poll_records"])
+        if records is not None and self._interceptors.chain:
+            return self._interceptors.each(records)
+        return records
+
+    def _next_records(self) -> Iterator[ConsumerRecord[K, V]] | None:
+        """The same without waiting, for an iteration that waits elsewhere."""
+        self._check_open()
+        self._taker.end()
+        found: Iterator[ConsumerRecord[K, V]] | None = self._wait_for(self._begin, 0.0)
+        return found
+
+    # Where to read
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Read on from this offset; one with a leader epoch (as `committed` gives it, or a record
+        has it) is looked at first: the log may have been cut since."""
+        epoch = -1
+        if isinstance(offset, OffsetAndMetadata):
+            offset, _, epoch = offset
+        if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+            raise ValueError(f"offset must be a whole number of 0 or more (got {offset!r})")
+        self._check_open()
+        self._move(self._subscription.state(partition), offset, None, epoch)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Read on from the oldest record there is; of all assigned partitions if none is named."""
+        self._seek_to("earliest", partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Read on from the end; of all assigned partitions if none is named."""
+        self._seek_to("latest", partitions)
+
+    def _seek_to(self, reset: str, partitions: tuple[TopicPartition, ...]) -> None:
+        self._check_open()
+        states = [self._subscription.state(each) for each in partitions]
+        if not partitions:
+            states = list(self._subscription.states.values())
+            if not states:
+                raise ValueError("no partitions are assigned\nTry: poll() once before seeking")
+        for state in states:
+            self._move(state, None, reset)
+
+    def _move(
+        self, state: PartitionState, offset: int | None, reset: str | None, epoch: int = -1
+    ) -> None:
+        self._taker.end()
+        with self._subscription.lock:
+            state.move(offset, reset=reset, epoch=epoch)
+        self._wake()
+
+    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int | None:
+        """The offset of the record that comes next."""
+        self._check_open()
+        self._taker.settle()
+        state = self._subscription.state(partition)
+        state.held = False
+        if timeout_ms is None:
+            timeout_ms = self.config["request_timeout_ms"]
+        deadline = time.monotonic() + timeout_ms / 1000
+        while state.position is None:
+            seen = self._signal.count
+            self._fetcher.wake()
+            if self._problems:
+                raise self._problems.pop(0)
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise KafkaTimeoutError(
+                    f"no position for {partition.topic}-{partition.partition} "
+                    f"within {timeout_ms:.0f} ms"
+                )
+            if state.position is None:
+                self._signal.wait(seen, min(left_s, STEP_S_MAX))
+        return state.position
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no records of these until `resume`; they stay assigned."""
+        self._taker.end()
+        for each in partitions:
+            self._subscription.state(each).paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these."""
+        for each in partitions:
+            self._subscription.state(each).paused = False
+        self._wake()
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return {each for each, state in self._subscription.states.items() if state.paused}
+
+    # Commits
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Commit what was returned so far, or these offsets (each the next to read); waits."""
+        self._check_group()
+        self._taker.settle()
+        self._committing.commit(None if offsets is None else offsets_to_commit(offsets), timeout_ms)
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        callback: Callable[[Any, Any], object] | None = None,
+    ) -> Future[Any]:
+        """The same without waiting or retrying; `callback(offsets, error or None)` is called by a
+        later poll or commit."""
+        self._check_group()
+        self._taker.settle()
+        return self._committing.commit_async(
+            None if offsets is None else offsets_to_commit(offsets), callback
+        )
+
+    # The end
+
+    def __enter__(self) -> Consumer[K, V]:
+        return self
+
+    def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
+        # Nobody knows whether the record at hand was dealt with when its loop raised.
+        self.close(autocommit=kind is None)
+
+    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
+        """Commit (if that is automatic), leave the group, end all connections. Never hangs."""
+        if self._closed:
+            return
+        if timeout_ms is None:
+            timeout_ms = self.config["request_timeout_ms"]
+        self._taker.settle()
+        try:
+            if not self._client.closed:
+                self._leave(autocommit, timeout_ms)
+        finally:
+            self._closed = True
+            self._client.close()
+            self._committing.call_back()
+            self._interceptors.close()
+            self._deserializers.close()
+
+    def _leave(self, autocommit: bool, timeout_ms: float) -> None:
+        if autocommit:
+            self._committing.before_rebalance(timeout_ms)
+        try:
+            if self._rebalance is not None and self._subscription.managed:
+                self._rebalance.leave()
+        finally:
+            if self._group is not None:
+                try:
+                    self._client.wait(self._group.leave(), min(timeout_ms, LEAVE_TIMEOUT_MS))
+                except KafkaError as problem:
+                    log.debug("not told to the group that this member leaves: %s", problem)
+
+    # Small things
+
+    def _wake(self) -> None:
+        self._fetcher.wake()
+
+    def _found(self) -> None:
+        """A position was found, or could not be; or the cluster has changed (background thread)."""
+        self._signal.set()
+        self._fetcher.wake()
+
+    def _fail(self, problem: KafkaError) -> None:
+        """Something for the next poll to raise (background thread)."""
+        self._problems.append(problem)
+        self._signal.set()
+
+
+KafkaConsumer = Consumer

@@ -1,0 +1,99 @@
+"""Stretches of partitions, from one offset to another, by column: for readers that know the end.
+
+A range is done when the position has reached its end, whether a record sits there or not (a
+compacted log has gaps, a transactional one markers); nothing is asked for beyond it, so nobody
+waits for records that are not wanted. One thread at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from ..codec.columns import RecordColumns
+from ..codec.records import Columns
+from ..errors import KafkaTimeoutError
+from ..structs import TopicPartition
+from .consumer import Consumer
+
+
+class RangeReader:
+    """A consumer that reads one range after the other, of one partition or another."""
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        """`properties` are Kafka's; what decides about positions is not the caller's here."""
+        self.consumer: Consumer[bytes, bytes] = Consumer(
+            config=properties,
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            group_id=None,
+            allow_auto_create_topics=False,
+        )
+
+    @property
+    def partition(self) -> TopicPartition | None:
+        """The partition read last."""
+        return next(iter(self.consumer.assignment()), None)
+
+    def read(
+        self,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        rows: int,
+        value_bytes: int,
+        timeout_ms: float,
+    ) -> Iterator[RecordColumns]:
+        """The records of `[start, end)`, in pieces of at least so many rows or bytes of values
+        (the last, and one before the kind of timestamp changes, may be smaller).
+
+        `timeout_ms` is for each step forward. Raises OffsetOutOfRangeError where there is nothing
+        at the position any more; `position` tells how far it came.
+        """
+        consumer = self.consumer
+        if self.partition != partition:
+            self._assign(partition)
+        state = consumer._subscription.state(partition)
+        # The end first: a fetch sent before the seek finds records there, and is not held.
+        state.stop_at = end
+        consumer.seek(partition, start)
+        consumer._problems.clear()
+        taker = consumer._taker
+        while state.position is not None and state.position < end:
+            columns = Columns()
+            before = state.position
+            add = partial(taker.add_range, state, columns, end, rows=rows, value_bytes=value_bytes)
+            done = consumer._wait_for(add, time.monotonic() + timeout_ms / 1000)
+            if not done and state.position == before:
+                raise KafkaTimeoutError(
+                    f"nothing came of {partition.topic}-{partition.partition} at offset {before} "
+                    f"within {timeout_ms:.0f} ms, although it goes on to {end}\n"
+                    "Try: see whether its leader is up, or allow more time"
+                )
+            if columns.count:
+                found = RecordColumns(partition, columns, state.append_time)
+                found.cut(end)
+                if len(found):
+                    yield found
+
+    def _assign(self, partition: TopicPartition) -> None:
+        """Take the partition, at no position yet, once its leader is known: before that, fetching
+        would only warn."""
+        consumer, client = self.consumer, self.consumer._client
+        client.metadata.topics = {partition.topic}
+        if client.cluster.leader(*partition) < 0:
+            client.wait(client.refresh(), client.config["request_timeout_ms"])
+        subscription = consumer._subscription
+        subscription.by_user = True
+        subscription.topics = frozenset({partition.topic})
+        subscription.replace([partition], held=True)
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """How far the last range was read."""
+        return self.consumer._subscription.state(partition).position
+
+    def close(self) -> None:
+        self.consumer.close(autocommit=False)

@@ -1,0 +1,1 @@
+"""Connections to brokers: the I/O thread, sockets, cluster metadata and coordinator lookup."""

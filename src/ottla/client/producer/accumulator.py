@@ -1,0 +1,258 @@
+"""Records on their way: a lane for each partition, a lane's open batch, and the memory they share.
+
+The caller's thread appends encoded records straight into the open batch's buffer; the background
+thread takes batches out. A lane's lock guards both, and is held for a moment only: whoever must
+wait for memory lets go of it first. Memory is counted as buffers grow, not by the record.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..codec.records import HEAD_BYTES, BatchBuilder
+from ..errors import IllegalStateError, KafkaTimeoutError
+from ..structs import TopicPartition
+
+if TYPE_CHECKING:
+    from .record_future import FutureRecordMetadata
+
+FIRST_BYTES = 4 * 1024  # a new buffer; it doubles as it fills
+
+SPARE_MAX = 16  # full-sized buffers kept
+
+Callback = Callable[[Any, Any], object]
+
+
+class Memory:
+    """`buffer_memory`: bytes in buffers that are not acknowledged yet."""
+
+    def __init__(self, limit: int, batch_size: int = 0) -> None:
+        self.limit = limit
+        self.buffer_size = HEAD_BYTES + batch_size
+        self.spare: list[bytearray] = []  # full-sized, for fresh memory is dear to touch
+        self.used = 0
+        self.waiters = 0
+        self.changed = threading.Condition(threading.Lock())
+
+    def reserve(self, size: int, deadline: float, hurry: Callable[[], object]) -> None:
+        """Take `size` bytes, waiting for them until `deadline`."""
+        with self.changed:
+            # A record larger than the whole is let through alone; Kafka refuses it by size before.
+            while self.used and self.used + size > self.limit:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise KafkaTimeoutError(
+                        f"no room for {size} bytes within max_block_ms: {self.used} of "
+                        f"buffer_memory={self.limit} wait to be acknowledged\n"
+                        "Try: send more slowly, raise buffer_memory, or look at the broker"
+                    )
+                self.waiters += 1
+                hurry()
+                self.changed.wait(left_s)
+                self.waiters -= 1
+            self.used += size
+
+    def release(self, size: int, buffer: bytearray | None = None) -> None:
+        """Give bytes back, and a buffer that nobody looks at any more."""
+        if buffer is not None and len(buffer) == self.buffer_size and len(self.spare) < SPARE_MAX:
+            self.spare.append(buffer)
+        with self.changed:
+            self.used -= size
+            if self.waiters:
+                self.changed.notify_all()
+
+
+class Batch:
+    """Records of one partition that are sent, retried, and acknowledged together."""
+
+    __slots__ = (
+        "ambiguous", "append_time", "attempts", "base_offset", "buffer", "builder", "callbacks",
+        "codec", "count", "created_at", "deadline", "done", "encoded", "epoch", "error", "event",
+        "lane", "over", "parts", "producer_id", "record_errors", "reserved", "retry_at", "sent",
+        "sequence", "urgent",
+    )  # fmt: skip
+
+    def __init__(self, lane: Lane, reserved: int, created_at: float, deadline: float) -> None:
+        self.lane = lane
+        self.builder: Any = BatchBuilder(reserved)
+        self.reserved = reserved
+        self.count = 0
+        self.created_at = created_at
+        self.deadline = deadline
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.urgent = False
+        self.sent = False
+        self.ambiguous = False  # it may have been written, though nobody said so
+        self.sequence = -1
+        self.producer_id = -1
+        self.epoch = -1
+        self.codec: int | None = None  # if it is not to be compressed as all others
+        self.encoded: Any = None  # views of its bytes; the first has the header
+        self.buffer: bytearray | None = None  # what `encoded` looks at, if it is ours
+        self.done = False  # the outcome is known
+        self.over = False  # and all callbacks have been called
+        self.error: Exception | None = None
+        self.record_errors: dict[int, str] | None = None
+        self.base_offset = -1
+        self.append_time = -1
+        self.event: threading.Event | None = None
+        self.callbacks: list[tuple[FutureRecordMetadata, Callback]] | None = None
+        self.parts: tuple[Batch, Batch] | None = None
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait until it is done or split; it is sent without lingering, for somebody waits."""
+        with self.lane.lock:
+            if self.over or self.parts is not None:
+                return True
+            if self.lane.inside():
+                raise IllegalStateError(
+                    "this call waits, and a callback of the client may not wait\n"
+                    "Try: do it in your own thread, after the callback"
+                )
+            if self.event is None:
+                self.event = threading.Event()
+            event = self.event
+        self.hurry()
+        return event.wait(timeout_s)
+
+    def hurry(self) -> None:
+        if not self.urgent:
+            self.urgent = True
+            self.lane.poke()
+
+    def add_callback(self, future: FutureRecordMetadata, action: Callback) -> bool:
+        """Remember to call; False if it is done already."""
+        with self.lane.lock:
+            if self.done:
+                return False
+            if self.callbacks is None:
+                self.callbacks = []
+            self.callbacks.append((future, action))
+            return True
+
+    def finish(
+        self, base_offset: int = -1, append_time: int = -1, error: Exception | None = None
+    ) -> None:
+        """The outcome is known: call the callbacks, then wake who waits."""
+        with self.lane.lock:
+            self.base_offset = base_offset
+            self.append_time = append_time
+            self.error = error
+            self.done = True
+            callbacks, self.callbacks = self.callbacks, None
+            self.builder = self.encoded = self.buffer = None
+        for future, action in callbacks or ():
+            future.call(action)
+        with self.lane.lock:
+            self.over = True
+        if self.event is not None:
+            self.event.set()
+
+
+class Lane:
+    """The way of one partition: one open batch, closed ones behind it, those in flight."""
+
+    __slots__ = (
+        "acknowledged", "closed", "epoch", "in_flight", "inside", "lock", "needs_bump",
+        "next_sequence", "open", "partition", "poke", "producer_id", "settled", "topic",
+        "topic_partition",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        poke: Callable[[], object] = lambda: None,
+        inside: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`poke` makes the sender look; `inside` tells whether this is the sender's thread."""
+        self.topic = topic
+        self.partition = partition
+        self.topic_partition = TopicPartition(topic, partition)
+        self.poke = poke
+        self.inside = inside
+        self.lock = threading.Lock()
+        self.open: Batch | None = None
+        self.closed: deque[Batch] = deque()
+        # What follows belongs to the background thread.
+        self.in_flight: list[Batch] = []
+        self.producer_id = -1
+        self.epoch = -1
+        self.next_sequence = 0
+        self.acknowledged = -1  # the last offset known to be written
+        self.needs_bump = False
+        self.settled = (-1, -1)  # the producer id and epoch that the broker has written last
+
+    @property
+    def empty(self) -> bool:
+        return self.open is None and not self.closed
+
+    def close_open(self) -> None:
+        """The open batch takes no more; the caller holds the lock."""
+        if self.open is not None:
+            self.closed.append(self.open)
+            self.open = None
+
+    def head(self) -> Batch | None:
+        """The next batch to send; one that was just made and is still empty does not count."""
+        if self.closed:
+            return self.closed[0]
+        batch = self.open
+        return batch if batch is not None and batch.count else None
+
+    def take(self, batch: Batch) -> bool:
+        """Take this batch out, to be sent; False if it is gone."""
+        with self.lock:
+            if batch is self.open:
+                self.open = None
+                return True
+            if batch in self.closed:
+                self.closed.remove(batch)
+                return True
+            return False
+
+    def unsettled(self) -> Batch | None:
+        """The first batch waiting to be sent again of which nobody knows whether it is written."""
+        with self.lock:
+            return next((batch for batch in self.closed if batch.ambiguous), None)
+
+    def put_back(self, batch: Batch) -> None:
+        """To be sent again: before all that come after it in sequence, or first."""
+        with self.lock:
+            place = 0
+            if batch.sequence >= 0:
+                while (
+                    place < len(self.closed)
+                    and self.closed[place].sequence >= 0
+                    and _before(self.closed[place].sequence, batch.sequence)
+                ):
+                    place += 1
+            self.closed.insert(place, batch)
+
+    def take_all(self) -> list[Batch]:
+        """Take everything that is not in flight, to fail it."""
+        with self.lock:
+            self.close_open()
+            taken = list(self.closed)
+            self.closed.clear()
+            return taken
+
+    def expired(self, now: float) -> list[Batch]:
+        """Take out what has waited for longer than it may."""
+        with self.lock:
+            if self.open is not None and self.open.deadline <= now:
+                self.close_open()
+            late = [batch for batch in self.closed if batch.deadline <= now]
+            for batch in late:
+                self.closed.remove(batch)
+            return late
+
+
+def _before(first: int, second: int) -> bool:
+    """Order of sequence numbers, which begin again after 2^31 - 1."""
+    return ((second - first) & 0x7FFFFFFF) < 0x40000000 and first != second

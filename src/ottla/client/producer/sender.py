@@ -1,0 +1,407 @@
+"""Takes batches out of their lanes and sees them through: send, retry, keep the order, give up.
+
+In the background thread. One request per broker holds one batch of each lane that is due; at most
+`max_in_flight_requests_per_connection` are open per broker. With idempotence every batch has a
+sequence number (idempotence.py); a batch sent again goes before all later ones and alone, so
+the order holds. The outcome of each batch is decided in retry_decision.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future
+from typing import Any
+
+from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.errors import ErrorCode
+from ottla.wire.out import FileRange
+
+from ..errors import KafkaError, KafkaTimeoutError, error_for
+from ..network.cluster_client import Client
+from ..network.cluster_metadata import NO_UUID
+from .accumulator import Batch, Lane, Memory
+from .batch_encoding import encode, restamp
+from .batch_splitting import split
+from .idempotence import Identity
+from .options import MAX_IN_FLIGHT
+from .retry_decision import Verdict, judge
+
+NAMED_VERSION_MAX = 12  # from version 13 on topics go by id
+ABANDONED_S = 0.05  # how often to look whether a dropped producer's records are all sent
+TWO_PHASE_VERSION_MAX = 11  # from version 12 on Produce adds partitions to the transaction itself
+
+
+class Sender:
+    """What is due, what is in flight, what came of it."""
+
+    def __init__(self, client: Client, memory: Memory, identity: Identity | None) -> None:
+        self.client = client
+        self.memory = memory
+        self.identity = identity
+        self.config = client.config
+        self.lanes: dict[tuple[str, int], Lane] = {}
+        self.active: dict[Lane, None] = {}  # those with batches; the first was served longest ago
+        self.incomplete: set[Batch] = set()
+        self.in_flight: dict[int, int] = {}
+        self.flushing = 0
+        self.closing = False
+        self.planned = False
+        self.timer_at = float("inf")
+        self.counts = dict.fromkeys(
+            ("records-sent", "records-failed", "batches-sent", "bytes-sent", "requests-sent",
+             "retries", "splits"), 0,
+        )  # fmt: skip
+        client.connections.on_ended = self._connection_ended
+        client.metadata.listeners.append(lambda cluster: self.poke())
+        if identity is not None:
+            identity.ready = self.poke
+
+    # When to run
+
+    def poke(self) -> None:
+        """Look soon; from any thread."""
+        if not self.planned:
+            self.planned = True
+            try:
+                self.client.call_soon(self.run)
+            except KafkaError:
+                self.planned = False
+
+    def poke_later(self, delay_s: float) -> None:
+        """Look after a while; from any thread."""
+        if delay_s <= 0:
+            self.poke()
+        else:
+            self.client.call_later(delay_s, self.run)
+
+    def _at(self, when: float) -> None:
+        if when < self.timer_at:
+            self.timer_at = when
+            self.client.call_later(max(0.0, when - time.monotonic()), self._timer)
+
+    def _timer(self) -> None:
+        self.timer_at = float("inf")
+        self.run()
+
+    def run(self) -> None:
+        """Send all that may be sent now."""
+        self.planned = False
+        now = time.monotonic()
+        self._expire(now)
+        if self.identity is not None and not self.identity.usable:
+            self.identity.obtain()
+            return
+        while self._send_round(now):
+            pass
+
+    def _expire(self, now: float) -> None:
+        for lane in list(self.active):
+            head = lane.head()
+            if head is None:
+                self._leave_if_empty(lane)
+                continue
+            if head.deadline > now:
+                self._at(head.deadline)
+                continue
+            for batch in lane.expired(now):
+                self.fail(batch, self._late(batch))
+
+    def enter(self, lane: Lane) -> None:
+        """The lane has a batch; from any thread, after the batch is in."""
+        self.active[lane] = None
+
+    def _leave_if_empty(self, lane: Lane) -> None:
+        with lane.lock:  # so that no batch comes in between
+            if lane.empty:
+                self.active.pop(lane, None)
+
+    def _late(self, batch: Batch) -> KafkaError:
+        lane = batch.lane
+        tried = f"sent {batch.attempts} times" if batch.attempts else "never sent"
+        trouble = "; ".join(self.client.connections.failures())
+        return KafkaTimeoutError(
+            f"{batch.count} records for {lane.topic}-{lane.partition} were not acknowledged within "
+            f"delivery_timeout_ms={self.config['delivery_timeout_ms']} ({tried})"
+            + (f"\n{trouble}" if trouble else "")
+        )
+
+    def _send_round(self, now: float) -> bool:
+        """At most one request for each broker; whether any was sent."""
+        cluster = self.client.cluster
+        requests: dict[int, list[Batch]] = {}
+        sizes: dict[int, int] = {}
+        for lane in list(self.active):
+            head = self._next(lane, now)
+            if head is None:
+                continue
+            leader = cluster.leader(lane.topic, lane.partition)
+            if leader < 0:
+                self._leaderless(lane)
+                continue
+            if self.in_flight.get(leader, 0) >= self.config[MAX_IN_FLIGHT]:
+                continue
+            size = sizes.get(leader, 0)
+            if size and size + head.reserved > self.config["max_request_size"]:
+                continue
+            if not lane.take(head):
+                continue
+            sizes[leader] = size + head.reserved
+            self.active.pop(lane, None)
+            self.active[lane] = None  # behind all others, so that each has its turn
+            try:
+                self._prepare(head)
+            except Exception as problem:
+                self.fail(head, KafkaError(f"the batch cannot be made into bytes: {problem}"))
+                continue
+            requests.setdefault(leader, []).append(head)
+        for leader, batches in requests.items():
+            self._send(leader, batches)
+        return bool(requests)
+
+    def _due(self, batch: Batch, now: float) -> bool:
+        if batch.retry_at > now:
+            self._at(batch.retry_at)
+            return False
+        lane = batch.lane
+        if lane.open is not batch or batch.urgent or self.flushing or self.closing:
+            return True
+        if self.memory.waiters:
+            return True
+        due_at = batch.created_at + self.config["linger_ms"] / 1000
+        if due_at > now:
+            self._at(due_at)
+            return False
+        return True
+
+    def _next(self, lane: Lane, now: float) -> Batch | None:
+        """The batch of this lane that is due and can be sent without breaking the order."""
+        head = lane.head()
+        if head is None:
+            return None
+        identity = self.identity
+        if identity is None:
+            return head if self._due(head, now) else None
+        if lane.needs_bump:
+            if lane.in_flight:
+                return None
+            # Under new numbers a batch that was written before would be written twice. So each of
+            # which nobody knows is first sent under its old ones: the broker answers that it has
+            # it, or that it is out of order, and then it surely has not.
+            doubtful = lane.unsettled()
+            if doubtful is not None:
+                return doubtful if self._due(doubtful, now) else None
+            if not identity.bump(lane):
+                return None
+        if not self._due(head, now):
+            return None
+        # A broker that does not know the producer takes any number for the first. So the first
+        # batch goes alone: should it fail, what comes after it must not be taken instead.
+        if lane.in_flight and lane.settled != (lane.producer_id, lane.epoch):
+            return None
+        # What is sent again waits for all before it; what is new may follow what is in flight.
+        if head.sequence >= 0 and any(identity.earlier(other, head) for other in lane.in_flight):
+            return None
+        return head
+
+    def _leaderless(self, lane: Lane) -> None:
+        self.client.refresh([lane.topic])
+        self._at(time.monotonic() + self.config["retry_backoff_ms"] / 1000)
+
+    def _prepare(self, batch: Batch) -> None:
+        """Give it its numbers and bytes."""
+        if batch.encoded is None:
+            batch.count = batch.builder.record_count
+            if self.identity is not None and batch.sequence < 0:
+                self.identity.assign(batch)
+            batch.encoded = encode(
+                batch,
+                self.config["compression_type"] if batch.codec is None else batch.codec,
+                self.config["compression_level"],
+                transactional=self.identity is not None and self.identity.transactional,
+            )
+            batch.buffer = batch.builder.lend()
+            batch.builder = None
+        elif self.identity is not None:
+            if batch.sequence < 0:
+                self.identity.assign(batch)
+            restamp(batch, transactional=self.identity.transactional)
+
+    # Requests
+
+    def _send(self, leader: int, batches: list[Batch]) -> None:
+        config, identity = self.config, self.identity
+        now = time.monotonic()
+        topics: dict[str, TopicProduceData] = {}
+        known = self.client.cluster.topics
+        version_max = 32767
+        for batch in batches:
+            batch.attempts += 1
+            batch.sent = True
+            lane = batch.lane
+            lane.in_flight.append(batch)
+            data = topics.get(lane.topic)
+            if data is None:
+                topic_id = known[lane.topic].topic_id
+                if topic_id == NO_UUID:
+                    version_max = NAMED_VERSION_MAX
+                data = topics[lane.topic] = TopicProduceData(name=lane.topic, topic_id=topic_id)
+            # As ranges they are not copied into the request: the socket sends them from there.
+            records: Any = [FileRange(piece, 0, len(piece)) for piece in batch.encoded]
+            data.partition_data.append(PartitionProduceData(index=lane.partition, records=records))
+            self.counts["bytes-sent"] += sum(map(len, batch.encoded))
+        if identity is not None and identity.transactional and not identity.single_phase:
+            version_max = TWO_PHASE_VERSION_MAX
+        left_ms = (min(batch.deadline for batch in batches) - now) * 1000
+        timeout_ms = max(1.0, min(config["request_timeout_ms"], left_ms))
+        message = ProduceRequest(
+            transactional_id=identity.transactional_id if identity is not None else None,
+            acks=config["acks"],
+            timeout_ms=int(timeout_ms),
+            topic_data=list(topics.values()),
+        )
+        self.counts["requests-sent"] += 1
+        self.counts["batches-sent"] += len(batches)
+        self.in_flight[leader] = self.in_flight.get(leader, 0) + 1
+        future = self.client.submit(
+            leader,
+            message,
+            timeout_ms=timeout_ms,
+            answered=config["acks"] != 0,
+            version_max=version_max,
+        )
+        names = {data.topic_id: name for name, data in topics.items()}
+        future.add_done_callback(lambda answer: self._answered(answer, leader, batches, names))
+
+    def _answered(
+        self, answer: Future[Any], leader: int, batches: list[Batch], names: dict[bytes, str]
+    ) -> None:
+        self.in_flight[leader] -= 1
+        for batch in batches:
+            batch.lane.in_flight.remove(batch)
+        problem = answer.exception()
+        if problem is not None:
+            assert isinstance(problem, KafkaError)
+            if problem.invalid_metadata:
+                self.client.refresh()
+            for batch in batches:
+                self._settle(batch, judge(batch, problem, self.identity, self.config))
+        elif self.config["acks"] == 0:
+            for batch in batches:
+                self.succeed(batch, -1, -1)
+        else:
+            self._heard(answer.result(), batches, names)
+        # Not at once: when a connection ends, its other requests fail right after this one, and
+        # what is new must not overtake what they will send again.
+        self.poke()
+
+    def _heard(self, answer: Any, batches: list[Batch], names: dict[bytes, str]) -> None:
+        found = {
+            (topic.name or names.get(topic.topic_id, ""), each.index): each
+            for topic in answer.responses
+            for each in topic.partition_responses
+        }
+        stale = False
+        # Errors first by sequence: an early batch's failure decides over the later ones.
+        for batch in batches:
+            each = found.get((batch.lane.topic, batch.lane.partition))
+            if each is None:
+                problem = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker left it out")
+                self._settle(batch, judge(batch, problem, self.identity, self.config))
+            elif each.error_code == 0:
+                self.succeed(batch, each.base_offset, each.log_append_time_ms)
+            else:
+                problem = error_for(each.error_code, each.error_message)
+                stale |= problem.invalid_metadata
+                self._follow_hint(batch.lane, each, answer.node_endpoints)
+                batch.record_errors = {
+                    wrong.batch_index: wrong.batch_index_error_message
+                    or "another record of its batch was refused"
+                    for wrong in each.record_errors
+                } or None
+                verdict = judge(batch, problem, self.identity, self.config)
+                if verdict.action == "succeed":
+                    self.succeed(batch, each.base_offset, each.log_append_time_ms)
+                else:
+                    self._settle(batch, verdict)
+        if stale:
+            self.client.refresh()
+
+    def _follow_hint(self, lane: Lane, each: Any, endpoints: Iterable[Any]) -> None:
+        """KIP-951: the answer may name the new leader."""
+        hint = each.current_leader
+        connections = self.client.connections
+        connections.cluster = connections.cluster.with_leader(
+            lane.topic, lane.partition, hint.leader_id, hint.leader_epoch, endpoints
+        )
+
+    # Outcomes
+
+    def _settle(self, batch: Batch, verdict: Verdict) -> None:
+        if verdict.bump:
+            batch.lane.needs_bump = True
+        now = time.monotonic()
+        if verdict.action == "split":
+            self.counts["splits"] += 1
+            for part in reversed(split(batch, self.config, self.incomplete)):
+                batch.lane.put_back(part)
+            self.enter(batch.lane)
+            self.memory.release(batch.reserved)
+            self.incomplete.discard(batch)
+        elif verdict.action == "retry" and batch.deadline > now and not self._hopeless:
+            self.counts["retries"] += 1
+            batch.record_errors = None
+            batch.retry_at = now + self.client.backoff_s(batch.attempts - 1)
+            batch.lane.put_back(batch)
+            self.enter(batch.lane)
+            self._at(batch.retry_at)
+        else:
+            late = verdict.action == "retry" and batch.deadline <= now
+            self.fail(batch, self._late(batch) if late else verdict.error)
+
+    @property
+    def _hopeless(self) -> bool:
+        return self.identity is not None and self.identity.fatal is not None
+
+    def succeed(self, batch: Batch, base_offset: int, append_time: int) -> None:
+        lane = batch.lane
+        if base_offset >= 0:
+            lane.acknowledged = max(lane.acknowledged, base_offset + batch.count - 1)
+        lane.settled = (batch.producer_id, batch.epoch)
+        self.counts["records-sent"] += batch.count
+        # An answer means that the broker has all bytes; without one they may be still on their way.
+        buffer = batch.buffer if self.config["acks"] else None
+        batch.finish(base_offset, append_time)
+        self.memory.release(batch.reserved, buffer)
+        self.incomplete.discard(batch)
+
+    def fail(self, batch: Batch, error: KafkaError) -> None:
+        """It will not be written, or nobody will know."""
+        if batch.builder is not None:
+            batch.count = batch.builder.record_count
+        self.counts["records-failed"] += batch.count
+        if self.identity is not None:
+            self.identity.failed(batch, error)
+        self.memory.release(batch.reserved)
+        batch.finish(error=error)
+        self.incomplete.discard(batch)
+
+    def fail_waiting(self, error: KafkaError) -> None:
+        """Fail all that is not in flight; from the background thread."""
+        for lane in list(self.lanes.values()):
+            for batch in lane.take_all():
+                self.fail(batch, error)
+
+    def abandon(self) -> None:
+        """Nobody holds the producer any more: send what waits, then end the thread."""
+        self.closing = True
+        self.run()
+        if self.incomplete and not self._hopeless:
+            self.client.call_later(ABANDONED_S, self.abandon)
+        else:
+            self.client.close(0.0)
+
+    def _connection_ended(self, node_id: int, reason: KafkaError) -> None:
+        self.client.coordinators.forget_broker(node_id)
+        if node_id >= 0 and not self.client.connections.closed:
+            self.client.refresh()
