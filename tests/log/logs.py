@@ -40,7 +40,6 @@ def reopen(
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
         now_ms=NOW_MS,
-        dense=True,  # as for all that Apache Kafka has not written
     )
 
 

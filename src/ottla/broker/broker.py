@@ -115,6 +115,11 @@ class Broker:
             node_id=self.node_id,
         )
         self.logs.high_watermark_of = self._high_watermark_of
+        self.metrics.gauge(
+            "ottla_log_SetAsideBytes",
+            lambda: self.logs.set_aside_bytes,
+            "Bytes that recovery cut from logs at this start and kept in .corrupt files.",
+        )
         await self.logs.start()
         self._opened.push_async_callback(lambda: self.logs.close(self._epoch))
         path = f"{settings.data_directory}/{TREE_FILE}"

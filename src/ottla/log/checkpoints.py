@@ -2,7 +2,8 @@
 
 In each data directory: the offset checkpoints (`recovery-point-offset-checkpoint` and its three
 sisters), `meta.properties` (whose directory this is) and `.kafka_cleanshutdown` (nothing needs
-recovery). In each partition's folder: `partition.metadata` (the topic's id).
+recovery). In each partition's folder: `partition.metadata` (the topic's id), and, of our own and
+ignored by Kafka, `compaction.metadata` (the log was compacted: gaps between offsets are no damage).
 
 The upper half is pure: text to values and back. The lower half goes through the disk. Files are
 written beside the old one and renamed over it, so a reader finds the old text or the new one.
@@ -26,6 +27,7 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 PARTITION_METADATA = "partition.metadata"
+COMPACTION_METADATA = "compaction.metadata"
 
 CHECKPOINT_VERSION = 0
 NO_BROKER_EPOCH = -1
@@ -234,3 +236,14 @@ def read_topic_id(disk: "Disk", directory: str) -> bytes | None:
     path = f"{directory}/{PARTITION_METADATA}"
     data = read_if_there(disk, path)
     return None if data is None else parse_partition_metadata(data, path)
+
+
+def mark_compacted(disk: "Disk", directory: str) -> None:
+    """Leaves a lasting sign in a partition's folder that its log has been compacted.
+
+    It is written before the first compacted segment is swapped in, and travels with the folder:
+    recovery needs it where no checkpoint of a data directory tells (see recovery.py).
+    """
+    path = f"{directory}/{COMPACTION_METADATA}"
+    if not disk.exists(path):
+        disk.write_atomically(path, b"version: 0\n", sync=True)

@@ -39,7 +39,7 @@ class Contents(NamedTuple):
 
     partitions: list[TopicPartition]
     deleted: list[str]  # paths of folders to remove
-    from_kafka: bool  # Apache Kafka has been here
+    from_kafka: bool  # Apache Kafka has written here
 
 
 def partition_folder(topic: str, partition: int) -> str:
@@ -68,6 +68,7 @@ class DataDirectory:
         self.path = path.rstrip("/") or "/"
         self.meta: MetaProperties | None = None
         self.was_clean = False
+        self.is_kafkas = False  # Apache Kafka has written here; known until the first start of ours
         self.last_broker_epoch = checkpoints.NO_BROKER_EPOCH
         self._lock: Lock | None = None
 
@@ -95,6 +96,9 @@ class DataDirectory:
             raise DirectoryProblem(
                 f"{error}; restore the file, or move the directory away to begin with an empty one"
             ) from error
+        # A broker of ours always notes a directory id; Kafka does so since 3.7, and not with
+        # ZooKeeper.
+        self.is_kafkas = self.meta is not None and self.meta.directory_id is None
 
     def belong_to(self, cluster_id: str, node_id: int, chance: "Chance") -> None:
         """Checks that the directory is of this cluster and node, or makes it so."""
@@ -143,7 +147,7 @@ class DataDirectory:
         """The partitions by their folders' names, and the folders on their way out."""
         partitions: list[TopicPartition] = []
         deleted: list[str] = []
-        from_kafka = False
+        from_kafka = self.is_kafkas
         for entry in self.disk.entries(self.path):
             if not entry.is_directory:
                 continue

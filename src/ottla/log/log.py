@@ -74,6 +74,7 @@ class Log:
         "partition",
         "recovery_point",
         "segments",
+        "set_aside_bytes",
         "snapshots",
         "topic",
         "topic_id",
@@ -108,6 +109,7 @@ class Log:
         self.snapshots = snapshots  # offsets of the producer snapshots on disk, ascending
         self.jitter_ms = jitter_ms
         self.offline: str | None = None
+        self.set_aside_bytes = 0  # cut and kept as `.corrupt` when this log was loaded
         # Told when something should be synced soon: a full segment, or flush.messages reached.
         self.flush_wanted: Callable[[Log], object] | None = None
         self._producers: Producers | None = None

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log import checkpoints
 from ottla.log.checkpointer import Checkpointer
-from ottla.log.checkpoints import CorruptCheckpoint, Offsets, TopicPartition
+from ottla.log.checkpoints import CorruptCheckpoint, Offsets, TopicPartition, mark_compacted
 from ottla.log.cleaner import Cleaner
 from ottla.log.directories import (
     DELETE_SUFFIX,
     STRAY_SUFFIX,
+    Contents,
     DataDirectory,
     DirectoryProblem,
     open_directories,
@@ -105,6 +106,7 @@ class LogManager:
         self._flush_by_time: set[Log] = set()
         self.checkpointer = Checkpointer(background, self._offsets_in)
         self._periodic = Periodic(self, settings)
+        self._from_kafka = False  # Apache Kafka has written to these directories
         self._upkeep_begun = False
         self.reconfigure(settings)
 
@@ -122,8 +124,11 @@ class LogManager:
             self.cluster_id = cluster_id or self._known_cluster_id() or self._new_cluster_id()
             for home in self.directories:
                 home.belong_to(self.cluster_id, self.node_id, self._chance)
-            for home in self.directories:
-                await self._load(home)
+            contents = [home.contents() for home in self.directories]
+            # Kafka's own log of the cluster lies in one of several directories.
+            self._from_kafka = any(each.from_kafka for each in contents)
+            for home, each in zip(self.directories, contents, strict=True):
+                await self._load(home, each)
         except OSError as error:
             self._release()
             raise DirectoryProblem(f"the data directory cannot be read: {error}") from error
@@ -140,15 +145,10 @@ class LogManager:
     def _new_cluster_id(self) -> str:
         return checkpoints.uuid_text(self._chance.uuid())
 
-    async def _load(self, home: DataDirectory) -> None:
-        contents = home.contents()
-        recovery_points = self.checkpointer.read(home, checkpoints.RECOVERY_POINTS)
+    async def _load(self, home: DataDirectory, contents: Contents) -> None:
+        recovery_points = self.checkpointer.read(home, checkpoints.RECOVERY_POINTS) or {}
         log_starts = self.checkpointer.read(home, checkpoints.LOG_START_OFFSETS) or {}
         cleaner_offsets = self.checkpointer.read(home, checkpoints.CLEANER_OFFSETS) or {}
-        # We compact only below a checkpointed recovery point. Without it, or where Apache Kafka
-        # has been, gaps between offsets may be compaction's anywhere.
-        dense = recovery_points is not None and not contents.from_kafka
-        recovery_points = recovery_points or {}
         home.take_clean_marker()
         breath = Breath(self.clock)
         self._counts[home.path] = 0
@@ -172,7 +172,7 @@ class LogManager:
             if key in cleaner_offsets:
                 self.cleaner.offsets[key] = cleaner_offsets[key]
             if not home.was_clean:
-                self._open(key, entry, clean=False, dense=dense)
+                self._open(key, entry, clean=False)
             await breath.take()
         for path in contents.deleted:
             self.remover.folder(path, self._config_of("").file_delete_delay_ms)
@@ -228,9 +228,19 @@ class LogManager:
             if log is not None:
                 yield log
 
-    def _open(
-        self, key: TopicPartition, entry: Unopened, *, clean: bool, dense: bool = False
-    ) -> Log:
+    def _may_be_compacted(self, key: TopicPartition, entry: Unopened) -> bool:
+        """Whether gaps between offsets are no damage, as far as the data directory can tell.
+
+        The policy counts only where no checkpoint says how far the log was synced: we compact
+        below the checkpointed recovery point, so a gap above it is loss.
+        """
+        return (
+            self._from_kafka
+            or key in self.cleaner.offsets
+            or (entry.recovery_point == 0 and self._config_of(key[0]).compact)
+        )
+
+    def _open(self, key: TopicPartition, entry: Unopened, *, clean: bool) -> Log:
         topic, partition = key
         directory = f"{entry.home.path}/{partition_folder(*key)}"
         config = self._config_of(topic)
@@ -248,7 +258,7 @@ class LogManager:
                 log_start_offset=entry.log_start_offset,
                 now_ms=now_ms,
                 jitter_ms=self._jitter(config),
-                dense=dense,
+                compacted=self._may_be_compacted(key, entry),
             )
         except (OSError, ValueError) as error:
             # One partition that cannot be read takes nothing else down.
@@ -404,7 +414,10 @@ class LogManager:
                 yield self.get(topic, partition)
 
     async def _secure(self, log: Log) -> None:
-        """Before a compaction: all of the log is synced, and the checkpoint says so (_load)."""
+        """Before a compaction: all of the log is synced, the checkpoint says so, and a sign in the
+        folder says that gaps are no damage from now on.
+        """
+        await self.background.thread(mark_compacted, self.disk, log.directory)
         await self.flusher.flush([log], indexes=True)
         await self.checkpointer.write([self._home_of(log)], [checkpoints.RECOVERY_POINTS])
 
@@ -412,6 +425,11 @@ class LogManager:
         high_watermark = self.high_watermark_of(log)
         first_unstable = log.first_unstable_offset(high_watermark)
         return high_watermark if first_unstable is None else min(high_watermark, first_unstable)
+
+    @property
+    def set_aside_bytes(self) -> int:
+        """The bytes that recovery has cut from logs since the start, and kept as `.corrupt`."""
+        return sum(log.set_aside_bytes for log in self.opened())
 
     @property
     def flush_by_time(self) -> set[Log]:

@@ -2,22 +2,30 @@
 
 After a clean stop only names and sizes are looked at, and the headers behind the last index
 entry. After a crash every batch from the recovery point on is checked: length, magic, checksum,
-offsets going up. The log is cut at the first that fails, later segments go, and a line says how
-much. Indexes, leader epochs and producer state beyond the recovery point are made anew from the
-same walk.
+offsets going up. The log is cut at the first that fails, and all that is cut, later segments
+included, is set aside (set_aside.py), with a line in the log. Indexes, leader epochs and producer
+state beyond the recovery point are made anew from the same walk.
+
+A gap between two segments above the recovery point is compaction's work, or else the end of the
+earlier one was lost in a power cut. It counts as loss, and the log is cut there, only if nothing
+says that the log was ever compacted: not the caller (who has the cleaner's checkpoint and the
+topic's policy), not `compaction.metadata` in the folder, and no batch of the log (checkup.py). So
+neither a lost checkpoint nor a folder moved elsewhere costs a compacted log anything.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log.checkup import Findings, check_segment
+from ottla.log.checkpoints import COMPACTION_METADATA
+from ottla.log.checkup import Findings, check_segment, shows_compaction
 from ottla.log.epochs import load_epochs
 from ottla.log.failures import LogProblem
 from ottla.log.log import Log
 from ottla.log.producers import Producers
 from ottla.log.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX, Segment
+from ottla.log.set_aside import set_aside_segment, set_aside_tail
 from ottla.log.swap import offset_of, tidy_files
 
 if TYPE_CHECKING:
@@ -68,26 +76,31 @@ def load_log(
     log_start_offset: int = 0,
     now_ms: int,
     jitter_ms: int = 0,
-    dense: bool | None = None,
+    compacted: bool = False,
 ) -> Log:
     """Open a log that is on disk; unless it was closed cleanly, check it first.
 
-    `dense`: no compaction went above the recovery point, so a gap between offsets there is damage.
-    The manager knows (it checkpoints before it swaps); without it the policy has to tell.
+    `compacted`: the caller knows that the log was, or may have been, compacted.
     """
     name = f"{topic}-{partition}"
-    segments, snapshots = _find_files(disk, directory, now_ms)
+    segments, snapshots, marked = _find_files(disk, directory, now_ms)
     findings: Findings | None = None
+    set_aside_bytes = 0
     if not clean or not _find_end(segments[-1]):
-        if dense is None:
-            dense = not config.compact
-        segments, findings = _recover(segments, recovery_point, name, config, dense=dense)
+        findings = Findings(compacted=compacted or marked)
+        segments, set_aside_bytes = _recover(disk, segments, recovery_point, name, config, findings)
     end_offset = segments[-1].next_offset
     if end_offset < log_start_offset:
-        # All that is left lies below what was deleted (Kafka: the log begins anew there).
-        logger.warning("%s: begins anew at its start offset %d", name, log_start_offset)
-        for segment in segments:
-            segment.delete()
+        # All that is left lies below what was deleted (Kafka: the log begins anew there). The
+        # start comes from a checkpoint, which may be damaged: the segments are kept.
+        logger.warning(
+            "%s: ends at offset %d, below its start offset %d: begins anew there, "
+            "and its segments are set aside as .corrupt",
+            name,
+            end_offset,
+            log_start_offset,
+        )
+        set_aside_bytes += sum(set_aside_segment(disk, segment) for segment in segments)
         segments = [Segment.create(disk, directory, log_start_offset, now_ms=now_ms)]
         end_offset = log_start_offset
     log = Log(
@@ -105,19 +118,28 @@ def load_log(
         ),
         jitter_ms=jitter_ms,
     )
+    log.set_aside_bytes = set_aside_bytes
     if findings is not None:
         _make_anew(log, findings)
     return log
 
 
-def _find_files(disk: Disk, directory: str, now_ms: int) -> tuple[list[Segment], list[int]]:
-    """The segments by their names, and the offsets of the producer snapshots."""
+class _Files(NamedTuple):
+    """What the names in a partition's folder tell."""
+
+    segments: list[Segment]  # at least one
+    snapshots: list[int]  # offsets of the producer snapshots
+    marked: bool  # as compacted
+
+
+def _find_files(disk: Disk, directory: str, now_ms: int) -> _Files:
     entries = disk.entries(directory)
     listed = [entry.name for entry in entries]
     if tidy_files(disk, directory, listed) is not listed:
         entries = disk.entries(directory)  # a swap was finished or undone: names have changed
     bases = []
     snapshots = []
+    marked = False
     sizes = {}
     for name, size, _ in entries:
         if name.endswith(LOG) and (offset := offset_of(name)) is not None:
@@ -125,6 +147,8 @@ def _find_files(disk: Disk, directory: str, now_ms: int) -> tuple[list[Segment],
             sizes[offset] = size
         elif name.endswith(SNAPSHOT) and (offset := offset_of(name)) is not None:
             snapshots.append(offset)
+        elif name == COMPACTION_METADATA:
+            marked = True
         elif name.endswith(".tmp"):
             disk.unlink(f"{directory}/{name}", missing_ok=True)
     bases.sort()
@@ -136,7 +160,8 @@ def _find_files(disk: Disk, directory: str, now_ms: int) -> tuple[list[Segment],
         Segment(disk, directory, base, size_bytes=sizes[base], next_offset=after, created_ms=now_ms)
         for base, after in zip(bases, [*bases[1:], None], strict=False)
     ]
-    return segments or [Segment(disk, directory, 0, created_ms=now_ms)], sorted(snapshots)
+    empty = Segment(disk, directory, 0, created_ms=now_ms)
+    return _Files(segments or [empty], sorted(snapshots), marked)
 
 
 def _find_end(segment: Segment) -> bool:
@@ -156,13 +181,17 @@ def _find_end(segment: Segment) -> bool:
 
 
 def _recover(
-    segments: list[Segment], recovery_point: int, name: str, config: LogConfig, *, dense: bool
-) -> tuple[list[Segment], Findings]:
-    """Check from the recovery point on; what follows the first damage is deleted.
+    disk: Disk,
+    segments: list[Segment],
+    recovery_point: int,
+    name: str,
+    config: LogConfig,
+    findings: Findings,
+) -> tuple[list[Segment], int]:
+    """Check from the recovery point on and fill `findings`; what follows the first damage is cut.
 
-    `dense`: a gap above the recovery point, also from one segment to the next, is such damage.
+    Returns the segments that stay, and how many bytes were set aside.
     """
-    findings = Findings()
     for at, segment in enumerate(segments):
         after = segments[at + 1].base_offset if at + 1 < len(segments) else None
         if after is not None and after <= recovery_point:
@@ -170,28 +199,46 @@ def _recover(
             continue
         size_bytes = segment.size_bytes
         problem = check_segment(
-            segment, recovery_point, findings, config.index_interval_bytes, dense=dense
+            segment, recovery_point, findings, config.index_interval_bytes, next_base_offset=after
         )
         whole_until = max(segment.next_offset, recovery_point)
-        if problem is None and dense and after is not None and after > whole_until:
-            problem = f"the next segment begins at {after}"
+        if problem is None and after is not None and after > whole_until:
+            findings.compacted = findings.compacted or shows_compaction(segments)
+            if not findings.compacted:
+                problem = f"the next segment begins at {after}"
         if problem is None:
             segment.next_offset = after if after is not None else segment.next_offset
             continue
         later = segments[at + 1 :]
-        removed_bytes = size_bytes - segment.size_bytes + sum(gone.size_bytes for gone in later)
-        for gone in later:
-            gone.delete()
+        cut_bytes = size_bytes - segment.size_bytes + sum(gone.size_bytes for gone in later)
+        kept_bytes = _cut(disk, segment, size_bytes, later)
         logger.warning(
-            "%s: cut at offset %d: %s; %d bytes removed, %d segments among them",
+            "%s: cut at offset %d: %s; %d bytes cut, %d later segments among them, "
+            "%d bytes set aside as .corrupt in %s",
             name,
             segment.next_offset,
             problem,
-            removed_bytes,
+            cut_bytes,
             len(later),
+            kept_bytes,
+            segment.directory,
         )
-        return segments[: at + 1], findings
-    return segments, findings
+        return segments[: at + 1], kept_bytes
+    return segments, 0
+
+
+def _cut(disk: Disk, segment: Segment, size_bytes: int, later: list[Segment]) -> int:
+    """End the log with this segment at the size it has been given; returns the bytes set aside.
+
+    The file, of `size_bytes`, is shortened last: until then another crash finds the same damage,
+    and later segments never appear to follow what has been cut.
+    """
+    kept_bytes = sum(set_aside_segment(disk, gone) for gone in reversed(later))
+    kept_bytes += set_aside_tail(disk, segment, segment.size_bytes, size_bytes, segment.next_offset)
+    if later or kept_bytes:
+        disk.sync_directory(segment.directory)
+    segment.cut(segment.size_bytes)
+    return kept_bytes
 
 
 def _usable_snapshots(

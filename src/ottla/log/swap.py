@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from ottla.log.segment import (
     BATCH_OVERHEAD,
     CLEANED,
+    CORRUPT,
     DELETED,
     HEADER_BYTES,
     INDEX,
@@ -200,7 +201,7 @@ def _replaced(names: set[str], base_offset: int, next_offset: int) -> list[str]:
     found = []
     for name in names:
         offset = offset_of(name)
-        if offset is None or name.endswith((SWAP, DELETED)):
+        if offset is None or name.endswith((SWAP, DELETED, CORRUPT)):
             continue
         if base_offset < offset < next_offset or (
             offset == base_offset and not name.endswith(SNAPSHOT)
