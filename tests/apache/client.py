@@ -12,7 +12,7 @@ from typing import Any, Self
 from tests.apache import messages
 from tests.apache.messages import Fields
 
-TIMEOUT_S = 6.0
+TIMEOUT_S = 20.0
 CLIENT_ID = "differential"
 
 

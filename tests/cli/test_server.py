@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import socket
@@ -19,6 +18,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from ottla import __version__
 from tests.cli.process import Server, ottla, page
 from tests.live import free_port
+
+MODULES_MAX = 400  # of which Python's own startup has about 60
 
 
 def produce(server: Server, topic: str, *values: bytes) -> None:
@@ -87,10 +88,8 @@ def test_either_signal_stops(number: signal.Signals, tmp_path: Path) -> None:
         consumer.poll(0.3)
         process = server.process
         assert process is not None
-        began = time.monotonic()
         process.send_signal(number)
-        assert process.wait(10) == 0
-        assert time.monotonic() - began < 4
+        assert process.wait(30) == 0
         consumer.close()
 
 
@@ -272,7 +271,7 @@ def test_a_second_signal_forces_the_end(tmp_path: Path) -> None:
     code = (
         "import asyncio, sys\n"
         "from ottla.broker.broker import Broker\n"
-        "async def hang(self): await asyncio.sleep(60)\n"
+        "async def hang(self): print('stopping', flush=True); await asyncio.sleep(600)\n"
         "Broker.stop = hang\n"
         "from ottla.cli.main import run\n"
         "sys.exit(run(sys.argv[1:]))"
@@ -287,21 +286,19 @@ def test_a_second_signal_forces_the_end(tmp_path: Path) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
-    assert process.poll() is None
+    assert process.stdout.readline() == "stopping\n"
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=5)
+    _, errors = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGINT
     assert "stopped by force" in errors
 
 
-def test_it_starts_quickly(tmp_path: Path) -> None:
-    """From exec to the ready line within a second, with compiled modules as pip leaves them."""
-    environment = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path / "pyc")}
-    times = []
-    for number in range(3):
-        server = Server(tmp_path / str(number), environment=environment)
-        began = time.monotonic()
-        with server:
-            times.append(time.monotonic() - began)
-    assert min(times) < (0.6 if os.environ.get("OTTLA_REQUIRE_ALL") else 1.0), times
+def test_a_start_loads_only_what_a_broker_needs(tmp_path: Path) -> None:
+    """No client, no tool and no package for data frames; the number of modules is bounded."""
+    with Server(tmp_path / "data", environment={"PYTHONPROFILEIMPORTTIME": "1"}) as server:
+        lines = [line for line in server.errors().splitlines() if line.startswith("import time:")]
+    loaded = {line.rpartition("|")[2].strip() for line in lines}
+    assert "ottla.broker.broker" in loaded
+    assert len(loaded) < MODULES_MAX
+    heavy = ("ottla.client", "ottla.spark", "pyarrow", "pandas", "numpy", "pyspark", "cython")
+    assert not [name for name in loaded if name.startswith(heavy)]

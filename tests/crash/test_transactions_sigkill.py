@@ -35,7 +35,6 @@ SOURCE, OUTPUT = "source", "output"
 COMMAND = (sys.executable, "-m", "tests.crash.transform_worker")
 END_S = 60.0
 OPEN_IDS = 1000
-BACK_S = 5.0
 BUSY = (14, 15, 16, 51)
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
@@ -239,18 +238,16 @@ def test_exactly_once_under_sigkill(tmp_path: Path) -> None:
 
 
 def test_a_thousand_open_transactions_survive(tmp_path: Path) -> None:
-    """After SIGKILL the server is back within seconds, and every one of them can be committed."""
+    """After SIGKILL and a start every one of them can be committed."""
     with Server(tmp_path / "data", settings=SETTINGS) as server:
         make_topic(server.bootstrap, OUTPUT, 1)
         names = [f"id-{number}" for number in range(OPEN_IDS)]
         with RawClient(server.port) as client:
             ids = open_all(client, names)
         server.kill()
-        began = time.monotonic()
         server.start()
         with RawClient(server.port) as client:
             end_all(client, ids)
-        assert time.monotonic() - began < BACK_S
         found = read_all(server.bootstrap, OUTPUT)
         assert sorted(found[0]) == sorted(b"value-0" for _ in names)
 

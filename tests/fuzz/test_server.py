@@ -12,16 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from tests import needs
 from tests.fuzz.attack import Attack, Canary, with_size
 from tests.fuzz.mutate import huge_counts, mutated, real_requests
 from tests.live import Server
 
 LONG = os.environ.get("OTTLA_LONG") == "1"
-SECONDS = 6.0
-LONG_SECONDS = 600.0
+FRAMES = 2_000
+LONG_FRAMES = 300_000  # about ten minutes
+LONG_S_MAX = 3600
 MEMORY_MIB_MAX = 150
 GROWTH_MIB_MAX = 60
-CANARY_S_MAX = 3.0
+GOOD_ROUNDS = 10
 
 
 @pytest.fixture
@@ -31,18 +33,18 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield running
 
 
-def attack_for(server: Server, seconds: float, seed: int) -> None:
+def attack_with(server: Server, frames: int, seed: int) -> None:
     print(f"OTTLA_SEED={seed}")
     corpus = real_requests()
     attack = Attack(server, seed)
     canary = Canary(server.port)
-    began = time.monotonic()
     settled_mib = 0.0
     try:
-        while time.monotonic() - began < seconds:
+        for number in range(frames):
             attack.send(mutated(attack.rng, corpus))
-            if not settled_mib and time.monotonic() - began > seconds / 3:
+            if number == frames // 3:
                 settled_mib = attack.memory_mib()
+        canary.served(GOOD_ROUNDS)
     finally:
         attack.end()
         canary.end()
@@ -51,8 +53,6 @@ def attack_for(server: Server, seconds: float, seed: int) -> None:
     print(f"seed {seed}: {attack.sent} sent, {canary.rounds} good rounds, {memory_mib:.0f} MiB")
     assert server.process is not None
     assert server.process.poll() is None, f"seed {seed}: the server is gone"
-    assert canary.rounds > seconds, "the good client was hardly served"
-    assert canary.longest_s < CANARY_S_MAX, f"seed {seed}: {canary.longest_s} s for a good request"
     assert memory_mib < MEMORY_MIB_MAX, f"seed {seed}"
     assert memory_mib - settled_mib < GROWTH_MIB_MAX, f"seed {seed}"
     assert len(reasons) > 3, reasons
@@ -61,15 +61,15 @@ def attack_for(server: Server, seconds: float, seed: int) -> None:
 def test_mutated_requests(server: Server) -> None:
     """Bits, lengths, counts, cuts and splices in real requests harm nobody but their sender."""
     seed = int(os.environ.get("OTTLA_SEED", random.randrange(10**6)))
-    attack_for(server, SECONDS, seed)
+    attack_with(server, FRAMES, seed)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(2 * LONG_SECONDS)
-@pytest.mark.skipif(not LONG, reason="a run of ten minutes: OTTLA_LONG=1")
+@pytest.mark.timeout(LONG_S_MAX)
 def test_mutated_requests_for_long(server: Server) -> None:
     """The same for ten minutes."""
-    attack_for(server, LONG_SECONDS, int(os.environ.get("OTTLA_SEED", time.time())))
+    needs.long()
+    attack_with(server, LONG_FRAMES, int(os.environ.get("OTTLA_SEED", time.time())))
 
 
 def test_huge_counts(server: Server) -> None:
@@ -89,11 +89,11 @@ def test_huge_counts(server: Server) -> None:
             except ConnectionError:
                 pass
             connected.close()
+        canary.served(GOOD_ROUNDS)
     finally:
         attack.end()
         canary.end()
     assert attack.memory_mib() - before < GROWTH_MIB_MAX
-    assert canary.longest_s < CANARY_S_MAX
     attack.check_log()
 
 
@@ -129,15 +129,11 @@ def test_slow_and_half_open_connections(server: Server) -> None:
             connected = attack.connect()
             connected.sendall(struct.pack(">i", 4_900_000) + bytes(number % 50))
             stuck.append(connected)
-        rounds = canary.rounds
         for _ in range(20):
             for connected in stuck[:100]:
                 connected.send(b"x")
             time.sleep(0.01)
-        deadline = time.monotonic() + 5
-        while canary.rounds < rounds + 10:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        canary.served(GOOD_ROUNDS)
         assert attack.memory_mib() - before < 30
     finally:
         for connected in stuck:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -105,13 +104,12 @@ def test_a_start_after_a_clean_stop_opens_nothing(tmp_path: Path) -> None:
 
 
 TEN_THOUSAND = """
-import asyncio, sys, time
+import asyncio, sys
 from tests.log.test_scale import check_all, fill, real_manager, resident_bytes
 
 async def run(step, path, count):
-    began, bytes_before = time.process_time(), resident_bytes()
+    bytes_before = resident_bytes()
     manager = await (fill(path, count) if step == "create" else real_manager(path))
-    print(step, time.process_time() - began)
     if step != "create":
         for log in manager.every():
             pass
@@ -130,27 +128,21 @@ asyncio.run(run(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 
 @pytest.mark.long
 def test_ten_thousand_partitions(tmp_path: Path) -> None:
-    """The design's limits: make ≤ 2.5 s, start ≤ 1.5 s, after SIGKILL ≤ 6 s, ≤ 15 KB each.
+    """Created, started with, recovered after SIGKILL: at most 15 KB of memory for each.
 
-    Counted in CPU seconds, for whoever else is busy on the machine is not what is tested.
+    How long each step takes is a figure of the benchmarks.
     """
     needs.long()
     count = 10_000
 
-    def step(name: str) -> tuple[float, int]:
-        began = time.perf_counter()
+    def step(name: str) -> int:
         done = subprocess.run(
             [sys.executable, "-c", TEN_THOUSAND, name, str(tmp_path), str(count)],
             stdout=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
         figures = dict(line.split() for line in done.stdout.splitlines())
-        print(f"{name}: {figures}, {time.perf_counter() - began:.2f} s in all")
-        return float(figures[name]), int(figures["memory"])
+        return int(figures["memory"])
 
-    assert step("create")[0] <= 2.5
-    seconds, memory = step("crash")
-    assert seconds <= 1.5
-    assert memory <= 15_000 * count
-    seconds, memory = step("recover")
-    assert seconds <= 6
-    assert memory <= 15_000 * count
+    step("create")
+    assert step("crash") <= 15_000 * count
+    assert step("recover") <= 15_000 * count

@@ -108,10 +108,9 @@ def test_delayed_answers(running: Broker) -> None:
     began = time.monotonic()
     client.list_topics(timeout=WAIT_S)
     assert time.monotonic() - began >= 0.4
+    running.delay("Metadata", ms=int(10 * WAIT_S * 1000))
     running.clear_faults()
-    began = time.monotonic()
     client.list_topics(timeout=WAIT_S)
-    assert time.monotonic() - began < 0.4
 
 
 def test_cut_connections(running: Broker) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 
 from tests.apache.batches import batch
-from tests.apache.client import RawClient
+from tests.apache.client import TIMEOUT_S, RawClient
 from tests.apache.messages import Fields
 from tests.differential.case import case
 from tests.differential.cases import fetch
 from tests.differential.peer import Peer
+
+# Longer than a client waits for an answer: one that arrives was sent for an event, not at the end.
+LONG_WAIT_MS = int(TIMEOUT_S * 1000) * 10
 
 
 def order_of(peer: Peer, requests: list[tuple[str, int, Fields]]) -> list[int]:
@@ -86,15 +89,13 @@ def woken_by_a_write(peer: Peer, version: int) -> None:
     """A waiting fetch is answered as soon as another connection has written enough."""
     topic = fetch.filled(peer)
     at_end = fetch.topic_of(peer, version, topic, fetch.part(7))
-    waits = fetch.request(version, at_end, max_wait_ms=4000, min_bytes=100)
+    waits = fetch.request(version, at_end, max_wait_ms=LONG_WAIT_MS, min_bytes=100)
     waiting = RawClient(peer.port)
     waiting.send("Fetch", version, waits)
     peer.produce(topic, batch(1))
-    began = time.monotonic()
     peer.produce(topic, batch(1))
     answer = waiting.receive("Fetch", version)
     waiting.close()
-    peer.note("at once", time.monotonic() - began < 2)
     peer.keep("the answer", "Fetch", answer)
 
 
@@ -119,11 +120,11 @@ def deleted_while_waiting(peer: Peer, version: int) -> None:
     topic = fetch.filled(peer)
     at_end = fetch.topic_of(peer, version, topic, fetch.part(7))
     waiting = RawClient(peer.port)
-    waiting.send("Fetch", version, fetch.request(version, at_end, max_wait_ms=3000, min_bytes=1))
-    began = time.monotonic()
+    waiting.send(
+        "Fetch", version, fetch.request(version, at_end, max_wait_ms=LONG_WAIT_MS, min_bytes=1)
+    )
     peer.quietly("DeleteTopics", 5, {"topic_names": [topic], "timeout_ms": 5000})
     answer = waiting.receive("Fetch", version)
     waiting.close()
-    peer.note("at once", time.monotonic() - began < 2)
     data = answer["responses"][0]["partitions"][0]
     peer.note("the answer", [data[name] for name in ("error_code", "high_watermark", "records")])
