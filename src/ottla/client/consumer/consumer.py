@@ -33,6 +33,7 @@ from .interceptors import ConsumerInterceptors
 from .list_offsets import Offsets
 from .offset_commits import Commits, offsets_to_commit
 from .options import CONSUMER, read_options
+from .pending_errors import PendingErrors
 from .positions import Positions
 from .queries import Questions
 from .rebalance import Rebalance
@@ -69,8 +70,8 @@ class Consumer(Questions, Generic[K, V]):
         self.config = read_options(options, properties)
         self._closed = False
         self._signal = Signal()
-        self._problems: list[KafkaError] = []
         self._subscription = Subscription(exclude_internal=self.config["exclude_internal_topics"])
+        self._errors = PendingErrors(self._subscription)
         if names:
             self._subscription.subscribe(names, None, None)
         self._deserializers = Deserializers(
@@ -245,8 +246,12 @@ class Consumer(Questions, Generic[K, V]):
         self._committing.step()
         if self._positions.validation.forks:
             self._positions.validation.settle()
-        if self._problems:
-            raise self._problems.pop(0)
+        self._raise_pending()
+
+    def _raise_pending(self) -> None:
+        """Raise what the background thread found, if it still holds."""
+        if self._errors and (error := self._errors.take()) is not None:
+            raise error
 
     def _take_all(self) -> None:
         """Subscribed without a group: all partitions are this consumer's."""
@@ -358,8 +363,7 @@ class Consumer(Questions, Generic[K, V]):
         while state.position is None:
             seen = self._signal.count
             self._fetcher.wake()
-            if self._problems:
-                raise self._problems.pop(0)
+            self._raise_pending()
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise KafkaTimeoutError(
@@ -460,9 +464,10 @@ class Consumer(Questions, Generic[K, V]):
         self._signal.set()
         self._fetcher.wake()
 
-    def _fail(self, problem: KafkaError) -> None:
-        """Something for the next poll to raise (background thread)."""
-        self._problems.append(problem)
+    def _fail(self, error: KafkaError, states: Iterable[PartitionState] = ()) -> None:
+        """Let the next poll raise this, if it still holds for one of the partitions that it is
+        about (background thread)."""
+        self._errors.add(error, states)
         self._signal.set()
 
 

@@ -40,6 +40,8 @@ VERSION_MIN = 3  # before, the question was for brokers alone
 # How long a picture of the cluster that is older than the position may hold up the question.
 STALE_S_MAX = 5.0
 
+# Called with an error for the caller to raise, and the partitions that it is about.
+Failed = Callable[[KafkaError, list[PartitionState]], object]
 Asked = dict[TopicPartition, tuple[PartitionState, int, int]]  # with its version and leader epoch
 
 
@@ -61,7 +63,7 @@ class Validation:
         client: Client,
         subscription: Subscription,
         changed: Callable[[], object],
-        failed: Callable[[KafkaError], object],
+        failed: Failed,
     ) -> None:
         self.client = client
         self.subscription = subscription
@@ -148,7 +150,7 @@ class Validation:
             self._later(state)
             self.client.refresh()
             if isinstance(problem, KafkaError) and not problem.retriable:
-                self.failed(problem)
+                self.failed(problem, [state])
             return
         assert state.fetch_offset is not None
         unknown = answer.end_offset < 0 or answer.leader_epoch < 0

@@ -24,6 +24,7 @@ from ..errors import KafkaError, error_for
 from ..network.cluster_client import Client
 from ..network.cluster_metadata import NO_UUID, topic_trouble
 from ..structs import TopicPartition
+from .epoch_validation import Failed
 from .fetched_batches import split
 from .positions import Positions
 from .subscription import PartitionState, Subscription
@@ -64,7 +65,7 @@ class Fetcher:
         subscription: Subscription,
         positions: Positions,
         changed: Callable[[], object],
-        failed: Callable[[KafkaError], object],
+        failed: Failed,
     ) -> None:
         self.client = client
         self.subscription = subscription
@@ -261,7 +262,10 @@ class Fetcher:
             log.debug("a fetch failed and will be tried again: %s", problem)
             self.client.refresh()
         else:
-            self.failed(problem if isinstance(problem, KafkaError) else KafkaError(repr(problem)))
+            error = problem if isinstance(problem, KafkaError) else KafkaError(repr(problem))
+            current = [state for state, version, _ in asked.values() if state.version == version]
+            if current:
+                self.failed(error, current)
 
     def _take_answer(
         self,
@@ -342,7 +346,7 @@ class Fetcher:
     def _fail(self, state: PartitionState, problem: KafkaError) -> None:
         """Tell the caller; the partition rests until a seek or a second."""
         state.retry_at = time.monotonic() + 1.0
-        self.failed(problem)
+        self.failed(problem, [state])
 
 
 def answered(answer: Any, names: dict[bytes, str]) -> Iterator[tuple[TopicPartition, Any]]:

@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import KafkaError, NoOffsetForPartitionError
 from ..network.cluster_client import Client
 from ..structs import TopicPartition
-from .epoch_validation import Validation
+from .epoch_validation import Failed, Validation
 from .list_offsets import BEGINNING, END, Offsets
 from .offset_commits import Commits
 from .subscription import PartitionState, Subscription
@@ -35,7 +35,7 @@ class Positions:
         offsets: Offsets,
         commits: Commits | None,
         changed: Callable[[], object],
-        failed: Callable[[KafkaError], object],
+        failed: Failed,
     ) -> None:
         self.client = client
         self.subscription = subscription
@@ -65,9 +65,8 @@ class Positions:
                 committed[partition] = state
             else:
                 with self.subscription.lock:
-                    if state.position is not None:
-                        continue  # a seek came in between
-                    self._fall_back(partition, state)
+                    if state.position is None and state.reset is None:  # no seek in between
+                        self._fall_back(partition, state)
                 if state.reset is not None:
                     resets[partition] = state
         if committed:
@@ -89,22 +88,28 @@ class Positions:
                 f"no position for {partition.topic}-{partition.partition}: {why}, and "
                 "auto_offset_reset is 'none'\n"
                 "Try: seek() it, or auto_offset_reset='earliest'"
-            )
+            ),
+            [state],
         )
 
     def _ask_committed(self, states: dict[TopicPartition, PartitionState]) -> None:
         assert self.commits is not None
-        versions = self._mark(states)
-        asked = self.commits.fetch(list(states))
+        versions = self._mark(states, has_reset=False)
+        if not versions:
+            return
+        asked = self.commits.fetch(list(versions))
 
         def heard(future: Future[Any]) -> None:
             problem = future.exception()
+            failed: list[PartitionState] = []
             with self.subscription.lock:
-                for partition, state in states.items():
-                    if state.version != versions[partition]:
+                for partition, version in versions.items():
+                    state = states[partition]
+                    if state.version != version:
                         continue
                     state.resolving = False
                     if problem is not None:
+                        failed.append(state)
                         self._later(state)
                         continue
                     found = future.result().get(partition)
@@ -112,22 +117,27 @@ class Positions:
                         state.place(found.offset, found.leader_epoch)
                     else:
                         self._fall_back(partition, state)
-            self._news(problem)
+            self._news(problem, failed)
 
         asked.add_done_callback(heard)
 
     def _ask_resets(self, states: dict[TopicPartition, PartitionState]) -> None:
-        versions = self._mark(states)
+        versions = self._mark(states, has_reset=True)
+        if not versions:
+            return
+        # A seek since then makes another version: that answer is discarded, whatever was asked.
         asked = self.offsets.ask(
-            {partition: RESETS[state.reset or self.policy] for partition, state in states.items()}
+            {each: RESETS.get(states[each].reset or "latest", END) for each in versions}
         )
 
         def heard(future: Future[Any]) -> None:
-            found, failed = future.result()
+            found, problems = future.result()
             problem: KafkaError | None = None
+            failed: list[PartitionState] = []
             with self.subscription.lock:
-                for partition, state in states.items():
-                    if state.version != versions[partition]:
+                for partition, version in versions.items():
+                    state = states[partition]
+                    if state.version != version:
                         continue
                     state.resolving = False
                     if partition in found:
@@ -137,24 +147,33 @@ class Positions:
                         state.reset = None
                         log.info("%s-%d begins at offset %d", *partition, offset)
                     else:
-                        problem = failed[partition]
+                        problem = problems[partition]
+                        failed.append(state)
                         self._later(state)
-            self._news(problem)
+            self._news(problem, failed)
 
         asked.add_done_callback(heard)
 
-    def _mark(self, states: dict[TopicPartition, PartitionState]) -> dict[TopicPartition, int]:
-        for state in states.values():
-            state.resolving = True
-        return {partition: state.version for partition, state in states.items()}
+    def _mark(
+        self, states: dict[TopicPartition, PartitionState], *, has_reset: bool
+    ) -> dict[TopicPartition, int]:
+        """Mark the partitions as asked about and return their versions; those that a seek has
+        changed since they were looked at are left out."""
+        versions = {}
+        with self.subscription.lock:
+            for partition, state in states.items():
+                if state.position is None and (state.reset is not None) == has_reset:
+                    state.resolving = True
+                    versions[partition] = state.version
+        return versions
 
     def _later(self, state: PartitionState) -> None:
         state.retry_at = time.monotonic() + self.client.config["retry_backoff_ms"] / 1000
 
-    def _news(self, problem: BaseException | None) -> None:
-        if isinstance(problem, KafkaError) and not self.client.closed:
+    def _news(self, problem: BaseException | None, states: list[PartitionState]) -> None:
+        if isinstance(problem, KafkaError) and states and not self.client.closed:
             if not problem.retriable:
-                self.failed(problem)
+                self.failed(problem, states)
             elif problem.invalid_metadata:
                 self.client.refresh()
         self.changed()

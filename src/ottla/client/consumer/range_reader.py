@@ -60,7 +60,6 @@ class RangeReader:
         # The end first: a fetch sent before the seek finds records there, and is not held.
         state.stop_at = end
         consumer.seek(partition, start)
-        consumer._problems.clear()
         taker = consumer._taker
         while state.position is not None and state.position < end:
             columns = Columns()
