@@ -23,7 +23,7 @@ LONG_FILES: dict[str, tuple[int, str]] = {
         "one compiled unit: its functions call each other as C, which they cannot across modules",
     ),
     "log/manager.py": (
-        550,
+        590,
         "LogManager owns the table of all logs: start, creation, deletion and stop change it",
     ),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -181,11 +180,14 @@ def leader_epochs(port: int) -> list[int]:
 
 
 def give_back(ours: Path, theirs: Path) -> None:
-    """Our files in place of theirs; the topic keeps its identity."""
-    kept: Callable[[Path], bool] = lambda path: path.name == "partition.metadata"  # noqa: E731
+    """Our files in place of theirs, also our `partition.metadata` with the same topic id.
+
+    It has a line that Kafka's has not, with the topic's configs: Kafka must not mind it.
+    """
+    metadata = "partition.metadata"
+    assert (ours / metadata).read_text().startswith((theirs / metadata).read_text().strip())
+    assert "\nconfigs: {" in (ours / metadata).read_text()
     for path in theirs.iterdir():
-        if not kept(path):
-            path.unlink()
+        path.unlink()
     for path in ours.iterdir():
-        if not kept(path):
-            shutil.copy(path, theirs)
+        shutil.copy(path, theirs)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.adoption import adopt_topics
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.metadata_applier import MetadataApplier
@@ -23,7 +24,6 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.sessions import Sessions
 from ottla.cluster.controller import Controller
 from ottla.cluster.image import ZERO_ID, BrokerInfo, ClusterImage, Endpoint, PartitionImage
-from ottla.cluster.requests import AdoptedTopic
 from ottla.cluster.state import Options
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
@@ -115,6 +115,7 @@ class Broker:
             node_id=self.node_id,
         )
         self.logs.high_watermark_of = self._high_watermark_of
+        self.logs.topic_configs_of = lambda topic: self.next_image.configs_of(topic)
         self.metrics.gauge(
             "ottla_log_SetAsideBytes",
             lambda: self.logs.set_aside_bytes,
@@ -148,10 +149,11 @@ class Broker:
             rack=settings.rack,
         )
         self._epoch = (await self.controller.register_broker(info)).epoch
-        await self._adopt_strangers()
+        await adopt_topics(self)
         applier = MetadataApplier(self, self.controller.feed)
         await applier.start()
         self._opened.push_async_callback(applier.stop)
+        self._keep_configs()
         self.logs.begin_upkeep()
 
     async def stop(self) -> None:
@@ -172,6 +174,7 @@ class Broker:
     def configure_topic(self, topic: str) -> None:
         """A topic's configs have changed: they take effect at once."""
         self.logs.configure(topic, self.log_config(topic))
+        self.logs.keep_configs(topic)
 
     def configure(self) -> None:
         """The broker's dynamic configs may have changed, and with them every topic's defaults."""
@@ -238,22 +241,13 @@ class Broker:
         if image.deletions:
             await self.controller.confirm_deletions(self.node_id, list(image.deletions))
 
-    async def _adopt_strangers(self) -> None:
-        """Make known the topics whose folders another broker left here."""
-        image = self.controller.image
-        strangers: dict[str, AdoptedTopic] = {}
-        for topic, index, topic_id in self.logs.found():
-            if topic not in image.topics:
-                known = strangers.get(topic, AdoptedTopic(topic, topic_id, 0))
-                # Epochs go on from the newest found, or readers would be taken back in time.
-                found = self.logs.get(topic, index)
-                epoch = -1 if found is None else found.leader_epoch
-                strangers[topic] = known._replace(
-                    partition_count=max(index + 1, known.partition_count),
-                    leader_epoch=max(epoch, known.leader_epoch),
-                )
-        if strangers:
-            for outcome in await self.controller.adopt_topics(list(strangers.values())):
-                if outcome.error_code:
-                    reason = outcome.error_message or outcome.error_code.name
-                    log.warning("folders of %s are left alone: %s", outcome.name, reason)
+    def _keep_configs(self) -> None:
+        """Bring what the partitions' folders keep of their topics' configs up to date.
+
+        A crash may have come between the tree and the folder, or an older version created it.
+        """
+        image, kept = self.controller.image, self.logs.found_configs
+        for topic, index, _ in self.logs.found():
+            if topic in image.topics and kept.get((topic, index)) != image.configs_of(topic):
+                self.logs.keep_configs(topic, [index])
+        kept.clear()

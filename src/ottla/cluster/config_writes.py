@@ -10,7 +10,7 @@ from ottla.cluster.image import (
     FeaturesChanged,
     TopicConfigured,
 )
-from ottla.cluster.producer_ids import next_block
+from ottla.cluster.producer_ids import BLOCK_SIZE, end_of_used, next_block
 from ottla.cluster.requests import (
     ConfigOutcome,
     FeaturesOutcome,
@@ -102,12 +102,25 @@ def min_isr_steps(state: State) -> list[Step]:
     return found
 
 
+async def skip_producer_ids(state: State, broker_id: int, highest: int) -> None:
+    """Allocate only ids beyond `highest`, which is in use already, from now on."""
+    last = end_of_used(highest)
+    if state.last_producer_id is not None and state.last_producer_id >= last:
+        return
+    await write_producer_ids(state, broker_id, range(last - BLOCK_SIZE + 1, last + 1))
+
+
 async def allocate_producer_ids(state: State, broker_id: int) -> range | Refusal:
     """A block of producer ids that nobody has had and nobody else will get."""
     block = next_block(state.last_producer_id)
     if block is None:
         message = "Exhausted all producerIds as the next block's end producerId has exceeded"
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+    await write_producer_ids(state, broker_id, block)
+    return block
+
+
+async def write_producer_ids(state: State, broker_id: int, block: range) -> None:
     value = nodes.producer_ids_value(broker_id, block[0], block[-1])
     operation: Operation = Set(nodes.PRODUCER_IDS, value)
     if state.last_producer_id is None:
@@ -116,4 +129,3 @@ async def allocate_producer_ids(state: State, broker_id: int) -> range | Refusal
     # does no harm; handed out twice it would.
     state.last_producer_id = block[-1]
     await state.write([Step([operation])])
-    return block

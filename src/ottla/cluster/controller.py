@@ -204,6 +204,10 @@ class Controller:
         assert isinstance(answer, range | Refusal)
         return answer
 
+    async def skip_producer_ids(self, broker_id: int, highest: int) -> None:
+        """Allocate only ids beyond `highest`. For the start of a broker that adopts topics."""
+        await self._submit(lambda s: config_writes.skip_producer_ids(s, broker_id, highest))
+
     async def _configs(
         self, act: Callable[[State], Awaitable[Any]], resources: Sequence[Resource]
     ) -> list[ConfigOutcome]:

@@ -49,6 +49,7 @@ class AdoptedTopic(NamedTuple):
     # The newest leader epoch in any of its logs, -1 if they have none. Its leaders begin with the
     # next one: an epoch never goes back, whoever wrote the log (KIP-101).
     leader_epoch: int = -1
+    configs: Mapping[str, str] = {}
 
 
 class TopicRef(NamedTuple):

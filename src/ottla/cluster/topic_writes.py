@@ -64,9 +64,9 @@ async def create_topics(
 
 
 async def adopt_topics(state: State, found: Sequence[AdoptedTopic]) -> list[TopicOutcome]:
-    """Make known the topics whose folders are on this node's disk already, with their ids."""
+    """Create the topics whose folders are on this node's disk already, with their ids."""
     outcomes: list[TopicOutcome] = []
-    created: list[TopicImage] = []
+    created: list[Created] = []
     names: set[str] = set()
     for adopted in found:
         topic_id = adopted.id if adopted.id != ZERO_ID else state.chance.uuid()
@@ -85,13 +85,16 @@ async def adopt_topics(state: State, found: Sequence[AdoptedTopic]) -> list[Topi
             else:
                 epoch = adopted.leader_epoch + 1
                 begun = tuple(each._replace(leader_epoch=epoch) for each in partitions)
-                decided = Created(TopicImage(adopted.name, topic_id, begun), {})
+                configs = topics.usable_configs(state.rules, adopted)
+                decided = Created(TopicImage(adopted.name, topic_id, begun), configs)
                 names.add(adopted.name)
-                created.append(decided.topic)
+                created.append(decided)
                 outcome = decided.outcome()
         outcomes.append(outcome)
         await state.take_turns(adopted.partition_count)
-    await state.write(step for topic in created for step in steps.creation(topic, {}, state.values))
+    await state.write(
+        step for topic, configs in created for step in steps.creation(topic, configs, state.values)
+    )
     return outcomes
 
 

@@ -4,6 +4,7 @@ the ids and the order of replicas, which come from chance.
 The checks, their order, codes and messages are those of Kafka's controller.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from ottla.cluster.image import (
 from ottla.cluster.names import CLUSTER_METADATA, collides, name_error, unified
 from ottla.cluster.placement import CannotPlace, UsableBroker, place
 from ottla.cluster.requests import (
+    AdoptedTopic,
     DeletionOutcome,
     NewPartitions,
     NewTopic,
@@ -29,6 +31,8 @@ from ottla.cluster.requests import (
 )
 from ottla.seams.chance import Chance
 from ottla.wire.errors import ErrorCode
+
+log = logging.getLogger(__name__)
 
 # Kafka's controller puts at most so many records into one batch of its log, and counts a topic,
 # each of its configs and each of its partitions as one.
@@ -235,6 +239,19 @@ class TopicDecisions:
         except CannotPlace as reason:
             return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, str(reason))
         return new_partitions(image, replicas, there, ErrorCode.INVALID_REPLICATION_FACTOR)
+
+
+def usable_configs(rules: ConfigRules, adopted: AdoptedTopic) -> dict[str, str]:
+    """The configs of an adopted topic, without those that this version does not accept."""
+    usable: dict[str, str] = {}
+    for name, value in adopted.configs.items():
+        checked = check_new_topic_configs(rules, adopted.name, [*usable.items(), (name, value)])
+        if isinstance(checked, Refusal):
+            reason = checked.error_message
+            log.warning("topic %s loses the config %s=%s: %s", adopted.name, name, value, reason)
+        else:
+            usable = checked
+    return usable
 
 
 def usable_brokers(image: ClusterImage) -> list[UsableBroker]:

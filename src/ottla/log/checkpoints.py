@@ -2,8 +2,9 @@
 
 In each data directory: the offset checkpoints (`recovery-point-offset-checkpoint` and its three
 sisters), `meta.properties` (whose directory this is) and `.kafka_cleanshutdown` (nothing needs
-recovery). In each partition's folder: `partition.metadata` (the topic's id), and, of our own and
-ignored by Kafka, `compaction.metadata` (the log was compacted: gaps between offsets are no damage).
+recovery). In each partition's folder: `partition.metadata` (the topic's id and configs), and, of
+our own and ignored by Kafka, `compaction.metadata` (the log was compacted: gaps between offsets are
+no damage).
 
 The upper half is pure: text to values and back. The lower half goes through the disk. Files are
 written beside the old one and renamed over it, so a reader finds the old text or the new one.
@@ -28,6 +29,7 @@ META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 PARTITION_METADATA = "partition.metadata"
 COMPACTION_METADATA = "compaction.metadata"
+CONFIGS_FIELD = "configs: "
 
 CHECKPOINT_VERSION = 0
 NO_BROKER_EPOCH = -1
@@ -174,16 +176,33 @@ def parse_clean_shutdown(data: bytes) -> int:
     return epoch if isinstance(epoch, int) else NO_BROKER_EPOCH
 
 
-# partition.metadata: the topic's id, in each partition's folder.
+# partition.metadata: the topic's id, in each partition's folder. Kafka reads its first two lines
+# and no further; the third, with the topic's configs as JSON, is ours: see broker/adoption.py.
 
 
-def format_partition_metadata(topic_id: bytes) -> bytes:
-    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
+def format_partition_metadata(topic_id: bytes, configs: Mapping[str, str] | None = None) -> bytes:
+    text = f"version: 0\ntopic_id: {uuid_text(topic_id)}"
+    if configs is not None:
+        text += f"\n{CONFIGS_FIELD}{json.dumps(dict(configs), sort_keys=True)}\n"
+    return text.encode()
+
+
+def parse_partition_configs(data: bytes) -> dict[str, str] | None:
+    """The topic's configs as of the last change that was kept; None when none were, or are torn."""
+    for line in data.decode("utf-8", "replace").splitlines()[2:]:
+        if line.startswith(CONFIGS_FIELD):
+            try:
+                configs = json.loads(line.removeprefix(CONFIGS_FIELD))
+            except ValueError:
+                return None
+            if isinstance(configs, dict) and all(isinstance(v, str) for v in configs.values()):
+                return configs
+    return None
 
 
 def parse_partition_metadata(data: bytes, path: str) -> bytes:
     text = data.decode("utf-8", "replace")
-    fields = text.split()
+    fields = " ".join(text.splitlines()[:2]).split()
     if len(fields) != 4 or fields[0] != "version:" or fields[2] != "topic_id:":
         raise CorruptCheckpoint(path, expected="'version: 0' and 'topic_id: …'", found=text)
     if fields[1] != "0":
@@ -231,11 +250,15 @@ def write_meta_properties(disk: "Disk", directory: str, meta: MetaProperties) ->
     disk.write_atomically(f"{directory}/{META_PROPERTIES}", format_meta_properties(meta), sync=True)
 
 
-def read_topic_id(disk: "Disk", directory: str) -> bytes | None:
-    """The topic's id from a partition's folder; None when the folder does not say."""
+def read_partition_metadata(
+    disk: "Disk", directory: str
+) -> tuple[bytes | None, dict[str, str] | None]:
+    """The topic's id and configs from a partition's folder; None for what it does not have."""
     path = f"{directory}/{PARTITION_METADATA}"
     data = read_if_there(disk, path)
-    return None if data is None else parse_partition_metadata(data, path)
+    if data is None:
+        return None, None
+    return parse_partition_metadata(data, path), parse_partition_configs(data)
 
 
 def mark_compacted(disk: "Disk", directory: str) -> None:

@@ -11,7 +11,7 @@ entries without a folder.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log import checkpoints
@@ -32,7 +32,14 @@ from ottla.log.log import Log
 from ottla.log.periodic import Periodic
 from ottla.log.recovery import create_log, load_log
 from ottla.log.segment import Segment
-from ottla.log.upkeep import FLUSH_MS_NEVER, Breath, Flusher, IdWriter, Remover, finish
+from ottla.log.upkeep import (
+    FLUSH_MS_NEVER,
+    Breath,
+    Flusher,
+    PartitionMetadataWriter,
+    Remover,
+    finish,
+)
 
 if TYPE_CHECKING:
     from ottla.seams.background import Background
@@ -96,7 +103,11 @@ class LogManager:
             last_stable_offset=self._last_stable_offset,
             secure=self._secure,
         )
-        self._ids = IdWriter(disk, background)
+        # The topic's configs as the tree has them, to be kept beside its records; None: not known.
+        self.topic_configs_of: Callable[[str], Mapping[str, str] | None] = lambda topic: None
+        # Those found in the folders at the start.
+        self.found_configs: dict[TopicPartition, Mapping[str, str]] = {}
+        self._metadata_files = PartitionMetadataWriter(disk, background)
         self._paths = list(directories)
         self._chance = chance
         self._config_of = config_of
@@ -186,14 +197,27 @@ class LogManager:
             self.checkpointer.write_now(home)
 
     def _read_topic_id(self, home: DataDirectory, key: TopicPartition) -> bytes:
+        directory = f"{home.path}/{partition_folder(*key)}"
         try:
-            return (
-                checkpoints.read_topic_id(self.disk, f"{home.path}/{partition_folder(*key)}")
-                or NO_TOPIC_ID
-            )
+            topic_id, configs = checkpoints.read_partition_metadata(self.disk, directory)
         except (CorruptCheckpoint, OSError) as error:
             logger.warning("%s; the topic's id is taken from the cluster", error)
             return NO_TOPIC_ID
+        if configs is not None:
+            self.found_configs[key] = configs
+        return topic_id or NO_TOPIC_ID
+
+    def keep_configs(self, topic: str, partitions: Iterable[int] | None = None) -> None:
+        """Writes the topic's id and configs into the folders of its partitions (or of these)."""
+        for partition in self._partitions.get(topic, ()) if partitions is None else partitions:
+            entry = self._entries[topic, partition]
+            if entry.topic_id != NO_TOPIC_ID:
+                home = entry.home if isinstance(entry, Unopened) else self._home_of(entry)
+                directory = f"{home.path}/{partition_folder(topic, partition)}"
+                self._keep(directory, topic, entry.topic_id)
+
+    def _keep(self, directory: str, topic: str, topic_id: bytes) -> None:
+        self._metadata_files.add(directory, topic_id, self.topic_configs_of(topic))
 
     # Logs
 
@@ -309,7 +333,7 @@ class LogManager:
             now_ms=self.clock.now_ms(),
             jitter_ms=self._jitter(config),
         )
-        self._ids.add(directory, topic_id)
+        self._keep(directory, topic, topic_id)
         self._counts[home.path] = self._counts.get(home.path, 0) + 1
         self._admit(key, log)
         return log
@@ -318,7 +342,7 @@ class LogManager:
         """Gives an id to a log whose folder had none; another id is another topic."""
         if log.topic_id == NO_TOPIC_ID:
             log.topic_id = topic_id
-            self._ids.add(log.directory, topic_id)
+            self._keep(log.directory, log.topic, topic_id)
         elif log.topic_id != topic_id:
             raise ValueError(
                 f"{log.directory} belongs to the topic id {checkpoints.uuid_text(log.topic_id)}, "
@@ -338,6 +362,10 @@ class LogManager:
         """
         homes: dict[str, DataDirectory] = {}
         breath = Breath(self.clock)
+        keys = list(keys)
+        await self._metadata_files.withdraw(
+            f"{home.path}/{partition_folder(*key)}" for home in self.directories for key in keys
+        )
         for key in keys:
             entry = self._entries.get(key)
             if isinstance(entry, Log):
@@ -475,7 +503,7 @@ class LogManager:
         """Syncs what is not yet, writes all checkpoints, marks the stop as clean, unlocks."""
         try:
             await self._periodic.stop()
-            await self._ids.settle()
+            await self._metadata_files.settle()
             await self.flusher.settle()
             breath = Breath(self.clock)
             dirty = []

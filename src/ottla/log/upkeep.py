@@ -1,9 +1,9 @@
 """What logs need while the broker runs, in pieces small enough that no client notices.
 
 `Breath` cuts long walks into slices of the event loop. The others work on a thread: `Remover`
-deletes files and folders some time after they went out of use, `IdWriter` gives new folders their
-topic's id, `Flusher` makes appended records last: when a segment is full, when `flush.messages` or
-`flush.ms` say so, and at the end.
+deletes files and folders some time after they went out of use, `PartitionMetadataWriter` writes the
+topic's id and configs into folders, `Flusher` makes appended records last: when a segment is full,
+when `flush.messages` or `flush.ms` say so, and at the end.
 
 A log whose fsync fails goes offline and is not tried again: the kernel may have dropped the pages
 that it could not write, and would report success the next time.
@@ -12,8 +12,9 @@ that it could not write, and would report success the next time.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.log.checkpoints import PARTITION_METADATA, format_partition_metadata
@@ -130,30 +131,45 @@ def remove(disk: "Disk", paths: Sequence[tuple[str, bool]]) -> int:
     return removed
 
 
-class IdWriter:
-    """Writes `partition.metadata` into new folders, on a thread: a topic of thousands of
-    partitions is made in half the time, and an id that a crash keeps from its folder is known to
-    the cluster all the same.
+class PartitionMetadataWriter:
+    """Writes `partition.metadata` on a thread, the newest content for each folder.
+
+    A topic of thousands of partitions is created in half the time; an id or configs that a crash
+    keeps from a folder are in the tree all the same, and the next start writes them.
     """
 
     def __init__(self, disk: "Disk", background: "Background") -> None:
         self._disk = disk
         self._background = background
-        self._waiting: list[tuple[str, bytes]] = []
+        self._waiting: dict[str, bytes] = {}  # by folder: no more than there are partitions
+        self._writing: dict[str, bytes] = {}
         self._running: asyncio.Future[None] | None = None
 
-    def add(self, directory: str, topic_id: bytes) -> None:
-        self._waiting.append((directory, topic_id))
+    def add(self, directory: str, topic_id: bytes, configs: Mapping[str, str] | None) -> None:
+        self._waiting[directory] = format_partition_metadata(topic_id, configs)
         if self._running is None:
             self._next()
 
+    async def withdraw(self, directories: Iterable[str]) -> None:
+        """Returns when nothing will be written into these folders: they are to be renamed.
+
+        Else the id of a deleted topic could come into the folder of the next one of its name.
+        """
+        wait = False
+        for directory in directories:
+            self._waiting.pop(directory, None)
+            wait = wait or directory in self._writing
+        if wait and self._running is not None:
+            await asyncio.wait([self._running])
+
     def _next(self) -> None:
-        batch, self._waiting = (
-            self._waiting[:NAMES_AT_ONCE],
-            self._waiting[NAMES_AT_ONCE:],
-        )
-        if batch:
-            self._running = self._background.thread(write_ids, self._disk, batch)
+        self._writing = dict(islice(self._waiting.items(), NAMES_AT_ONCE))
+        for directory in self._writing:
+            del self._waiting[directory]
+        if self._writing:
+            self._running = self._background.thread(
+                write_partition_metadata, self._disk, self._writing
+            )
             self._running.add_done_callback(self._done)
 
     def _done(self, _: "asyncio.Future[None]") -> None:
@@ -167,18 +183,16 @@ class IdWriter:
             await asyncio.sleep(0)
 
 
-def write_ids(disk: "Disk", batch: Sequence[tuple[str, bytes]]) -> None:
-    for directory, topic_id in batch:
+def write_partition_metadata(disk: "Disk", contents: Mapping[str, bytes]) -> None:
+    for directory, content in contents.items():
+        path = f"{directory}/{PARTITION_METADATA}"
         try:
-            disk.write_atomically(
-                f"{directory}/{PARTITION_METADATA}",
-                format_partition_metadata(topic_id),
-                sync=False,
-            )
+            # A new file is synced with the first records; one that is replaced must not be lost.
+            disk.write_atomically(path, content, sync=disk.exists(path))
         except FileNotFoundError:
             continue  # deleted again meanwhile
         except OSError as error:
-            logger.warning("%s: the topic's id cannot be written: %s", directory, error)
+            logger.warning("%s: the topic's id and configs cannot be written: %s", directory, error)
 
 
 class Flusher:

@@ -1,0 +1,202 @@
+"""Topics whose folders the tree does not know: their configs, and producer ids beyond theirs.
+
+The tree is lost in each test; what is left on the disk is what the next start adopts.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+
+import pytest
+
+from ottla.cluster.requests import ResourceType
+from ottla.log.checkpoints import parse_partition_configs, parse_partition_metadata
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+from ottla.wire.api.init_producer_id import InitProducerIdRequest
+from tests.broker.harness import BrokerHarness, fetch_request, produce_request, values
+from tests.broker.test_broker import again, alter
+from tests.broker.test_fetch import delete
+
+DAY_MS = 24 * 60 * 60 * 1000
+COMPACTED = {"cleanup.policy": "compact", "segment.ms": "100000"}
+
+
+def without_tree(harness: BrokerHarness) -> BrokerHarness:
+    """The next start, after the tree was moved away."""
+    sqlite3.connect(":memory:").backup(harness.disk.database("/data/coordination.db"))
+    return again(harness)
+
+
+def init_producer_id(harness: BrokerHarness, transactional_id: str | None = None) -> int:
+    if transactional_id is not None:
+        find = FindCoordinatorRequest(key=transactional_id, key_type=1)
+        harness.ask(find, 3)
+        harness.settle()
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=60_000
+    )
+    answer = harness.ask(request, 4)
+    assert answer.error_code == 0
+    return int(answer.producer_id)
+
+
+def write_as(harness: BrokerHarness, producer_id: int, value: bytes, sequence: int = 0) -> int:
+    """Produce one idempotent batch; its offset."""
+    batch = harness.batch(value, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    response = harness.ask(produce_request("t", 0, batch), 9)
+    answer = response.responses[0].partition_responses[0]
+    assert answer.error_code == 0
+    return int(answer.base_offset)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_producer_ids_begin_beyond_those_in_the_logs(clean: bool) -> None:
+    """A new producer's first batch is stored, not taken for a duplicate of an older producer's."""
+    harness = BrokerHarness()
+    harness.create("t")
+    old_id = init_producer_id(harness)
+    write_as(harness, old_id, b"old")
+    if clean:
+        harness.close()
+    else:
+        harness.disk.kill()
+        harness.kill()
+    with without_tree(harness) as later:
+        new_id = init_producer_id(later)
+        assert new_id > old_id
+        assert new_id % 1000 == 0, "ids are given in blocks of a thousand"
+        assert write_as(later, new_id, b"new") == 1
+        assert values(later.ask(fetch_request(("t", 0, 0)), 11)) == {("t", 0): [b"old", b"new"]}
+    with again(later) as third:
+        assert init_producer_id(third) > new_id
+
+
+def test_producer_ids_begin_beyond_those_of_transactional_producers() -> None:
+    """Also where such a producer has written nothing but its line in `__transaction_state`."""
+    with BrokerHarness(transaction_state_log_num_partitions=2) as harness:
+        old_ids = [init_producer_id(harness, name) for name in ("a", "b", "c")]
+    with without_tree(harness) as later:
+        assert init_producer_id(later) > max(old_ids)
+        assert init_producer_id(later, "a") == old_ids[0]
+        assert init_producer_id(later, "d") > max(old_ids)
+
+
+def test_an_id_that_a_client_made_up_does_not_use_up_all_others() -> None:
+    """A batch may carry any producer id; the highest there is leaves room for none."""
+    with BrokerHarness() as harness:
+        harness.create("t")
+        write_as(harness, 2**63 - 1, b"made up")
+        write_as(harness, 41_234, b"plausible")
+    with without_tree(harness) as later:
+        assert 41_234 < init_producer_id(later) < 50_000
+
+
+def test_a_folder_copied_beside_a_tree_moves_its_ids() -> None:
+    """Adopted by a broker that has given ids before: neither meets the other's again."""
+    with BrokerHarness() as other:
+        other.create("t")
+        write_as(other, 5_000, b"old")
+    with BrokerHarness() as harness:
+        assert init_producer_id(harness) == 0
+    for entry in other.disk.entries("/data/t-0"):
+        harness.disk.exists("/data/t-0") or harness.disk.mkdir("/data/t-0")
+        path = f"/data/t-0/{entry.name}"
+        harness.disk.write_atomically(path, other.disk.read(path), sync=True)
+    with again(harness) as later:
+        assert "t" in later.broker.image.topics
+        assert init_producer_id(later) > 5_000
+
+
+def test_adopted_topics_have_their_configs_again() -> None:
+    """As created, and as changed since; those with none have none."""
+    with BrokerHarness() as harness:
+        harness.create("compacted", 2, cleanup_policy="compact", segment_ms="5000")
+        harness.create("plain")
+        alter(harness, ResourceType.TOPIC, "compacted", segment_ms="100000")
+    with without_tree(harness) as later:
+        assert dict(later.broker.image.configs_of("compacted")) == COMPACTED
+        assert later.broker.image.configs_of("plain") == {}
+        assert later.broker.logs.get("compacted", 1).config.compact  # type: ignore[union-attr]
+
+
+def test_configs_are_kept_of_topics_that_an_older_version_created() -> None:
+    """A start with a tree writes into the folders what they lack."""
+    with BrokerHarness() as harness:
+        harness.create("t", cleanup_policy="compact", segment_ms="100000")
+    forget_configs(harness, "t-0")
+    with again(harness):
+        pass
+    with without_tree(harness) as later:
+        assert dict(later.broker.image.configs_of("t")) == COMPACTED
+
+
+def test_a_config_that_is_not_known_is_left_out() -> None:
+    """Of a folder that a newer version wrote; all others come back."""
+    with BrokerHarness() as harness:
+        harness.create("t", cleanup_policy="compact", segment_ms="100000")
+    path = "/data/t-0/partition.metadata"
+    known = harness.disk.read(path)
+    harness.disk.write_atomically(path, known.replace(b"{", b'{"from.2031": "1", '), sync=True)
+    with without_tree(harness) as later:
+        assert dict(later.broker.image.configs_of("t")) == COMPACTED
+
+
+def test_without_configs_nothing_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    """A folder of Apache Kafka's does not say what its retention was: it is unlimited."""
+    with BrokerHarness() as harness:
+        harness.create("t", retention_ms="-1")
+        harness.produce("t", 0, b"old")
+    forget_configs(harness, "t-0")
+    harness.clock.advance(30 * DAY_MS)
+    with caplog.at_level(logging.WARNING, "ottla.broker"), without_tree(harness) as later:
+        assert dict(later.broker.image.configs_of("t")) == {
+            "retention.ms": "-1",
+            "retention.bytes": "-1",
+        }
+        later.advance(10 * 60 * 1000)
+        assert values(later.ask(fetch_request(("t", 0, 0)), 11)) == {("t", 0): [b"old"]}
+    assert "retention is unlimited" in caplog.text
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_internal_topics_have_their_own_configs(kept: bool) -> None:
+    """Whatever their folders say, offsets and transactions are compacted."""
+    with BrokerHarness(
+        offsets_topic_num_partitions=1, transaction_state_log_num_partitions=1
+    ) as harness:
+        init_producer_id(harness, "a")
+        harness.ask(FindCoordinatorRequest(key="group", key_type=0), 3)
+        harness.settle()
+        image = harness.broker.image
+        before = {name: dict(image.configs_of(name)) for name in image.topics}
+    assert set(before) == {"__consumer_offsets", "__transaction_state"}
+    if not kept:
+        for name in before:
+            forget_configs(harness, f"{name}-0")
+    with without_tree(harness) as later:
+        image = later.broker.image
+        assert {name: dict(image.configs_of(name)) for name in image.topics} == before
+        assert all(configs["cleanup.policy"] == "compact" for configs in before.values())
+
+
+def test_the_folder_of_a_recreated_topic_has_the_new_id() -> None:
+    """Whatever was still to be written for the old one is not written into the new folder."""
+    with BrokerHarness() as harness:
+        for _ in range(3):
+            harness.create("t", 3, retention_ms="1000")
+            alter(harness, ResourceType.TOPIC, "t", retention_ms="2000")
+            delete(harness, "t")
+        topic_id = harness.create("t", 3, retention_ms="3000")
+        harness.settle()
+        for index in range(3):
+            data = harness.disk.read(f"/data/t-{index}/partition.metadata")
+            assert parse_partition_metadata(data, "t") == topic_id
+            assert parse_partition_configs(data) == {"retention.ms": "3000"}
+
+
+def forget_configs(harness: BrokerHarness, folder: str) -> None:
+    """Leave of `partition.metadata` what Kafka writes."""
+    path = f"/data/{folder}/partition.metadata"
+    lines = harness.disk.read(path).splitlines()[:2]
+    harness.disk.write_atomically(path, b"\n".join(lines), sync=True)
