@@ -22,6 +22,7 @@ LONG_FILES: dict[str, tuple[int, str]] = {
         1600,
         "one compiled unit: its functions call each other as C, which they cannot across modules",
     ),
+    "log/log.py": (560, "Log owns the state of one partition's log: appends, reads, flushes"),
     "log/manager.py": (
         590,
         "LogManager owns the table of all logs: start, creation, deletion and stop change it",
@@ -80,6 +81,9 @@ FORBIDDEN_MODULES = {
 }  # fmt: skip
 OS_ALLOWED = {"os.PathLike", "os.fspath", "os.path", "os.strerror"}
 FORBIDDEN_CALLS = {"open"}
+# Packages that use a partition's log through `replica.partition.Partition` only.
+ABOVE_THE_LOG = {"coordinator", "broker", "server"}
+LOGGERS = {"log", "logger", "math"}
 OS_PATH_PURE = {"join", "basename", "dirname", "split", "splitext", "normpath", "isabs", "sep"}
 
 
@@ -176,6 +180,17 @@ def seam_violations(tree: ast.Module, path: str) -> Iterator[str]:
                 yield f"{path}:{line}: {name} is above the seams; use a seam"
 
 
+def reach_violations(tree: ast.Module, path: str) -> Iterator[str]:
+    """`partition.log` above `replica/`: a partition decides what may be read and written."""
+    if package_of(path) not in ABOVE_THE_LOG:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "log":
+            owner = dotted(node.value)
+            if owner.split(".")[-1] not in LOGGERS:
+                yield f"{path}:{node.lineno}: {owner}.log; ask the partition, not its log"
+
+
 def length_violations(text: str, path: str) -> Iterator[str]:
     lines = text.count("\n")
     most, reason = LONG_FILES.get(path, (FILE_LINES_MAX, ""))
@@ -191,6 +206,7 @@ def violations_in(text: str, path: str) -> list[str]:
     return [
         *layering_violations(tree, path),
         *seam_violations(tree, path),
+        *reach_violations(tree, path),
         *length_violations(text, path),
     ]
 
@@ -252,6 +268,7 @@ def test_every_test_states_its_claim() -> None:
         ("log/log.py", "from os import unlink", "from os import"),
         ("broker/broker.py", "def f():\n    import threading", "threading is above the seams"),
         ("cluster/image.py", "import uuid", "uuid is above the seams"),
+        ("broker/reading.py", "found = partition.log.read(0)", "ask the partition, not its log"),
         ("wire/varint.py", "x = 1\n" * 501, "501 lines"),
     ],
 )  # fmt: skip
@@ -268,9 +285,11 @@ def test_a_broken_rule_is_named(path: str, text: str, complaint: str) -> None:
         ("server/connection.py", "from ottla.broker.dispatch import Dispatcher"),
         ("cli/server.py", "from ottla.broker.broker import Broker"),
         ("seams/disk.py", "import os\nos.unlink('x')"),
-        ("log/log.py", "import os\nos.path.join('a', 'b')"),
+        ("log/segment.py", "import os\nos.path.join('a', 'b')"),
         ("metadata_store/local.py", "if TYPE_CHECKING:\n    import sqlite3"),
         ("cli/main.py", "from ottla import __version__"),
+        ("broker/markers.py", "log.log(10, 'text')"),
+        ("replica/group_commit.py", "partition.log.begin_flush()"),
     ],
 )
 def test_what_is_allowed_passes(path: str, text: str) -> None:

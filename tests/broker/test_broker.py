@@ -10,7 +10,7 @@ from ottla.cluster.requests import NewPartitions, Resource, ResourceType
 from ottla.log.directories import DirectoryProblem
 from ottla.metadata_store.tree import ConnectionLoss
 from ottla.wire.errors import ErrorCode
-from tests.broker.harness import BrokerHarness, fetch_request, values
+from tests.broker.harness import DATA, BrokerHarness, fetch_request, values
 from tests.broker.test_fetch import delete
 
 
@@ -205,3 +205,28 @@ def failing_mkdir(harness: BrokerHarness) -> Callable[[str], None]:
         mkdir(path)
 
     return fail
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_high_watermark_starts_from_its_checkpoint(clean: bool) -> None:
+    """Not from the log's end; the only replica is the leader, and then moves it there at once."""
+    with BrokerHarness() as harness:
+        harness.create("t", 2)
+        for index in (0, 1):
+            harness.produce("t", index, b"a")
+        harness.run(harness.broker.logs.checkpointer.write(harness.broker.logs.directories))
+        harness.produce("t", 0, b"b")
+        if not clean:
+            harness.disk.kill()
+            harness.kill()
+    with again(harness) as later:
+        checkpointed = later.broker.logs.checkpointed_high_watermark
+        assert [checkpointed("t", index) for index in (0, 1)] == [2 if clean else 1, 1]
+        assert later.partition("t").high_watermark == 2
+        log = later.broker.logs.get("t", 1)
+        assert log is not None
+        # Retention asks for it of a partition that nobody has used since the start.
+        assert later.broker.logs.high_watermark_of(log) == 1
+    text = later.disk.open(f"{DATA}/replication-offset-checkpoint").pread(1000, 0)
+    assert b"t 0 2\n" in text
+    assert b"t 1 1\n" in text

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from ottla.log.log import AppendResult
+from ottla.replica.partition import LogReadInfo
 from ottla.wire.errors import ErrorCode
+from ottla.wire.out import FileRange
 from ottla.wire.records import read_header, read_records
 
 
@@ -24,11 +25,6 @@ class FakePartition:
         self.config = SimpleNamespace(max_message_bytes=message_bytes_max)
         self.log_start_offset = 0
         self.end_offset = 0
-        self.appended_to = 0
-
-    @property
-    def log(self) -> Any:
-        return self
 
     def append_as_coordinator(self, records: memoryview, *, now_ms: int) -> AppendResult:
         if self.failure:
@@ -47,16 +43,12 @@ class FakePartition:
     def commit(self) -> None:
         self.high_watermark = self.end_offset
 
-    def woken(self, partition: object) -> None:
-        assert partition is self
-        self.appended_to = self.end_offset
-
-    # As a log that is read
-
-    def read(self, offset: int, **_: object) -> Any:
+    def read(self, offset: int, **_: object) -> LogReadInfo:
         data = b"".join(batch for batch in self.batches if read_header(batch).last_offset >= offset)
-        return SimpleNamespace(file=SimpleNamespace(pread=lambda s, p: data[p : p + s]),
-                               size=len(data), position=0)  # fmt: skip
+        file = SimpleNamespace(pread=lambda size, position: data[position : position + size])
+        info = LogReadInfo()
+        info.records = FileRange(file, 0, len(data))  # type: ignore[arg-type]
+        return info
 
     def records(self) -> list[tuple[bytes, bytes | None]]:
         return [

@@ -56,7 +56,7 @@ class Harness:
         self.lost: list[CoordinatorPartition[Counter]] = []
         partition: Any = self.partition
         self.coordinator: CoordinatorPartition[Counter] = CoordinatorPartition(
-            partition, self.shard, self.clock, self.partition.woken, self.lost.append
+            partition, self.shard, self.clock, self.lost.append
         )
         self.coordinator.activate()
 
@@ -89,7 +89,7 @@ def test_a_decision_is_replayed_at_once_and_answered_after_its_append() -> None:
     harness.turn()
     assert not reply.open
     assert harness.partition.records() == [(b"k", b"one")]
-    assert harness.partition.appended_to == 1
+    assert harness.partition.end_offset == 1
 
 
 def test_one_batch_per_turn() -> None:
@@ -256,7 +256,7 @@ def test_partitions_load_reply_and_resign() -> None:
         full.turn()
         clock = ManualClock()
         runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(
-            "__consumer_offsets", Counter, clock, lambda _: None
+            "__consumer_offsets", Counter, clock
         )
         runtime.lead(partition)  # type: ignore[arg-type]
         assert isinstance(runtime.coordinator(0), CoordinatorPartition), (
@@ -290,7 +290,7 @@ def test_loading_gives_way_after_each_slice(monkeypatch: pytest.MonkeyPatch) -> 
             return shards[-1]
 
         runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(
-            "__consumer_offsets", make, ManualClock(), lambda _: None
+            "__consumer_offsets", make, ManualClock()
         )
         for index in range(5):
             harness = Harness()
@@ -323,7 +323,7 @@ def test_a_partition_that_cannot_be_loaded_is_not_coordinated() -> None:
         full.ask(b"one")
         full.turn()
         runtime: CoordinatorRuntime[Choking] = CoordinatorRuntime(
-            "__consumer_offsets", Choking, ManualClock(), lambda _: None
+            "__consumer_offsets", Choking, ManualClock()
         )
         runtime.lead(full.partition)  # type: ignore[arg-type]
         await asyncio.sleep(0.01)
@@ -340,7 +340,7 @@ def test_a_lost_coordinator_is_loaded_again() -> None:
     async def main() -> None:
         clock, partition = ManualClock(), FakePartition()
         runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(
-            "__consumer_offsets", Counter, clock, lambda _: None
+            "__consumer_offsets", Counter, clock
         )
         runtime.lead(partition)  # type: ignore[arg-type]
         coordinator = runtime.coordinator(0)

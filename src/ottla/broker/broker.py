@@ -75,7 +75,7 @@ class Broker:
         self.purgatory = Purgatory(clock)
         self.group_commit: GroupCommit | None = None
         if settings.flag("log.flush.before.ack"):
-            self.group_commit = GroupCommit(clock, background, self._synced)
+            self.group_commit = GroupCommit(clock, background)
         self.partitions = Partitions(self._open_partition)
         self.sessions = Sessions(
             clock, chance, settings.integer("max.incremental.fetch.session.cache.slots")
@@ -199,17 +199,31 @@ class Broker:
         log = self.logs.get(topic, index)
         if log is None:
             return None
-        partition = Partition(log, self.metrics.topic(topic), self.group_commit)
+        partition = Partition(
+            log,
+            self.metrics.topic(topic),
+            self.group_commit,
+            high_watermark=self.logs.checkpointed_high_watermark(topic, index),
+            on_append=self.purgatory.wake_soon,
+            on_change=self._partition_changed,
+        )
         self.assign(partition, image)
         return partition
 
-    def _synced(self, partition: Partition) -> None:
+    def _partition_changed(self, partition: Partition) -> None:
         self.purgatory.wake(partition)
         self.coordinators.committed(partition)
 
     def _high_watermark_of(self, log: Log) -> int:
         opened = self.partitions.by_name.get(log.topic, {}).get(log.partition)
-        return log.end_offset if opened is None else opened.high_watermark
+        if opened is not None:
+            return opened.high_watermark
+        image = self.image.partition(log.topic, log.partition)
+        checkpointed = self.logs.checkpointed_high_watermark(log.topic, log.partition)
+        if image is None or image.leader != self.node_id or image.isr != (self.node_id,):
+            return min(checkpointed, log.end_offset)
+        # Not opened since the start, and nobody else decides: as `Partition.assign` would have it.
+        return log.end_offset if self.group_commit is None else log.recovery_point
 
     async def _allocate_producer_ids(self) -> Any:
         return await self.controller.allocate_producer_ids(self.node_id)

@@ -85,7 +85,7 @@ class CoordinatorService(Generic[ShardT]):
         new_topic: Callable[[Settings], NewTopic],
     ) -> None:
         self.topic = topic
-        self.runtime = CoordinatorRuntime(topic, make_shard, broker.clock, broker.purgatory.wake)
+        self.runtime = CoordinatorRuntime(topic, make_shard, broker.clock)
         self._broker = broker
         self._new_topic = new_topic
         self._led: dict[int, int] = {}

@@ -81,12 +81,10 @@ def write(
         error = coordinator.marker(batch, producer, committed)
     else:
         error = ErrorCode(partition.append_as_coordinator(batch, now_ms=now_ms).error_code)
-        if not error:
-            broker.purgatory.wake(partition)
     if error:
         return error
     broker.coordinators.verification.marker_written(partition, producer.producer_id)
-    return Written(partition, partition.log.end_offset)
+    return Written(partition, partition.end_offset)
 
 
 def of_an_earlier_transaction(partition: Partition, producer: Producer) -> bool:
@@ -94,7 +92,7 @@ def of_an_earlier_transaction(partition: Partition, producer: Producer) -> bool:
 
     One with the very epoch of an open transaction was sent for the one before, and is late.
     """
-    known = partition.log.producers.by_id.get(producer.producer_id)
+    known = partition.producers.get(producer.producer_id)
     return (
         known is not None
         and known.transaction_first_offset >= 0

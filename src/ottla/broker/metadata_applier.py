@@ -184,7 +184,6 @@ class MetadataApplier:
             partition = opened.get(image.index)
             if partition is not None:
                 self._broker.assign(partition, image)
-                self._broker.purgatory.wake(partition)
 
     async def _delete_topics(self, deleted: Sequence[TopicDeleted]) -> None:
         """End the waiting requests of topics that are gone from the image; delete their logs."""
@@ -194,7 +193,7 @@ class MetadataApplier:
         broker.coordinators.topics_deleted({topic.name for topic in deleted})
         for topic in deleted:
             for partition in broker.partitions.remove_topic(topic.name):
-                broker.purgatory.wake(partition)
+                partition.remove()
             broker.metrics.forget_topic(topic.name)
             await broker.logs.delete((topic.name, index) for index in range(topic.partition_count))
             self._confirm(topic.id)

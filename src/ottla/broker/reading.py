@@ -7,13 +7,12 @@ it. In a session a partition without news has no answer at all: an idle one cost
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.partitions import missing
 from ottla.broker.sessions import NO_TOPIC_ID, Wanted
-from ottla.log.failures import CorruptSegment, OffsetOutOfRange
+from ottla.replica.partition import FetchIsolation
 from ottla.wire.api.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from ottla.wire.errors import ErrorCode
 from ottla.wire.out import FileRange
@@ -21,8 +20,6 @@ from ottla.wire.out import FileRange
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.replica.partition import Partition
-
-logger = logging.getLogger("ottla.broker")
 
 # Before it, a broken disk is told as "not the leader", so that the client looks elsewhere.
 STORAGE_ERROR_FROM = 6
@@ -50,7 +47,7 @@ class Outcome:
 class Reader:
     """Reads on behalf of one fetch request."""
 
-    __slots__ = ("api_version", "broker", "bytes_max", "in_session", "read_committed", "replica_id")
+    __slots__ = ("api_version", "broker", "bytes_max", "in_session", "isolation", "replica_id")
 
     def __init__(
         self,
@@ -65,7 +62,12 @@ class Reader:
         self.broker = broker
         self.api_version = api_version
         self.replica_id = replica_id
-        self.read_committed = read_committed
+        if read_committed:
+            self.isolation = FetchIsolation.TXN_COMMITTED
+        elif replica_id == FUTURE_REPLICA:
+            self.isolation = FetchIsolation.LOG_END
+        else:
+            self.isolation = FetchIsolation.HIGH_WATERMARK
         self.bytes_max = bytes_max
         self.in_session = in_session
 
@@ -110,13 +112,13 @@ class Reader:
                     return failed(wanted.index, error)
             outcome.erroneous.append((wanted, unknown(wanted.index, error)))
             return None
-        error = self._refusal(wanted, partition)
+        error = self._error(wanted, partition)
         if error:
             partition.metrics.failed_fetch.value += 1
             return failed(wanted.index, error)
-        return self._read_log(wanted, partition, left, nothing_yet)
+        return self._read_partition(wanted, partition, left, nothing_yet)
 
-    def _refusal(self, wanted: Wanted, partition: Partition) -> ErrorCode:
+    def _error(self, wanted: Wanted, partition: Partition) -> ErrorCode:
         """Why this partition is not read at all; NONE when it is."""
         if partition.offline is not None:
             return self.storage_error
@@ -131,7 +133,7 @@ class Reader:
             return (
                 ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
             )
-        if self.api_version < ZSTD_FROM and partition.log.config.compression_type == "zstd":
+        if self.api_version < ZSTD_FROM and partition.config.compression_type == "zstd":
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         return ErrorCode.NONE
 
@@ -141,70 +143,51 @@ class Reader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR
 
-    def _read_log(
-        self, wanted: Wanted, partition: Partition, left: int, nothing_yet: bool
+    def _read_partition(
+        self, wanted: Wanted, partition: Partition, left: int, first: bool
     ) -> PartitionData | None:
         """The records and offsets to answer with; None when the session was told them before."""
-        index, offset = wanted.index, wanted.fetch_offset
-        log = partition.log
-        high_watermark = partition.high_watermark
-        log_start_offset = log.log_start_offset
-        last_stable_offset = partition.last_stable_offset
-        if self.read_committed:
-            end_offset = last_stable_offset
-        else:
-            end_offset = log.end_offset if self.replica_id == FUTURE_REPLICA else high_watermark
-        idle = end_offset <= offset <= log.end_offset
+        bytes_max = wanted.bytes_max if wanted.bytes_max < left else left
+        info = partition.read(
+            wanted.fetch_offset,
+            bytes_max=bytes_max,
+            isolation=self.isolation,
+            first_batch_whole=first,
+            last_fetched_epoch=wanted.last_fetched_epoch,
+        )
+        error = info.error_code
         if (
-            idle
+            info.at_end
             and self.in_session
-            and wanted.last_fetched_epoch < 0
-            and wanted.told_high_watermark == high_watermark
-            and wanted.told_log_start_offset == log_start_offset
+            and wanted.told_high_watermark == info.high_watermark
+            and wanted.told_log_start_offset == info.log_start_offset
+            and info.diverging_epoch is None
+            and not error
         ):
             return None
+        if not error and bytes_max < 0 and info.diverging_epoch is None:
+            error = ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, whose read fails on it
+        if error:
+            if error is ErrorCode.KAFKA_STORAGE_ERROR:
+                error = self.storage_error
+            return failed(wanted.index, error)
         data = PartitionData(
-            partition_index=index,
-            high_watermark=high_watermark,
-            last_stable_offset=last_stable_offset,
-            log_start_offset=log_start_offset,
-            aborted_transactions=[] if self.read_committed else None,
-            records=b"",
+            partition_index=wanted.index,
+            high_watermark=info.high_watermark,
+            last_stable_offset=info.last_stable_offset,
+            log_start_offset=info.log_start_offset,
+            aborted_transactions=None,
+            records=b"" if info.records is None else info.records,
         )
-        if wanted.last_fetched_epoch >= 0:
-            error = _diverge(wanted, partition, data)
-            if error:
-                return failed(index, error)
-            if data.diverging_epoch.epoch >= 0:
-                return data
-        bytes_max = wanted.bytes_max if wanted.bytes_max < left else left
-        if bytes_max < 0:  # Kafka trips over it
-            return failed(index, ErrorCode.UNKNOWN_SERVER_ERROR)
-        if idle:
-            return data
-        try:
-            records = log.read(
-                offset, bytes_max=bytes_max, end_offset=end_offset, first_batch_whole=nothing_yet
-            )
-            if records is not None:
-                data.records = records
-                if self.read_committed:
-                    data.aborted_transactions = _aborted(partition, offset, end_offset, records)
-        except OffsetOutOfRange as problem:
-            return failed(index, problem.error_code)
-        except CorruptSegment as problem:
-            log_damage(partition, problem)
-            return failed(index, problem.error_code)
-        except OSError as problem:
-            partition.go_offline(f"cannot read at offset {offset}: {problem}")
-            self.broker.purgatory.wake(partition)
-            return failed(index, self.storage_error)
+        if self.isolation is FetchIsolation.TXN_COMMITTED:
+            data.aborted_transactions = [
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                for each in info.aborted_transactions or ()
+            ]
+        if info.diverging_epoch is not None:
+            epoch, end_offset = info.diverging_epoch
+            data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
         return data
-
-
-def log_damage(partition: Partition, problem: CorruptSegment) -> None:
-    """Told every time: somebody reads what is no longer there, and the operator must know."""
-    logger.error("%s-%d: %s", partition.topic, partition.index, problem)
 
 
 def unknown(index: int, error_code: ErrorCode) -> PartitionData:
@@ -229,32 +212,3 @@ def records_size(data: PartitionData) -> int:
     """How many bytes of records an answer refers to."""
     records = data.records
     return records.size if isinstance(records, FileRange) else 0
-
-
-def lags_behind(wanted: Wanted, partition: Partition) -> bool:
-    """Is there something to read, and more in a later segment? Kafka then does not wait."""
-    segments = partition.log.segments
-    return (
-        len(segments) > 1
-        and wanted.fetch_offset < segments[-1].base_offset < partition.high_watermark
-    )
-
-
-def _diverge(wanted: Wanted, partition: Partition, data: PartitionData) -> ErrorCode:
-    """Compare the last epoch the reader has with ours; note where the two logs part (KIP-595)."""
-    epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
-    if epoch < 0 or end_offset < 0 or wanted.fetch_offset < partition.log.log_start_offset:
-        return ErrorCode.OFFSET_OUT_OF_RANGE
-    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
-        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-    return ErrorCode.NONE
-
-
-def _aborted(
-    partition: Partition, offset: int, end_offset: int, records: FileRange
-) -> list[AbortedTransaction]:
-    """The aborted transactions among what is read: the reader skips their records."""
-    return [
-        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-        for each in partition.log.aborted_transactions(offset, end_offset, found=records)
-    ]

@@ -117,7 +117,7 @@ class Question:
                 continue
             error = verification.check(first.partition, producer_id, first.guard, first.sequence)
             if error:
-                start = first.partition.log.log_start_offset
+                start = first.partition.log_start_offset
                 self.refusals[place] = refused(place[1], error, log_start_offset=start)
         try:
             response = self.append(self.request, self.context, self.refusals)
@@ -127,7 +127,7 @@ class Question:
             self.pending.fail(error)
             return
         for first in self.firsts.values():
-            known = first.partition.log.producers.by_id.get(producer_id)
+            known = first.partition.producers.get(producer_id)
             if known is not None and known.transaction_first_offset >= 0:
                 verification.began(first.partition, producer_id)
         if self.pending is None:

@@ -87,7 +87,7 @@ class Verification:
         """Mark that the producer is about to begin here; None when it has begun already."""
         if producer.producer_id < 0:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        known = partition.log.producers.by_id.get(producer.producer_id)
+        known = partition.producers.get(producer.producer_id)
         if known is not None:
             if producer.producer_epoch < known.epoch:
                 return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -114,7 +114,7 @@ class Verification:
             # An earlier batch of this transaction failed: this one must not take its place.
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if guard.adds and sequence > 0:
-            known = partition.log.producers.by_id.get(producer_id)
+            known = partition.producers.get(producer_id)
             if known is None or not known.batches:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return ErrorCode.NONE

@@ -73,20 +73,18 @@ class CoordinatorPartition(Generic[ShardT]):
         partition: Partition,
         shard: ShardT,
         clock: Clock,
-        on_append: Callable[[Partition], object],
         on_lost: Callable[[CoordinatorPartition[ShardT]], object] | None = None,
     ) -> None:
         self.partition = partition
         self.shard = shard
         self.state = CoordinatorState.LOADING
         self._clock = clock
-        self._on_append = on_append
         self._on_lost = on_lost
         self._deadlines = CoordinatorTimer(clock, self._due)
         self._records: list[Record] = []
         self._producer: Producer | None = None
         self._records_bytes = 0
-        self._next_offset = partition.log.end_offset
+        self._next_offset = partition.end_offset
         self._answers: deque[tuple[int, list[tuple[Reply, Any]]]] = deque()
         self._flush_timer: Timer | None = None
 
@@ -118,7 +116,7 @@ class CoordinatorPartition(Generic[ShardT]):
             len(record.key) + len(record.value or b"") + RECORD_OVERHEAD_BYTES
             for record in effects.records
         )
-        limit = self.partition.log.config.max_message_bytes - wire_records.HEADER_BYTES
+        limit = self.partition.config.max_message_bytes - wire_records.HEADER_BYTES
         if size > limit:
             if effects.atomic or len(effects.records) == 1:
                 self._give_up(effects, ErrorCode.MESSAGE_TOO_LARGE)
@@ -160,7 +158,7 @@ class CoordinatorPartition(Generic[ShardT]):
             self._flush_timer = None
         if not self._records:
             return
-        if self.partition.log.end_offset != self._next_offset - len(self._records):
+        if self.partition.end_offset != self._next_offset - len(self._records):
             # Nobody but an operator's tool writes here: what it wrote must be replayed, in order.
             log.warning("%s: somebody else appended; loading again", self)
             self._lose()
@@ -181,7 +179,6 @@ class CoordinatorPartition(Generic[ShardT]):
             self._lose()
             return
         assert result.last_offset + 1 == self._next_offset, f"{self}: {result.last_offset}"
-        self._on_append(self.partition)
         self.committed()
 
     def _lose(self) -> None:
@@ -200,7 +197,6 @@ class CoordinatorPartition(Generic[ShardT]):
             return ErrorCode(result.error_code)
         self._next_offset = result.last_offset + 1
         self.shard.replay_marker(producer, committed)
-        self._on_append(self.partition)
         self.committed()
         return ErrorCode.NONE
 
@@ -219,7 +215,7 @@ class CoordinatorPartition(Generic[ShardT]):
     def activate(self) -> None:
         """Loading is over: from now on requests are answered."""
         self.state = CoordinatorState.ACTIVE
-        self._next_offset = self.partition.log.end_offset
+        self._next_offset = self.partition.end_offset
         self.run(self.shard.loaded)
 
     def close(self, error: ErrorCode) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic
 
 from ottla.coordinator.coordinator_partition import CoordinatorPartition, CoordinatorState, ShardT
 from ottla.coordinator.effects import Producer, Record
+from ottla.replica.partition import FetchIsolation
 from ottla.wire.control import COMMIT, control_type
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import batch_bounds, read_header, read_records
@@ -42,10 +43,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         topic: str,
         make_shard: Callable[[], ShardT],
         clock: Clock,
-        on_append: Callable[[Partition], object],
     ) -> None:
         self.topic = topic
-        self._on_append = on_append
         self._make_shard = make_shard
         self._clock = clock
         self._coordinators: dict[int, CoordinatorPartition[ShardT]] = {}
@@ -87,11 +86,9 @@ class CoordinatorRuntime(Generic[ShardT]):
     def lead(self, partition: Partition) -> None:
         """This broker leads `partition` from now on: load it."""
         self.resign(partition.index)
-        coordinator = CoordinatorPartition(
-            partition, self._make_shard(), self._clock, self._on_append, self._lost
-        )
+        coordinator = CoordinatorPartition(partition, self._make_shard(), self._clock, self._lost)
         self._coordinators[partition.index] = coordinator
-        if partition.log.end_offset == partition.log.log_start_offset:
+        if partition.end_offset == partition.log_start_offset:
             coordinator.activate()
             return
         task = asyncio.ensure_future(self._load(coordinator))
@@ -151,14 +148,13 @@ class CoordinatorRuntime(Generic[ShardT]):
 
 def load(partition: Partition, shard: ShardT) -> Iterator[int]:
     """Replay a partition from its start; yields after each slice how many records it was."""
-    source = partition.log
-    offset = source.log_start_offset
-    end_offset = source.end_offset
+    offset = partition.log_start_offset
     count = 0
-    while offset < end_offset:
-        found = source.read(
-            offset, bytes_max=LOAD_READ_BYTES, end_offset=end_offset, first_batch_whole=True
-        )
+    while offset < partition.end_offset:
+        info = partition.read(offset, bytes_max=LOAD_READ_BYTES, isolation=FetchIsolation.LOG_END)
+        if info.error_code:
+            raise OSError(f"{partition} cannot be read at offset {offset}: {info.error_code.name}")
+        found = info.records
         if found is None or found.size == 0:
             break
         data = found.file.pread(found.size, found.position)

@@ -71,6 +71,7 @@ class Log:
         "jitter_ms",
         "log_start_offset",
         "offline",
+        "on_change",
         "partition",
         "recovery_point",
         "segments",
@@ -112,6 +113,8 @@ class Log:
         self.set_aside_bytes = 0  # cut and kept as `.corrupt` when this log was loaded
         # Told when something should be synced soon: a full segment, or flush.messages reached.
         self.flush_wanted: Callable[[Log], object] | None = None
+        # Called after the log start has moved or the log has gone offline.
+        self.on_change: Callable[[], object] | None = None
         self._producers: Producers | None = None
         self._epochs: LeaderEpochs | None = None
         # What the next sync must not forget: names and epochs since the last one.
@@ -483,6 +486,8 @@ class Log:
         if self.offline is None:
             self.offline = reason
             logger.error("%s: offline until the next start: %s", self.name, reason)
+            if self.on_change is not None:
+                self.on_change()
 
     def close(self) -> None:
         """Leave everything as a clean stop should: indexes complete, producers in a snapshot,

@@ -114,6 +114,7 @@ class LogManager:
         self._entries: dict[TopicPartition, Log | Unopened] = {}
         self._partitions: dict[str, set[int]] = {}  # of each topic
         self._counts: dict[str, int] = {}  # partitions in each data directory
+        self._high_watermarks: Offsets = {}  # as the checkpoints had them at the start
         self._flush_by_time: set[Log] = set()
         self.checkpointer = Checkpointer(background, self._offsets_in)
         self._periodic = Periodic(self, settings)
@@ -160,6 +161,7 @@ class LogManager:
         recovery_points = self.checkpointer.read(home, checkpoints.RECOVERY_POINTS) or {}
         log_starts = self.checkpointer.read(home, checkpoints.LOG_START_OFFSETS) or {}
         cleaner_offsets = self.checkpointer.read(home, checkpoints.CLEANER_OFFSETS) or {}
+        high_watermarks = self.checkpointer.read(home, checkpoints.HIGH_WATERMARKS) or {}
         home.take_clean_marker()
         breath = Breath(self.clock)
         self._counts[home.path] = 0
@@ -180,6 +182,8 @@ class LogManager:
             self._entries[key] = entry
             self._partitions.setdefault(key[0], set()).add(partition)
             self._counts[home.path] += 1
+            if key in high_watermarks:
+                self._high_watermarks[key] = high_watermarks[key]
             if key in cleaner_offsets:
                 self.cleaner.offsets[key] = cleaner_offsets[key]
             if not home.was_clean:
@@ -240,6 +244,10 @@ class LogManager:
         if isinstance(entry, Unopened):
             return self._open((topic, partition), entry, clean=True)
         return entry
+
+    def checkpointed_high_watermark(self, topic: str, partition: int) -> int:
+        """The high watermark in the checkpoint that the start found; 0 when it had none."""
+        return self._high_watermarks.get((topic, partition), 0)
 
     def opened(self) -> list[Log]:
         """The logs that somebody has asked for."""
@@ -388,6 +396,7 @@ class LogManager:
             del self._partitions[key[0]]
         home = entry.home if isinstance(entry, Unopened) else self._home_of(entry)
         self._counts[home.path] -= 1
+        self._high_watermarks.pop(key, None)
         self.cleaner.forget(key)
         if isinstance(entry, Log):
             self.flusher.forget(entry)
@@ -473,7 +482,8 @@ class LogManager:
         for key, entry in self._entries.items():
             if isinstance(entry, Unopened):
                 if entry.home is home:
-                    recovery_points[key] = high_watermarks[key] = entry.recovery_point
+                    recovery_points[key] = entry.recovery_point
+                    high_watermarks[key] = self._high_watermarks.get(key, 0)
                     if entry.log_start_offset:
                         log_starts[key] = entry.log_start_offset
             elif only_home or self._home_of(entry) is home:

@@ -42,6 +42,8 @@ def raise_log_start(log: Log, offset: int) -> int:
         log.log_start_offset = offset
         log.epochs.truncate_from_start(offset)
         log.producers.forget_completed_below(offset)
+        if log.on_change is not None:
+            log.on_change()
     return log.log_start_offset
 
 

@@ -1,16 +1,16 @@
-"""`log.flush.before.ack`: one fsync for all that waits, and nothing shown before it.
+"""`log.flush.before.ack`: one round of fsyncs for all partitions with new records.
 
-Partitions with new records are gathered; while one round of fsyncs runs in a thread, the next
-gathers. After a round each partition's high watermark moves to what was on disk when the round
-began, so neither an acknowledgement nor a reader ever sees a record that a power cut could take
-back. An fsync that fails is never tried again (the kernel may have dropped the pages and would then
-report success): the partition goes offline.
+Partitions with new records are collected; while one round runs in a thread, the next is collected.
+After a round each partition's synced offset is the end its log had when the round began, and the
+high watermark never passes the synced offset, so neither an acknowledgement nor a reader ever sees
+a record that a power cut could take back. An fsync that fails is never tried again (the kernel may
+have dropped the pages and would then report success): the partition goes offline.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,14 +21,11 @@ if TYPE_CHECKING:
 
 
 class GroupCommit:
-    """Makes appended records durable, many at a time. `on_synced` hears of each that moved."""
+    """Syncs appended records, many partitions at a time; the partitions announce the result."""
 
-    def __init__(
-        self, clock: Clock, background: Background, on_synced: Callable[[Partition], object]
-    ) -> None:
+    def __init__(self, clock: Clock, background: Background) -> None:
         self._clock = clock
         self._background = background
-        self._on_synced = on_synced
         self._waiting: dict[Partition, None] = {}
         self._running = False
         self._idle: asyncio.Future[None] | None = None
@@ -63,7 +60,7 @@ class GroupCommit:
             except OSError as error:
                 partition.go_offline(f"fsync failed: {error}")
             if partition.offline is not None:
-                self._on_synced(partition)  # who waits for it hears so now
+                partition.announce()  # requests that wait for this round end now
                 continue
             marks.append((partition, end_offset))
             files.append(to_sync)
@@ -83,9 +80,10 @@ class GroupCommit:
         for (partition, end_offset), failure in zip(marks, failures, strict=True):
             if failure is not None:
                 partition.go_offline(f"fsync failed: {failure}")
-            elif partition.offline is None:
+            if partition.offline is None:
                 partition.synced(end_offset)
-            self._on_synced(partition)
+            else:
+                partition.announce()
         if self._waiting:
             self._round()
         else:

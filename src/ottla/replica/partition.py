@@ -1,29 +1,104 @@
-"""One partition on this broker: its log, who leads it, and how much of it may be shown.
+"""One partition on this broker: its log, its leader, and how much of the log a reader may see.
 
-Synchronous throughout: an append or a read runs to its end. What must wait (a flush, other
-replicas) only moves `high_watermark` later; whoever waits for that is parked elsewhere. A disk
-error takes this partition offline, and no other: every later request for it is answered with
-KAFKA_STORAGE_ERROR until the broker is started again.
+Synchronous throughout: an append or a read runs to its end. The partition is the only owner of its
+high watermark: whatever moves it calls `advance`, and `advance` announces the move to those who
+wait (the purgatory, the coordinators), so no caller has to. Nothing above `replica/` reaches the
+log but through this class. A disk error takes this partition offline, and no other: every later
+request for it is answered with KAFKA_STORAGE_ERROR until the broker is started again.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import TYPE_CHECKING
 
+from ottla.log.failures import CorruptSegment, OffsetOutOfRange
 from ottla.log.log import AppendResult, Log, Origin
 from ottla.replica.leader import enough_replicas, high_watermark
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.log.lookup import FoundOffset
+    from ottla.log.producers import Producer
+    from ottla.log.transaction_index import AbortedTransaction
     from ottla.metrics import TopicMetrics
     from ottla.replica.group_commit import GroupCommit
+    from ottla.settings import LogConfig
+    from ottla.wire.out import FileRange
+
+logger = logging.getLogger("ottla.replica")
+
+
+class FetchIsolation(Enum):
+    """How far a reader may see. The names are Kafka's."""
+
+    LOG_END = "log end"
+    HIGH_WATERMARK = "high watermark"
+    TXN_COMMITTED = "last stable offset"
+
+
+class LogReadInfo:
+    """The result of one read: the partition's offsets, and the records or why there are none."""
+
+    __slots__ = (
+        "aborted_transactions",
+        "at_end",
+        "diverging_epoch",
+        "error_code",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "records",
+    )
+
+    def __init__(
+        self,
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+        at_end: bool = False,
+        error_code: ErrorCode = ErrorCode.NONE,
+    ) -> None:
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        # Nothing visible lies at or behind the offset asked for: the reader has to wait.
+        self.at_end = at_end
+        self.error_code = error_code
+        self.records: FileRange | None = None
+        self.aborted_transactions: list[AbortedTransaction] | None = None
+        # The epoch and offset at which the reader's log and this one part (KIP-595).
+        self.diverging_epoch: tuple[int, int] | None = None
+
+
+def _ignore_append(partition: Partition, size_bytes: int | None) -> None:
+    pass
+
+
+def _ignore_change(partition: Partition) -> None:
+    pass
 
 
 class Partition:
-    """A replica that this broker holds. Compared by identity: it is the key of who waits for it."""
+    """A replica that this broker holds. Compared by identity: it is a key of the purgatory.
+
+    Two callbacks announce what waiting requests may depend on:
+
+    - `on_append(partition, size_bytes)`: the log has grown by so many visible bytes, or (None)
+      anything a reader sees may have changed. Called from inside appends and reads, so it must not
+      run other requests before the caller has returned.
+    - `on_change(partition)`: the high watermark has moved after the append that it passes, or
+      leadership has changed. Called from outside of appends.
+    """
 
     __slots__ = (
+        "_alone",
+        "_on_append",
+        "_on_change",
         "epoch_start_offset",
+        "follower_end_offsets",
         "group_commit",
         "high_watermark",
         "in_sync",
@@ -33,34 +108,54 @@ class Partition:
         "leader_id",
         "log",
         "metrics",
+        "node_id",
         "replicas",
         "topic",
         "topic_id",
     )
 
     def __init__(
-        self, log: Log, metrics: TopicMetrics, group_commit: GroupCommit | None = None
+        self,
+        log: Log,
+        metrics: TopicMetrics,
+        group_commit: GroupCommit | None = None,
+        *,
+        high_watermark: int = 0,
+        on_append: Callable[[Partition, int | None], object] = _ignore_append,
+        on_change: Callable[[Partition], object] = _ignore_change,
     ) -> None:
+        """`high_watermark` is the checkpointed one: what is beyond it is not known committed.
+
+        A leader that is alone in the ISR moves it to the log's end as soon as it is assigned.
+        """
         self.log = log
         self.metrics = metrics
         self.topic = log.topic
         self.index = log.partition
         self.topic_id = log.topic_id
+        self.node_id = -1
         self.leader_id = -1
         self.leader_epoch = -1
         self.is_leader = False
         self.epoch_start_offset = log.end_offset
         self.replicas: tuple[int, ...] = ()
         self.in_sync: tuple[int, ...] = ()
+        # The end offsets of the other replicas, as their fetches told the leader.
+        self.follower_end_offsets: dict[int, int] = {}
         self.group_commit = group_commit
-        # What a start found was recovered, checked and is all there is: shown, once it is synced.
-        self.high_watermark = log.end_offset
+        self.high_watermark = max(log.log_start_offset, min(high_watermark, log.end_offset))
+        self._on_append = on_append
+        self._on_change = on_change
+        # Leader, only member of the ISR, no fsync to wait for: an append is committed at once.
+        self._alone = False
+        log.on_change = self._log_changed
         if group_commit is not None and log.recovery_point < log.end_offset:
-            self.high_watermark = max(log.recovery_point, log.log_start_offset)
             group_commit.add(self)
 
     def __repr__(self) -> str:
         return f"<partition {self.topic}-{self.index}>"
+
+    # State
 
     @property
     def offline(self) -> str | None:
@@ -68,12 +163,53 @@ class Partition:
         return self.log.offline
 
     @property
+    def config(self) -> LogConfig:
+        """The topic's config as it is in force for this partition."""
+        return self.log.config
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that a reader may ask for."""
+        return self.log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset of the next record to be appended (Kafka's LEO)."""
+        return self.log.end_offset
+
+    @property
+    def synced_offset(self) -> int:
+        """All below it is on this disk. Apart from the high watermark: either may be ahead."""
+        return self.log.recovery_point
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all segments."""
+        return self.log.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments the log has."""
+        return len(self.log.segments)
+
+    @property
     def last_stable_offset(self) -> int:
-        """Below it no transaction is undecided: what a read_committed reader may see."""
-        first_unstable = self.log.first_unstable_offset(self.high_watermark)
-        if first_unstable is None or first_unstable > self.high_watermark:
-            return self.high_watermark
-        return first_unstable
+        """Below it no transaction is undecided: what a read_committed reader may see.
+
+        Never below the log start, also when DeleteRecords has passed an open transaction.
+        """
+        high_watermark = self.high_watermark
+        first_unstable = self.log.first_unstable_offset(high_watermark)
+        if first_unstable is None or first_unstable > high_watermark:
+            return high_watermark
+        return max(first_unstable, self.log.log_start_offset)
+
+    @property
+    def producers(self) -> Mapping[int, Producer]:
+        """What is known of each producer that wrote here, by producer id."""
+        return self.log.producers.by_id
+
+    # Leadership
 
     def assign(
         self,
@@ -83,7 +219,8 @@ class Partition:
         replicas: tuple[int, ...],
         in_sync: tuple[int, ...],
     ) -> None:
-        """Take over what the cluster has decided about this partition."""
+        """Take over the cluster's decision about this partition, and announce it."""
+        self.node_id = node_id
         self.leader_id = leader_id
         self.is_leader = leader_id == node_id
         self.replicas = replicas
@@ -91,14 +228,64 @@ class Partition:
         if leader_epoch != self.leader_epoch:
             self.leader_epoch = leader_epoch
             self.epoch_start_offset = self.log.end_offset
+            self.follower_end_offsets = {}
             if self.is_leader and self.log.offline is None:
                 self.log.begin_epoch(leader_epoch)
+        self._alone = self.is_leader and self.group_commit is None and in_sync == (node_id,)
+        if self.log.offline is not None or not self._advance_as_leader():
+            self._on_change(self)
+
+    def remove(self) -> None:
+        """Give the partition up: its topic was deleted. Requests that wait for it are answered."""
+        self.is_leader = self._alone = False
+        self.log.on_change = None
+        self._on_change(self)
+
+    # The high watermark
+
+    def advance(self, high_watermark: int) -> bool:
+        """Move the high watermark forward, never back, and announce it; whether it moved."""
+        if high_watermark <= self.high_watermark:
+            return False
+        self.high_watermark = high_watermark
+        self._on_change(self)
+        return True
+
+    def synced(self, end_offset: int) -> None:
+        """All below `end_offset` is on the disk, which may be what the high watermark waits for."""
+        self.log.finish_flush(end_offset)
+        self._advance_as_leader()
+
+    def follower_fetched(self, broker_id: int, end_offset: int) -> None:
+        """A follower's log ends at `end_offset`: what every in-sync replica has is committed."""
+        self.follower_end_offsets[broker_id] = end_offset
+        self._advance_as_leader()
+
+    def _advance_as_leader(self) -> bool:
+        if not self.is_leader:
+            return False
+        log = self.log
+        own = log.end_offset if self.group_commit is None else log.recovery_point
+        ends = self.follower_end_offsets
+        others = (ends.get(each, 0) for each in self.in_sync if each != self.node_id)
+        return self.advance(high_watermark(self.high_watermark, own, others))
+
+    def announce(self) -> None:
+        """Have every request that waits for this partition look at it again."""
+        self._on_change(self)
+
+    def _log_changed(self) -> None:
+        """The log start has moved or the log went offline, maybe in the middle of an append."""
+        self.high_watermark = max(self.high_watermark, self.log.log_start_offset)
+        self._on_append(self, None)
+
+    # Writing
 
     def append(self, records: memoryview, *, acks: int, now_ms: int) -> AppendResult:
         """Append one batch as the leader. Its answer is due once `high_watermark` has passed it."""
         metrics = self.metrics
         metrics.produce_requests.value += 1
-        result = self._append(records, acks, now_ms)
+        result = self._append(records, acks, now_ms, Origin.CLIENT, len(records))
         if result.error_code:
             metrics.failed_produce.value += 1
             return result
@@ -108,7 +295,8 @@ class Partition:
 
     def append_as_coordinator(self, records: memoryview, *, now_ms: int) -> AppendResult:
         """Append one batch that this broker itself wrote: coordinator state, or a marker."""
-        result = self._append(records, -1, now_ms, Origin.COORDINATOR)
+        # A marker may make more visible than its own bytes: every reader looks again.
+        result = self._append(records, -1, now_ms, Origin.COORDINATOR, None)
         # Transactions whose end everybody can see need not be remembered, also when nobody reads.
         producers = self.log.producers
         if producers.completed:
@@ -116,7 +304,7 @@ class Partition:
         return result
 
     def _append(
-        self, records: memoryview, acks: int, now_ms: int, origin: Origin = Origin.CLIENT
+        self, records: memoryview, acks: int, now_ms: int, origin: Origin, size_bytes: int | None
     ) -> AppendResult:
         if not self.is_leader:
             return AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -126,17 +314,127 @@ class Partition:
         ):
             return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
         result = log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
-        if not result.error_code:
-            if self.group_commit is None:
+        if result.error_code:
+            return result
+        if self._alone:
+            # `advance`, for whoever may be in the middle of this append: nobody but readers waits,
+            # because everything before it was committed.
+            if log.end_offset > self.high_watermark:
                 self.high_watermark = log.end_offset
-            elif not result.duplicate or log.recovery_point <= result.last_offset:
-                self.group_commit.add(self)
+                self._on_append(self, size_bytes)
+        elif self.group_commit is not None and (
+            not result.duplicate or log.recovery_point <= result.last_offset
+        ):
+            self.group_commit.add(self)
         return result
 
-    def synced(self, end_offset: int) -> None:
-        """All below `end_offset` is on the disk and may be shown."""
-        self.log.finish_flush(end_offset)
-        self.high_watermark = high_watermark(self.high_watermark, self.log.recovery_point)
+    def delete_records_before(self, offset: int) -> int:
+        """Make everything below `offset` unreadable; the log start after it.
+
+        Raises OffsetOutOfRange beyond the log's end, OSError when the disk fails.
+        """
+        return self.log.delete_records_before(offset)
+
+    # Reading
+
+    def visible_end(self, isolation: FetchIsolation) -> int:
+        """The offset at which a reader of this isolation has to wait."""
+        if isolation is FetchIsolation.HIGH_WATERMARK:
+            return self.high_watermark
+        if isolation is FetchIsolation.TXN_COMMITTED:
+            return self.last_stable_offset
+        return self.log.end_offset
+
+    def read(
+        self,
+        offset: int,
+        *,
+        bytes_max: int,
+        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
+        first_batch_whole: bool = True,
+        last_fetched_epoch: int = -1,
+    ) -> LogReadInfo:
+        """Find the batches from `offset` on that a reader of this isolation may see.
+
+        Reads no payload: the records are a range of a segment's file, whole batches and, at the
+        cut, part of one. The first batch is whole even if larger than `bytes_max`, unless
+        `first_batch_whole` is False. With `last_fetched_epoch` the reader's last epoch is
+        compared with this log first. Errors are returned, not raised.
+        """
+        log = self.log
+        if log.offline is not None:
+            return LogReadInfo(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        high_watermark = self.high_watermark
+        last_stable_offset = self.last_stable_offset
+        if isolation is FetchIsolation.HIGH_WATERMARK:
+            end_offset = high_watermark
+        elif isolation is FetchIsolation.TXN_COMMITTED:
+            end_offset = last_stable_offset
+        else:
+            end_offset = log.end_offset
+        at_end = end_offset <= offset <= log.end_offset
+        info = LogReadInfo(high_watermark, last_stable_offset, log.log_start_offset, at_end)
+        if last_fetched_epoch >= 0 and self._diverges(offset, last_fetched_epoch, info):
+            return info
+        if at_end:
+            return info
+        try:
+            info.records = log.read(
+                offset,
+                bytes_max=bytes_max,
+                end_offset=end_offset,
+                first_batch_whole=first_batch_whole,
+            )
+            if isolation is FetchIsolation.TXN_COMMITTED and info.records is not None:
+                info.aborted_transactions = log.aborted_transactions(
+                    offset, end_offset, found=info.records
+                )
+        except OffsetOutOfRange as problem:
+            return LogReadInfo(error_code=problem.error_code)
+        except CorruptSegment as problem:
+            self.log_damage(problem)
+            return LogReadInfo(error_code=problem.error_code)
+        except OSError as problem:
+            self.go_offline(f"cannot read at offset {offset}: {problem}")
+            return LogReadInfo(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        return info
+
+    def _diverges(self, offset: int, last_fetched_epoch: int, info: LogReadInfo) -> bool:
+        """Whether the reader's log parts from this one, or cannot be compared with it (KIP-595)."""
+        epoch, end_offset = self.log.end_offset_for_epoch(last_fetched_epoch)
+        if epoch < 0 or end_offset < 0 or offset < self.log.log_start_offset:
+            info.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+            return True
+        if epoch < last_fetched_epoch or end_offset < offset:
+            info.diverging_epoch = (epoch, end_offset)
+            return True
+        return False
+
+    def lags(self, offset: int, isolation: FetchIsolation) -> bool:
+        """Whether a reader at `offset` has something to read and is in an older segment.
+
+        Kafka answers such a reader without waiting for `min_bytes`.
+        """
+        segments = self.log.segments
+        return len(segments) > 1 and offset < segments[-1].base_offset < self.visible_end(isolation)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest known leader epoch not above `epoch`, and its end offset (KIP-101)."""
+        return self.log.end_offset_for_epoch(epoch)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The leader epoch of the record at `offset`, -1 when it is not known."""
+        return self.log.epochs.epoch_for_offset(offset)
+
+    def offset_for_timestamp(self, timestamp: int, *, end_offset: int) -> FoundOffset | None:
+        """The first record at or after `timestamp` and below `end_offset`."""
+        return self.log.offset_for_timestamp(timestamp, end_offset=end_offset)
+
+    def max_timestamp(self) -> FoundOffset | None:
+        """The first record that has the largest timestamp."""
+        return self.log.max_timestamp()
+
+    # Errors
 
     def check_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """Compare the epoch a client believes in (-1: it does not say) with ours (KIP-320)."""
@@ -147,7 +445,7 @@ class Partition:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def error_for_client(self, current_leader_epoch: int = -1) -> ErrorCode:
-        """Why a client that must ask the leader gets nothing here; NONE when it does."""
+        """Why a client that must ask the leader gets an error here; NONE when it does not."""
         if self.log.offline is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if current_leader_epoch != -1:
@@ -156,6 +454,10 @@ class Partition:
                 return error
         return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
+    def log_damage(self, problem: CorruptSegment) -> None:
+        """Log a damaged segment, every time one is read: the operator must know."""
+        logger.error("%s-%d: %s", self.topic, self.index, problem)
+
     def go_offline(self, reason: str) -> None:
-        """Give this partition up until the next start; the rest of the broker goes on."""
+        """Take this partition offline until the next start; the rest of the broker goes on."""
         self.log.fail(reason)

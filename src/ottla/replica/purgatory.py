@@ -54,7 +54,7 @@ class Purgatory:
         self._by_key: dict[Hashable, dict[Waiter, None]] = {}
         self._by_tick: dict[int, dict[Waiter, None]] = {}
         self._ticks: list[int] = []
-        self._moved: dict[Hashable, int] = {}
+        self._moved: dict[Hashable, int | None] = {}
         self._timer: Timer | None = None
         self._timer_tick = 0
         self._parked = 0
@@ -113,16 +113,18 @@ class Purgatory:
             elif waiter.attempt is _being_tried:
                 waiter.attempt = attempt
 
-    def wake_soon(self, key: Hashable, size_bytes: int) -> None:
+    def wake_soon(self, key: Hashable, size_bytes: int | None) -> None:
         """`wake`, but once for all that moves in this turn of the event loop.
 
-        Who appends does not pay for the answers of those who read, and they get more at once.
+        An append does not pay for the answers of the readers, and they get more at once.
         """
         if key not in self._by_key:
             return
-        if not self._moved:
+        moved = self._moved
+        if not moved:
             self._clock.call_later(0.0, self._wake_moved)
-        self._moved[key] = self._moved.get(key, 0) + size_bytes
+        before = moved.get(key, 0)
+        moved[key] = None if size_bytes is None or before is None else before + size_bytes
 
     def _wake_moved(self) -> None:
         moved, self._moved = self._moved, {}

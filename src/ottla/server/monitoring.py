@@ -18,37 +18,34 @@ from ottla.server.server import Server
 TICK_S = 0.01  # how often the loop is asked whether it is late
 
 
-class Log(Protocol):
-    """As much of a partition's log as its metrics need."""
+class Partition(Protocol):
+    """As much of a partition as its metrics need."""
 
-    log_start_offset: int
-    end_offset: int
+    topic: str
+    index: int
+
+    @property
+    def offline(self) -> str | None: ...
 
     @property
     def size_bytes(self) -> int: ...
 
     @property
-    def segments(self) -> Sequence[object]: ...
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def segment_count(self) -> int: ...
 
 
-LOG_VALUES: tuple[tuple[str, Callable[[Log], int]], ...] = (
-    ("Size", lambda log: log.size_bytes),
-    ("LogStartOffset", lambda log: log.log_start_offset),
-    ("LogEndOffset", lambda log: log.end_offset),
-    ("NumLogSegments", lambda log: len(log.segments)),
+LOG_VALUES: tuple[tuple[str, Callable[[Partition], int]], ...] = (
+    ("Size", lambda partition: partition.size_bytes),
+    ("LogStartOffset", lambda partition: partition.log_start_offset),
+    ("LogEndOffset", lambda partition: partition.end_offset),
+    ("NumLogSegments", lambda partition: partition.segment_count),
 )
-
-
-class Partition(Protocol):
-    topic: str
-    index: int
-
-    @property
-    def log(self) -> Log: ...
-
-    @property
-    def offline(self) -> str | None: ...
-
 
 Opened = Callable[[], Sequence[Partition]]
 # For each partition of this broker: whether it leads it, and how many replicas are not in sync.
@@ -91,7 +88,7 @@ def watch_partitions(metrics: Metrics, opened: Opened, placed: Placed) -> None:
         labels = [{"topic": each.topic, "partition": str(each.index)} for each in known]
         for name, read in LOG_VALUES:
             for each, where in zip(known, labels, strict=True):
-                yield Sample(f"kafka_log_Log_{name}", read(each.log), where)
+                yield Sample(f"kafka_log_Log_{name}", read(each), where)
 
     metrics.collect("gauge", states)
     metrics.collect("gauge", logs)

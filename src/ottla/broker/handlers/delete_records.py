@@ -73,13 +73,13 @@ def _delete(
     error = partition.error_for_client()
     if error:
         return _error(asked, error)
-    if not partition.log.config.delete:
+    if not partition.config.delete:
         return _error(asked, ErrorCode.POLICY_VIOLATION)
     offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
     if not 0 <= offset <= partition.high_watermark:
         return _error(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
     try:
-        low_watermark = partition.log.delete_records_before(offset)
+        low_watermark = partition.delete_records_before(offset)
     except OffsetOutOfRange:
         return _error(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
     except OSError as problem:

@@ -72,6 +72,6 @@ def _describe(topic: str, index: int, context: Context) -> PartitionResponse:
                 coordinator_epoch=producer.coordinator_epoch,
                 current_txn_start_offset=producer.transaction_first_offset,
             )
-            for producer_id, producer in partition.log.producers.by_id.items()
+            for producer_id, producer in partition.producers.items()
         ],
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.context import Context, Pending
 from ottla.broker.endpoints import current_leader
 from ottla.broker.errors import error_name
-from ottla.broker.reading import Answer, Outcome, Reader, lags_behind, records_size, unknown
+from ottla.broker.reading import Answer, Outcome, Reader, records_size, unknown
 from ottla.broker.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -177,7 +177,7 @@ class Fetch:
             partition = partition_of(wanted)
             if partition is None:
                 continue
-            if lags_behind(wanted, partition):
+            if partition.lags(wanted.fetch_offset, self.reader.isolation):
                 return self.response(outcome)
             keys.append(partition)
         if not keys:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import Context
 from ottla.broker.partitions import missing
-from ottla.broker.reading import log_damage
 from ottla.log.failures import CorruptSegment
 from ottla.wire.api.list_offsets import (
     ListOffsetsPartition,
@@ -111,7 +110,7 @@ def _look_up(
         return _error(asked, error)
     from_consumer = request.replica_id == CONSUMER
     if not from_consumer:
-        end_offset = partition.log.end_offset
+        end_offset = partition.end_offset
     elif request.isolation_level == READ_COMMITTED:
         end_offset = partition.last_stable_offset
     else:
@@ -119,7 +118,7 @@ def _look_up(
     try:
         found = _find(partition, timestamp, end_offset)
     except CorruptSegment as problem:
-        log_damage(partition, problem)
+        partition.log_damage(problem)
         return _error(asked, problem.error_code)
     except OSError as problem:
         partition.go_offline(f"cannot search for timestamp {timestamp}: {problem}")
@@ -145,18 +144,17 @@ def _look_up(
 
 def _find(partition: Partition, timestamp: int, end_offset: int) -> tuple[int, int, int] | None:
     """Timestamp (-1 where it does not matter), offset and leader epoch (-1 when unknown)."""
-    log = partition.log
     if timestamp == LATEST:
         return -1, end_offset, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        start_offset = log.log_start_offset
-        return -1, start_offset, log.epochs.epoch_for_offset(start_offset)
+        start_offset = partition.log_start_offset
+        return -1, start_offset, partition.epoch_for_offset(start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1  # nothing is tiered here
     if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp()
+        found = partition.max_timestamp()
     else:
-        found = log.offset_for_timestamp(timestamp, end_offset=end_offset)
+        found = partition.offset_for_timestamp(timestamp, end_offset=end_offset)
     if found is None or found.offset >= end_offset:
         return None
     return found.timestamp, found.offset, found.leader_epoch

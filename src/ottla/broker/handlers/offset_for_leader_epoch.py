@@ -58,5 +58,5 @@ def _look_up(topic: str, asked: OffsetForLeaderPartition, context: Context) -> E
         error = partition.error_for_client(asked.current_leader_epoch)
     if error or partition is None:
         return EpochEndOffset(partition=index, error_code=error)
-    epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
     return EpochEndOffset(partition=index, leader_epoch=epoch, end_offset=end_offset)

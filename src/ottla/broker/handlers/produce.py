@@ -90,10 +90,8 @@ def _append_all(
                     log_start_offset=result.log_start_offset,
                 )
                 if result.error_code:
-                    _explain(answer, result, partition, context)
-                elif partition.high_watermark > result.last_offset:
-                    broker.purgatory.wake_soon(partition, len(records))
-                else:
+                    _explain(answer, result)
+                elif partition.high_watermark <= result.last_offset:
                     waiting.append((partition, result.last_offset + 1, answer))
             assert answer is not None
             failed = failed or answer.error_code != 0
@@ -200,12 +198,8 @@ def _error(
     )
 
 
-def _explain(
-    answer: PartitionProduceResponse, result: AppendResult, partition: Partition, context: Context
-) -> None:
-    """KIP-467: which records of the batch were the trouble."""
-    if partition.offline is not None:
-        context.broker.purgatory.wake(partition)
+def _explain(answer: PartitionProduceResponse, result: AppendResult) -> None:
+    """KIP-467: name the records of the batch that are at fault."""
     answer.error_message = result.error_message
     if result.record_errors:
         answer.record_errors = [
