@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
     WriterCommitMessage,
 )
 
@@ -29,7 +29,17 @@ from .staging import Notes, Staging, clear, folder, prepare, read_notes, write_n
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
     from pyspark.sql.types import StructType
+else:
+    try:
+        from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    except ImportError:
+
+        class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
+            """Spark 4.0 has no such class, and gives Arrow batches to a writer of a stream as well
+            if it is a DataSourceArrowWriter."""
+
 
 log = logging.getLogger("ottla.spark")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from .asking import Asking
 from .filters import Pushed
@@ -15,6 +15,9 @@ from .option_values import LATEST
 from .options import OptionError, SourceOptions
 from .planning import OffsetRange, split
 from .reading import ReadRange, read_range, report_loss
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 # The module whose process alone may be given a reader with `pushFilters`.
 PUSHDOWN_WORKER = "data_source_pushdown_filters.py"

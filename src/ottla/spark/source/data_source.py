@@ -1,7 +1,8 @@
-"""The data source `ottla`: what Spark asks for a reader or a writer."""
+"""The data source `ottla`, which makes readers and writers for Spark."""
 
 from __future__ import annotations
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -25,6 +26,8 @@ TYPES = {
     "headers": "array<struct<key: string, value: binary>>",
 }
 
+ALREADY_KNOWN = ("DATA_SOURCE_ALREADY_EXISTS",)
+
 
 class OttlaDataSource(DataSource):
     """Topics of a Kafka cluster as a source and a sink of Spark."""
@@ -43,9 +46,9 @@ class OttlaDataSource(DataSource):
         return batch_reader(self._settings(schema, "batch"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from .stream_reader import StreamReader
+        from .stream_reader import stream_reader
 
-        return StreamReader(self._settings(schema, "stream"))
+        return stream_reader(self._settings(schema, "stream"))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from ..sink import batch_writer
@@ -74,8 +77,13 @@ def ddl(options: SourceOptions) -> str:
 
 def register(spark: SparkSession) -> None:
     """Make `format("ottla")` known to a session that does not look for sources by itself, and let
-    its queries commit their progress as `commitGroup` says."""
+    its queries commit their progress as `commitGroup` says. May be called again."""
     from .listener import install
 
-    spark.dataSource.register(OttlaDataSource)
+    try:
+        spark.dataSource.register(OttlaDataSource)
+    except AnalysisException as problem:
+        # Spark 4.0 refuses a name that it has found by itself in the module `pyspark_ottla`.
+        if problem.getCondition() not in ALREADY_KNOWN:
+            raise
     install(spark)

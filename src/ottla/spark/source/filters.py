@@ -9,25 +9,28 @@ reason.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
-)
-
 from ottla.client.structs import TopicPartition
 
 from .planning import OFFSET_MAX, OffsetRange
+
+# Spark 4.0 pushes no filters and does not have their classes: `push` is never called there.
+with suppress(ImportError):
+    from pyspark.sql.datasource import (
+        EqualNullSafe,
+        EqualTo,
+        Filter,
+        GreaterThan,
+        GreaterThanOrEqual,
+        In,
+        IsNotNull,
+        LessThan,
+        LessThanOrEqual,
+    )
 
 NEVER_NULL = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
 

@@ -1,51 +1,44 @@
 """`spark.readStream.format("ottla")`: topics as an endless table, read micro-batch by micro-batch.
 
-Spark runs one of these in a process of the driver's for the whole query, and another in each task
-for `read`. Its offsets are those of offsets.py.
+Spark keeps one reader in a process of the driver's for the whole query, and makes another in each
+task for `read`. Its offsets are those of offsets.py.
 
 Spark asks for the first offset again when it repeats a first micro-batch, and a Python source has
 no place in the checkpoint to keep it. So the first offset has a note with the option that it comes
-from. Where that can mean `latest`, which is another place every time, there is only the note
-(`{"startingOffsets": "latest"}`): the first micro-batch goes from there to the offsets found and
-has no rows, and from then on they are in the checkpoint.
+from; `partitions` knows by it that the start was looked up anew.
+
+This module has what every Spark from 4.0 offers: a micro-batch takes all there is. Since 4.2 Spark
+passes the start and a limit to `latestOffset`: `LimitedStreamReader` in limited_stream_reader.py.
 """
 
 from __future__ import annotations
 
-import math
-import time
+import logging
 from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from .asking import Asking
 from .group_commits import GroupCommits
 from .offsets import PartitionOffsets, StreamOffset, decode, encode, notes
 from .option_values import LATEST
 from .options import SourceOptions
-from .planning import between, limited, split, waiting
+from .planning import between, split
 from .reading import ReadRange, read_range, report_loss
 
+log = logging.getLogger("ottla.spark")
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads topics as they grow."""
+
+class StreamReader(DataSourceStreamReader):
+    """Reads topics as they grow; a micro-batch takes all that is there (Spark 4.0 and 4.1)."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.settings = options
         self._asking: Asking | None = None
         self._latest: PartitionOffsets | None = None  # as last asked for
+        self._end: PartitionOffsets = {}  # of the last micro-batch that was planned
         self._commits = GroupCommits()
-        self._only_now = False  # Trigger.AvailableNow
-        self._target: PartitionOffsets | None = None  # its end
-        self._batch_at = -math.inf  # when a batch was last allowed, for maxTriggerDelay
 
     @property
     def asking(self) -> Asking:
@@ -53,83 +46,39 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._asking = Asking(self.settings)
         return self._asking
 
-    # Where it is
+    # Offsets
 
     def initialOffset(self) -> StreamOffset:
-        """Where a query without a checkpoint begins."""
+        """Where a query without a checkpoint begins, with the note.
+
+        These versions of Spark ask for the end of the first micro-batch before its start. A start
+        at `latest` is therefore that end: the first micro-batch has no rows of such partitions, and
+        its end in the checkpoint is where they begin.
+        """
         starting = self.settings.starting
-        note = {starting.option: starting.text}
-        if may_mean_latest(self.settings):
-            return note
-        return {**encode(self.asking.final(self.asking.resolved(starting))), **note}
+        found = self.asking.resolved(starting)
+        if self._latest is not None:
+            ends = {each: self._latest.get(each, 0) for each in found if found[each] == LATEST}
+            found = {**found, **ends}
+        return {**encode(self.asking.final(found)), starting.option: starting.text}
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """A sign that there is a limit; `latestOffset` goes by the options, which may have two."""
-        if self.settings.max_offsets is not None:
-            return ReadMaxRows(self.settings.max_offsets)
-        if self.settings.min_offsets is not None:
-            return ReadMinRows(self.settings.min_offsets)
-        return ReadAllAvailable()
+    def latestOffset(self, start: StreamOffset | None = None, limit: Any = None) -> StreamOffset:
+        """The ends of all partitions. Spark 4.0 and 4.1 pass no arguments."""
+        self._latest = self.asking.latest(self._end)
+        return encode(self._latest)
 
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Read what is there at the first question, and no more."""
-        self._only_now = True
-
-    def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
-        """How far the next micro-batch goes; `start` again if there is nothing for one."""
-        if no_offsets_yet(start):
-            self._latest = self.asking.latest()
-            return encode(self.asking.final(self.asking.resolved(self.settings.starting)))
-        known = decode(start)
-        latest = self._end(known)
-        self._latest = latest
-        end = self._admitted(known, latest, limit)
-        return start if end == known else encode(end)
-
-    def reportLatestOffset(self) -> StreamOffset | None:
-        """The ends of the topics, for the lag in `lastProgress`."""
-        if self._latest is None:
-            return None
-        found = encode(self._latest)
-        if self.settings.commit_group is not None:
-            found["commitGroup"] = self.settings.commit_group
-            found["kafka.bootstrap.servers"] = self.settings.servers
-        return found
-
-    def _end(self, known: PartitionOffsets) -> PartitionOffsets:
-        if not self._only_now:
-            return self.asking.latest(known)
-        if self._target is None:
-            self._target = self.asking.latest(known)
-        return self._target
-
-    def _admitted(
-        self, start: PartitionOffsets, latest: PartitionOffsets, limit: ReadLimit
-    ) -> PartitionOffsets:
-        settings = self.settings
-        if isinstance(limit, ReadAllAvailable):
-            return latest  # Trigger.Once wants all, whatever the options say
-        new = latest.keys() - start.keys()
-        begin = {**(self.asking.earliest(new) if new else {}), **start}
-        if settings.min_offsets is not None and not self._only_now:
-            now = time.monotonic()
-            late = now - self._batch_at >= settings.max_trigger_delay_ms / 1000
-            if not late and waiting(begin, latest) < settings.min_offsets:
-                return start
-            self._batch_at = now
-        if settings.max_offsets is None:
-            return latest
-        return limited(settings.max_offsets, begin, latest)
-
-    # What it reads
+    # Tasks
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> list[InputPartition]:
         """The tasks of a micro-batch."""
         if no_offsets_yet(start):
             return []
         first, last = decode(start), decode(end)
+        self._end = last
         if notes(start):  # asked for anew: what was made after the batch was planned is not in it
             first = {each: offset for each, offset in first.items() if each in last}
+            if may_mean_latest(self.settings):
+                first = {each: min(offset, last[each]) for each, offset in first.items()}
         new = last.keys() - first.keys()
         ranges, losses = between(first, last, self.asking.earliest(new) if new else {})
         for each in losses:
@@ -147,7 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self.settings, partition)
 
     def commit(self, end: StreamOffset) -> None:
-        """Spark is done with everything before `end`: where nobody listens to the query, this is
+        """Spark is done with everything before `end`. In a session without our listener this is
         what commits it to the group."""
         if self.settings.commit_group is not None:
             self._commits.commit(self.settings.servers, self.settings.commit_group, decode(end))
@@ -159,8 +108,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commits.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # To a task goes what `read` needs.
-        return StreamReader, (self.settings,)
+        # A task needs only what `read` needs.
+        return type(self), (self.settings,)
+
+
+def stream_reader(options: SourceOptions) -> StreamReader:
+    """The reader that makes the most of the installed Spark."""
+    try:
+        from .limited_stream_reader import LimitedStreamReader
+    except ModuleNotFoundError as missing:
+        if missing.name != "pyspark.sql.streaming.datasource":
+            raise
+        if options.max_offsets is not None or options.min_offsets is not None:
+            log.warning(
+                "maxOffsetsPerTrigger and minOffsetsPerTrigger are not applied: this version of "
+                "Spark has no limits for a Python source (4.2 has); a micro-batch takes all there "
+                "is"
+            )
+        return StreamReader(options)
+    return LimitedStreamReader(options)
 
 
 def may_mean_latest(options: SourceOptions) -> bool:
