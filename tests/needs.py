@@ -34,8 +34,8 @@ def apache() -> None:
     if not jars.present():
         try:
             jars.fetch()
-        except jars.JarsMissing as missing:
-            _missing(str(missing))
+        except jars.JarsMissing as absent:
+            missing(str(absent))
 
 
 def long() -> None:
@@ -46,10 +46,11 @@ def long() -> None:
 
 def _program(name: str, what: str) -> str:
     path = shutil.which(name)
-    return path if path is not None else _missing(f"{name} is not installed ({what})")
+    return path if path is not None else missing(f"{name} is not installed ({what})")
 
 
-def _missing(reason: str) -> NoReturn:
+def missing(reason: str) -> NoReturn:
+    """Skip the test for this reason, or fail it where everything is asked for."""
     if os.environ.get(REQUIRE_ALL) == "1":
         pytest.fail(f"{reason}; {REQUIRE_ALL}=1 asks for everything", pytrace=False)
     pytest.skip(reason)

@@ -62,26 +62,31 @@ def fetch() -> Path:
     with locked("fetch"):
         if present():
             return folder()
-        if shutil.which("mvn") is None:
-            raise JarsMissing("Maven (`mvn`) is not installed, so the jars cannot be fetched")
-        work = CACHE / "fetching"
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
-        dependencies = "".join(
-            f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-            f"<version>{version}</version></dependency>"
-            for group, artifact, version in ARTIFACTS
-        )
-        (work / "pom.xml").write_text(POM.format(dependencies=dependencies))
-        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs"]
-        done = subprocess.run(
-            command, cwd=work, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S
-        )
-        if done.returncode != 0:
-            raise JarsMissing(f"Maven could not fetch the jars: {done.stdout[-2000:]}")
-        (work / "libs").rename(CACHE / "libs")
-        shutil.rmtree(work)
+        copy(ARTIFACTS, CACHE / "libs")
         return folder()
+
+
+def copy(artifacts: tuple[tuple[str, str, str], ...], target: Path, *arguments: str) -> None:
+    """Copy artifacts and what they need into a new folder, all or none, through Maven."""
+    if shutil.which("mvn") is None:
+        raise JarsMissing("Maven (`mvn`) is not installed, so the jars cannot be fetched")
+    work = target.parent / f"{target.name}.fetching"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for group, artifact, version in artifacts
+    )
+    (work / "pom.xml").write_text(POM.format(dependencies=dependencies))
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs"]
+    done = subprocess.run(
+        [*command, *arguments], cwd=work, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S
+    )
+    if done.returncode != 0:
+        raise JarsMissing(f"Maven could not fetch the jars: {done.stdout[-2000:]}")
+    (work / "libs").rename(target)
+    shutil.rmtree(work)
 
 
 @contextlib.contextmanager

@@ -8,25 +8,26 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
 from ottla import Admin, Consumer, TopicPartition
+from ottla.spark.source.limited_stream_reader import LimitedStreamReader
 from ottla.spark.source.options import read_options
 from ottla.spark.source.reading import DataLoss
-from ottla.spark.source.stream_reader import StreamReader
+from ottla.spark.source.stream_reader import StreamReader, stream_reader
 from ottla.testing import Broker
 
 from .helpers import make_topic, produce
 
 VALUES = [b"%04d" % number for number in range(100)]
-MakeReader = Callable[..., StreamReader]
+MakeReader = Callable[..., LimitedStreamReader]
 
 
 @pytest.fixture
 def make(broker: Broker, topic: str) -> Iterator[MakeReader]:
     """Makes readers of the topic, and stops them."""
-    made: list[StreamReader] = []
+    made: list[LimitedStreamReader] = []
 
-    def reader(**options: str) -> StreamReader:
+    def reader(**options: str) -> LimitedStreamReader:
         given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic, **options}
-        made.append(StreamReader(read_options(given, "stream")))
+        made.append(LimitedStreamReader(read_options(given, "stream")))
         return made[-1]
 
     yield reader
@@ -134,3 +135,82 @@ def test_the_reader_commits_where_nobody_listens(
     make(commitGroup=topic).commit({topic: {"0": 7}})
     with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id=topic) as consumer:
         assert consumer.committed(TopicPartition(topic, 0)) == 7
+
+
+# Spark 4.0 and 4.1: no arguments for latestOffset, which comes before initialOffset; a restarted
+# query begins with `partitions(offset, offset)` of the last offset in its checkpoint.
+
+
+@pytest.fixture
+def make_older(broker: Broker, topic: str) -> Iterator[Callable[..., StreamReader]]:
+    """Makes readers as the older versions get them, and stops them."""
+    made: list[StreamReader] = []
+
+    def reader(**options: str) -> StreamReader:
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic, **options}
+        made.append(StreamReader(read_options(given, "stream")))
+        return made[-1]
+
+    yield reader
+    for each in made:
+        each.stop()
+
+
+def halves(key: bytes | None, every: list[int], some: list[int]) -> int:
+    return every[0 if key is None else 1]
+
+
+def places(tasks: list[object]) -> list[tuple[int, int, int]]:
+    return sorted((each.partition, each.start, each.end) for each in tasks)  # type: ignore[attr-defined]
+
+
+def test_an_older_spark_reads_all_there_is(
+    broker: Broker, topic: str, make_older: Callable[..., StreamReader]
+) -> None:
+    """Without a limit of Spark's a micro-batch goes from the last end to the ends there are."""
+    make_topic(broker, topic, 1)
+    produce(broker, topic, VALUES[:3])
+    reader = make_older(startingOffsets="earliest")
+    first = reader.latestOffset()
+    assert places(reader.partitions(reader.initialOffset(), first)) == [(0, 0, 3)]
+    assert reader.latestOffset() == first  # nothing new: the same offset, so no micro-batch
+    produce(broker, topic, VALUES[3:5])
+    second = reader.latestOffset()
+    assert places(reader.partitions(first, second)) == [(0, 3, 5)]
+
+
+def test_an_older_spark_keeps_a_start_at_the_end(
+    broker: Broker, topic: str, make_older: Callable[..., StreamReader]
+) -> None:
+    """A start at `latest` of one partition and at an offset of another reads the latter's records,
+    also when the first micro-batch is repeated later by another process."""
+    make_topic(broker, topic, 2)
+    produce(broker, topic, VALUES[:20], partitioner=halves)
+    options = {"startingOffsets": f'{{"{topic}": {{"0": 2, "1": -1}}}}'}
+    reader = make_older(**options)
+    end = reader.latestOffset()
+    assert end[topic]["0"] > 2
+    produce(broker, topic, VALUES[20:60])  # between the two questions
+    planned = places(reader.partitions(reader.initialOffset(), end))
+    assert planned == [(0, 2, end[topic]["0"])]
+    again = make_older(**options)
+    again.partitions(end, end)
+    assert places(again.partitions(again.initialOffset(), end)) == planned
+    rest = again.partitions(end, again.latestOffset())
+    assert sum(high - low for _, low, high in places(rest)) == 40
+
+
+def test_an_older_spark_says_what_it_cannot_limit(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where Spark has no limits for a Python source, the options for them are warned of."""
+    import sys
+
+    monkeypatch.delitem(sys.modules, "ottla.spark.source.limited_stream_reader", raising=False)
+    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
+    given = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": topic}
+    assert type(stream_reader(read_options(given, "stream"))) is StreamReader
+    assert not caplog.records
+    limited = {**given, "maxOffsetsPerTrigger": "5"}
+    assert type(stream_reader(read_options(limited, "stream"))) is StreamReader
+    assert "maxOffsetsPerTrigger" in caplog.text

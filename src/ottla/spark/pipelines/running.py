@@ -65,8 +65,9 @@ def nothing_between(seen: Mark, last: Mark) -> bool:
 class Run:
     """The queries of one pipeline that has been started."""
 
-    def __init__(self, pipeline: Pipeline, home: Home) -> None:
+    def __init__(self, pipeline: Pipeline, home: Home, servers: str) -> None:
         self.pipeline = pipeline
+        self.servers = servers
         self.home = home
         # Does it go on from a checkpoint?
         self.resumed = home.starts() is not None
@@ -130,8 +131,8 @@ class Run:
             return
         self._over = True
         try:
-            for query in self.queries.values():
-                commit_last(query)
+            for name, query in self.queries.items():
+                commit_last(query, self.servers, self.pipeline.group_of(name))
         finally:
             self.home.release()
 
@@ -152,7 +153,7 @@ def start_stream(
     register(spark)
     home = Home(checkpoint, pipeline.name)
     home.take()
-    run = Run(pipeline, home)
+    run = Run(pipeline, home, bootstrap_servers)
     try:
         starts = prepare(pipeline, bootstrap_servers, home, start)
         home.keep_run(
@@ -282,13 +283,13 @@ def query_name(pipeline: Pipeline, query: str) -> str:
     return pipeline.name if len(pipeline.queries) == 1 else f"{pipeline.name}/{query}"
 
 
-def commit_last(query: StreamingQuery) -> None:
+def commit_last(query: StreamingQuery, servers: str, group: str) -> None:
     """Commit the end of the last batch now: the listener may not have come to it yet."""
     from ..source.listener import commit_progress
 
     progress = query.lastProgress
     if progress is not None:
-        commit_progress(progress)
+        commit_progress(progress, servers=servers, group=group)
 
 
 @contextlib.contextmanager

@@ -1,8 +1,9 @@
 """`commitGroup`: what a query has finished is committed to a consumer group, for every lag tool.
 
 The group only shows how far the query is; Spark's checkpoint decides where it goes on. A listener
-commits the end of each micro-batch when it is done. Where no listener is (nobody called
-`register`), the reader's own `commit` does it, which Spark calls when the next batch is built.
+commits the end of each micro-batch when it is done. In a session without the listener (`register`
+was not called), and on Spark 4.0 and 4.1, which do not pass the group on in the progress, the
+reader's own `commit` does it, which Spark calls when the next batch is built.
 """
 
 from __future__ import annotations
@@ -26,13 +27,20 @@ from .offsets import decode, notes
 commits = GroupCommits()
 
 
-def commit_progress(progress: Mapping[str, Any] | None) -> None:
-    """Commit how far a query is, from its `lastProgress`: at once, in this thread."""
+def commit_progress(
+    progress: Mapping[str, Any] | None, *, servers: str = "", group: str = ""
+) -> None:
+    """Commit how far a query is, from its `lastProgress`: at once, in this thread.
+
+    Since Spark 4.2 the source's `commitGroup` is in the progress; before that only the caller knows
+    the group and its brokers.
+    """
     for source in (progress or {}).get("sources", ()):
-        where = notes(source["latestOffset"])
-        if "commitGroup" in where:
+        said = notes(source["latestOffset"])
+        chosen = said.get("commitGroup", group)
+        if chosen:
             commits.commit(
-                where["kafka.bootstrap.servers"], where["commitGroup"], decode(source["endOffset"])
+                said.get("kafka.bootstrap.servers", servers), chosen, decode(source["endOffset"])
             )
 
 
