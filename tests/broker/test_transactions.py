@@ -365,7 +365,7 @@ def test_markers_are_sent_however_busy_the_coordinator_is(
         ),
         3,
     )
-    monkeypatch.setattr(coordinator_partition, "ANSWERS_WAITING_MAX", 0)
+    monkeypatch.setattr(coordinator_partition, "REPLIES_WAITING_MAX", 0)
     harness.settle()
     assert waiting.response.error_code == 0
     assert produced(client, 9, 1) == ErrorCode.NOT_ENOUGH_REPLICAS

@@ -13,8 +13,8 @@ from ottla.coordinator.effects import Effects
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_records import apply_assignment, restore
 from ottla.coordinator.join_group import Joining, join
-from ottla.coordinator.membership import heartbeat, leave, session_is_up
-from ottla.coordinator.rebalance import GroupRules, join_time_is_up, sync, sync_time_is_up
+from ottla.coordinator.membership import heartbeat, leave, session_expired
+from ottla.coordinator.rebalance import GroupRules, join_timer_expired, sync, sync_timer_expired
 from ottla.wire.api.heartbeat import HeartbeatRequest
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.api.leave_group import MemberIdentity, MemberResponse
@@ -90,7 +90,7 @@ class GroupDriver:
         joining = Joining(request, reply, version, "client", "/host", f"m{next(self._names)}")
         effects = Effects()
         join(self.group, joining, self.rules, effects, self.now_ms)
-        self.carry_out(effects)
+        self.execute(effects)
         return reply
 
     def enter(self, **options: Any) -> RecordedReply:
@@ -121,29 +121,27 @@ class GroupDriver:
         )
         effects = Effects()
         sync(self.group, request, reply, self.rules, effects, self.now_ms)
-        self.carry_out(effects)
+        self.execute(effects)
         return reply
 
     def heartbeat(
         self, member_id: str, *, generation: int | None = None, instance_id: str | None = None
     ) -> ErrorCode:
-        reply = self._reply("heartbeat")
         request = HeartbeatRequest(
             generation_id=self.group.generation_id if generation is None else generation,
             member_id=member_id,
             group_instance_id=instance_id,
         )
         effects = Effects()
-        heartbeat(self.group, request, reply, effects)
-        self.carry_out(effects)
-        code: ErrorCode = reply.answer.error_code
-        return code
+        error = heartbeat(self.group, request, effects)
+        self.execute(effects)
+        return error
 
     def leave(self, member_id: str, *, instance_id: str | None = None) -> MemberResponse:
         effects = Effects()
         identity = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
         [answer] = leave(self.group, [identity], self.rules, effects, self.now_ms)
-        self.carry_out(effects)
+        self.execute(effects)
         return answer
 
     def fire(self, key: tuple[Any, ...]) -> None:
@@ -151,33 +149,35 @@ class GroupDriver:
         self.now_ms = max(self.now_ms, self.timers.pop(key))
         effects = Effects()
         if key[0] == "session":
-            session_is_up(self.group, key[1], self.rules, effects, self.now_ms)
+            session_expired(self.group, key[1], self.rules, effects, self.now_ms)
         elif key[0] == "join":
-            join_time_is_up(self.group, self.rules, effects, self.now_ms)
+            join_timer_expired(self.group, self.rules, effects, self.now_ms)
         else:
-            sync_time_is_up(self.group, self.rules, effects, self.now_ms)
-        self.carry_out(effects)
+            sync_timer_expired(self.group, self.rules, effects, self.now_ms)
+        self.execute(effects)
 
     # ---- what the runtime does -------------------------------------------------------------------
 
-    def carry_out(self, effects: Effects) -> None:
+    def execute(self, effects: Effects) -> None:
         if effects.records and self.append_fails:
             after = Effects()
             if effects.on_failure is not None:
                 effects.on_failure(ErrorCode.NOT_ENOUGH_REPLICAS, after)
-                self.carry_out(after)
+                self.execute(after)
             return
         for record in effects.records:
             assert record.value is not None
             value = read_value(GroupMetadataValue, record.value)
             self.records.append(value)
             apply_assignment(self.group, value)
-        for key, delay_ms in effects.timers.items():
+        for (_, *name), delay_ms in effects.timers.items():
+            key = tuple(name)
             if delay_ms is None:
                 self.timers.pop(key, None)
             else:
                 self.timers[key] = self.now_ms + delay_ms
-        for reply, response in effects.replies:
+        for reply, response in effects.due:
+            assert reply is not None
             reply.resolve(response)
 
     def restart(self) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from ottla.coordinator.group import COMPLETING, EMPTY, PREPARING, STABLE
+from ottla.coordinator.group import COMPLETING, EMPTY, PREPARING, STABLE, Member
 from ottla.coordinator.rebalance import GroupRules
 from ottla.wire.errors import ErrorCode
 from tests.coordinator.group_driver import GroupDriver, RecordedReply
@@ -281,3 +283,41 @@ def test_a_new_member_that_vanishes_is_given_up() -> None:
     driver.fire(("session", ghost_id))
     assert ghost.answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert ghost_id not in driver.group.members
+
+
+class CountedMembers(dict[str, Member]):
+    """Counts how often all members are looked through."""
+
+    passes = 0
+
+    def values(self) -> Any:
+        self.passes += 1
+        return super().values()
+
+    def items(self) -> Any:
+        self.passes += 1
+        return super().items()
+
+
+def test_a_join_costs_the_same_in_a_group_of_any_size() -> None:
+    """Members are looked through once or twice for each generation, not for each join or leave."""
+    driver = GroupDriver()
+    members = driver.group.members = CountedMembers()
+    replies = [driver.enter() for _ in range(200)]
+    assert members.passes <= 1, "the largest rebalance timeout, for the first join"
+    while replies[0].open:
+        driver.fire(("join",))
+    ids = [reply.answer.member_id for reply in replies]
+    leader = driver.group.leader_id
+    assert leader is not None
+    driver.sync(leader, assignments={})
+    members.passes = 0
+    again = [driver.join(member_id) for member_id in [leader, *ids]]
+    assert driver.group.generation_id == 2
+    assert not again[-2].open
+    assert members.passes <= 10
+    driver.sync(leader, assignments={})
+    members.passes = 0
+    for member_id in ids[:150]:
+        driver.leave(member_id)
+    assert members.passes <= 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -106,6 +107,14 @@ class GroupMachine(RuleBasedStateMachine):
     def instance_of(self, member_id: str) -> str | None:
         member = self.driver.group.members.get(member_id)
         return member.instance_id if member else None
+
+    @invariant()
+    def counts_agree_with_the_members(self) -> None:
+        """The counts that a join is decided by are those of the members themselves."""
+        group = self.driver.group
+        members = group.members.values()
+        assert group.awaiting_join_count == sum(m.awaiting_join is not None for m in members)
+        assert group.protocol_counts == Counter(name for m in members for name in m.protocols)
 
     @invariant()
     def everybody_is_answered_once_or_parked(self) -> None:

@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.coordinator_partition import CoordinatorPartition, CoordinatorState
+from ottla.coordinator.coordinator_partition import (
+    REPLIES_PER_TURN,
+    CoordinatorPartition,
+    CoordinatorState,
+)
 from ottla.coordinator.effects import Effects, Producer, Record, Reply, TimerKey
 from ottla.coordinator.runtime import RELOAD_DELAY_S, CoordinatorRuntime, load, partition_of
 from ottla.seams.clock import ManualClock
@@ -155,7 +159,7 @@ def test_too_many_waiting_replies_count_as_loading(
     """Answers that wait for their commit are limited in number."""
     harness = Harness()
     harness.partition.commits = False
-    monkeypatch.setattr("ottla.coordinator.coordinator_partition.ANSWERS_WAITING_MAX", 3)
+    monkeypatch.setattr("ottla.coordinator.coordinator_partition.REPLIES_WAITING_MAX", 3)
     assert not harness.coordinator.overloaded
     for _ in range(3):
         harness.ask(b"x")
@@ -232,6 +236,65 @@ def test_a_marker_comes_after_all_before_it() -> None:
     for _ in load(harness.partition, fresh):  # type: ignore[arg-type]
         pass
     assert (fresh.replayed, fresh.markers) == (harness.shard.replayed, harness.shard.markers)
+
+
+def test_thousands_of_replies_are_spread_over_turns() -> None:
+    """A rebalance answers all members of a group: each turn of the loop sends some, in order."""
+    harness = Harness()
+    replies = [RecordedReply(str(i)) for i in range(REPLIES_PER_TURN * 3 + 1)]
+
+    def decide(effects: Effects, now_ms: int) -> None:
+        effects.records.append(Record(b"k", b"v"))
+        for reply in replies:
+            effects.reply(reply, "assignment")
+
+    harness.coordinator.run(decide)
+    harness.coordinator.flush()
+    sent = [sum(not reply.open for reply in replies)]
+    late = harness.ask()
+    while late.open:
+        assert all(not reply.open for reply in replies[: sent[-1]])
+        timers = harness.clock._timers
+        _, _, timer = timers.pop(0)
+        timer.callback(*timer.args)
+        sent.append(sum(not reply.open for reply in replies))
+    assert max(after - before for before, after in pairwise([0, *sent])) == REPLIES_PER_TURN
+    assert sent[-1] == len(replies), "a later reply does not overtake"
+
+
+def test_parked_requests_of_a_lost_coordinator_fail_over_several_turns() -> None:
+    """All of them fail, also when they are more than one turn answers."""
+    harness = Harness()
+    harness.shard.parked = [RecordedReply(str(i)) for i in range(REPLIES_PER_TURN + 1)]
+    harness.coordinator.close(ErrorCode.NOT_COORDINATOR)
+    assert harness.shard.parked[-1].open
+    harness.turn()
+    assert {reply.answer for reply in harness.shard.parked} == {ErrorCode.NOT_COORDINATOR}
+
+
+def test_an_action_runs_after_the_commit_and_in_order() -> None:
+    """What must not happen before a decision is safe waits for its commit, as replies do."""
+    harness = Harness()
+    harness.partition.commits = False
+    done: list[str] = []
+
+    def decide(effects: Effects, now_ms: int) -> None:
+        effects.records.append(Record(b"k", b"v"))
+        effects.after_commit(lambda: done.append("first"))
+        effects.after_commit(lambda: done.append("second"))
+
+    harness.coordinator.run(decide)
+    harness.turn()
+    assert not done
+    harness.partition.commit()
+    harness.coordinator.committed()
+    assert done == ["first", "second"]
+    harness.coordinator.run(decide)
+    harness.turn()
+    harness.coordinator.close(ErrorCode.NOT_COORDINATOR)
+    harness.partition.commit()
+    harness.coordinator.committed()
+    assert done == ["first", "second"], "a coordinator that was lost decides nothing more"
 
 
 def test_a_timer_is_an_event_like_a_request() -> None:

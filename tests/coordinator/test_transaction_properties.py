@@ -187,11 +187,11 @@ class TransactionMachine(RuleBasedStateMachine):
         if client is not self.clients[-1]:
             assert answer is not NONE, f"{client} is a zombie"
 
-    @precondition(lambda self: self.harness.marker_sender)
+    @precondition(lambda self: self.harness.marker_queue)
     @rule(data=st.data(), twice=st.booleans())
     def a_marker_arrives(self, data: st.DataObject, twice: bool) -> None:
-        number = data.draw(st.integers(0, len(self.harness.marker_sender) - 1))
-        left = sorted(self.harness.marker_sender[number][1])
+        number = data.draw(st.integers(0, len(self.harness.marker_queue) - 1))
+        left = sorted(self.harness.marker_queue[number][1])
         place = data.draw(st.sampled_from(left)) if left else None
         self.harness.deliver(number, place, twice=twice)
 
@@ -263,9 +263,8 @@ class TransactionMachine(RuleBasedStateMachine):
     def what_is_prepared_is_on_its_way(self) -> None:
         """Or will be, once it is committed."""
         if self.clients and self.harness.state.state in PREPARED:
-            sent = [markers.producer for markers, _ in self.harness.marker_sender]
-            waiting = any(response for _, reply, response in self.harness.waiting
-                          if reply is self.harness)  # fmt: skip
+            sent = [markers.producer for markers, _ in self.harness.marker_queue]
+            waiting = any(reply is None for reply, _ in self.harness.waiting)
             assert self.harness.state.producer in sent or waiting
 
     def teardown(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 from ottla.coordinator.effects import Producer
 from ottla.coordinator.transaction import EPOCH_MAX, Transaction, TransactionState
 from ottla.coordinator.transaction_shard import TransactionRules, TransactionShard
-from ottla.coordinator.transaction_steps import NeedsProducerId, complete, end, fence
+from ottla.coordinator.transaction_steps import NEEDS_PRODUCER_ID, complete, end, fence
 from ottla.wire.errors import ErrorCode
 from tests.coordinator.transaction_harness import NAME, NONE, PARTITIONS, TransactionHarness
 
@@ -254,7 +254,7 @@ def test_an_end_at_the_last_epoch_changes_the_id(commit: bool) -> None:
     granted = harness.now(harness.end(producer, commit, 2))
     assert granted.error_code is NONE
     assert (granted.producer_id != producer.producer_id, granted.producer_epoch) == (True, 0)
-    [(markers, _)] = harness.marker_sender
+    [(markers, _)] = harness.marker_queue
     assert markers.producer == (producer.producer_id, EPOCH_MAX)
     harness.settle()
     assert harness.state.producer == (granted.producer_id, 0)
@@ -276,19 +276,29 @@ def test_taking_over_at_the_last_epoch() -> None:
         assert harness.now(harness.add(producer, A)) is MAPPING
 
 
-def test_without_a_producer_id_at_hand_nothing_is_done() -> None:
-    """The coordinator asks for more ids and is asked again."""
-
-    def none() -> int:
-        raise NeedsProducerId
-
-    shard = TransactionShard(TransactionRules(), TransactionHarness(), none)
+def test_without_a_producer_id_nothing_is_decided() -> None:
+    """The result says that an id is needed; the caller gets some and calls again."""
     harness = TransactionHarness()
+    shard = TransactionShard(TransactionRules(), harness.queue, lambda: None)
     harness.shard = shard
-    with pytest.raises(NeedsProducerId):
-        harness.init()
+    assert harness.now(harness.init()) is NEEDS_PRODUCER_ID
     assert not harness.log
     assert not shard.transactions
+
+
+def test_an_end_without_a_producer_id_changes_nothing() -> None:
+    """An exhausted epoch needs a new id for the end: without one the transaction stays open."""
+    harness = TransactionHarness()
+    producer = exhausted(harness)
+    assert harness.now(harness.add(producer, A, version=2)) is NONE
+    ids, harness.ids = harness.ids, iter(())
+    harness.shard._take_producer_id = lambda: next(harness.ids, None)
+    written = len(harness.log)
+    assert harness.now(harness.end(producer, True, version=2)) is NEEDS_PRODUCER_ID
+    assert harness.state.state.text == "Ongoing"
+    assert len(harness.log) == written
+    harness.ids = ids
+    assert harness.now(harness.end(producer, True, version=2)).error_code is NONE
 
 
 def test_open_for_too_long_is_aborted() -> None:
@@ -343,9 +353,9 @@ def test_many_expire_in_several_turns() -> None:
 def test_a_step_leaves_the_transaction_as_it_was() -> None:
     """Replaying its record is the only way a transaction changes."""
     open_one = Transaction("id", 1, 3, state=TransactionState.ONGOING, partitions=frozenset({A}))
-    prepared = fence(open_one, 2, lambda: 7, 5)
+    prepared = fence(open_one, 2, 7, 5)
     assert open_one.producer_epoch == 3
     assert prepared.producer_epoch == 4
     done = complete(prepared, 6)
     assert (prepared.state.text, done.state.text) == ("PrepareAbort", "CompleteAbort")
-    assert end(done, Producer(1, 3), False, 2, lambda: 7, 7) is NONE
+    assert end(done, Producer(1, 3), False, 2, 7, 7) is NONE

@@ -73,7 +73,7 @@ class Partition:
 
 
 class Asked:
-    """Somebody who waits for an answer."""
+    """A reply that records its response."""
 
     def __init__(self) -> None:
         self.answer: Any = None
@@ -82,11 +82,11 @@ class Asked:
         assert self.answer is None, "answered twice"
         self.answer = response
 
-    refuse = resolve
+    fail = resolve
 
 
 class TransactionHarness:
-    """Everything there is."""
+    """One shard with its log, its producers' partitions and its marker queue."""
 
     def __init__(self, version: int = 2, rules: TransactionRules | None = None) -> None:
         self.version = version
@@ -96,59 +96,58 @@ class TransactionHarness:
         self.committed = 0
         self.ids = count(1000)
         self.partitions = {place: Partition() for place in PARTITIONS}
-        self.marker_sender: list[tuple[Markers, set[Place]]] = []
-        self.waiting: list[tuple[int, Any, Any]] = []
+        self.marker_queue: list[tuple[Markers, set[Place]]] = []
+        self.waiting: list[tuple[Any, Any]] = []
         self.shard = self._load()
 
     # ---- the runtime -----------------------------------------------------------------------------
 
     def _load(self) -> TransactionShard:
-        self.marker_sender = []
+        self.marker_queue = []
         self.waiting = []
-        shard = TransactionShard(self.rules, self, lambda: next(self.ids), self.version)
+        shard = TransactionShard(self.rules, self.queue, lambda: next(self.ids), self.version)
         for offset, record in enumerate(self.log):
             shard.replay(record, None, offset)
         self.shard = shard
         effects = Effects()
         shard.loaded(effects, self.now_ms)
-        self.carry_out(effects)
+        self.execute(effects)
         return shard
 
-    def carry_out(self, effects: Effects) -> None:
+    def execute(self, effects: Effects) -> None:
         for record in effects.records:
             self.shard.replay(record, None, len(self.log))
             self.log.append(record)
-        for reply, response in effects.replies:
-            self.waiting.append((len(self.log), reply, response))
+        self.waiting += effects.due
 
     def commit(self) -> None:
-        """All that is appended is safe now: let the answers go."""
+        """Everything appended is committed: send the replies, run the actions."""
         self.committed = len(self.log)
         due, self.waiting = self.waiting, []
-        for _, reply, response in due:
-            reply.resolve(response)
+        for reply, given in due:
+            if reply is None:
+                given()
+            else:
+                reply.resolve(given)
 
     def crash(self) -> None:
-        """Nothing is left but what was committed; what was not may be there or not."""
+        """Lose everything that was not committed, and load the log again."""
         del self.log[self.committed :]
         self._load()
 
     def fail_over(self) -> None:
-        """Another takes over, and finds everything that was appended."""
+        """Another coordinator loads everything that was appended."""
         self.committed = len(self.log)
         self._load()
 
-    # The shard's marker_sender
+    # ---- the marker sender -----------------------------------------------------------------------
 
-    def resolve(self, markers: Markers) -> None:
-        self.marker_sender.append((markers, set(markers.partitions)))
-
-    def fail(self, error: ErrorCode) -> None:
-        """The coordinator is gone."""
+    def queue(self, markers: Markers) -> None:
+        self.marker_queue.append((markers, set(markers.partitions)))
 
     def deliver(self, number: int, place: Place | None = None, *, twice: bool = False) -> None:
-        """One marker arrives (or all of its transaction); with the last one it is over."""
-        markers, left = self.marker_sender[number]
+        """Write one marker (or all of its transaction); after the last one it is complete."""
+        markers, left = self.marker_queue[number]
         for each in [place] if place else sorted(left):
             if each in left:
                 self.partitions[each].mark(markers)
@@ -156,23 +155,23 @@ class TransactionHarness:
                     self.partitions[each].mark(markers)
                 left.discard(each)
         if not left:
-            del self.marker_sender[number]
+            del self.marker_queue[number]
             effects = Effects()
             self.shard.markers_written(markers, effects, self.now_ms)
-            self.carry_out(effects)
+            self.execute(effects)
 
     def deliver_all(self) -> None:
-        while self.marker_sender:
+        while self.marker_queue:
             self.deliver(0)
 
     def settle(self) -> None:
-        """Let everything that is under way arrive."""
+        """Deliver every marker."""
         self.commit()
-        while self.marker_sender:
+        while self.marker_queue:
             self.deliver_all()
             self.commit()
 
-    # ---- what producers ask ----------------------------------------------------------------------
+    # ---- requests --------------------------------------------------------------------------------
 
     @property
     def state(self) -> Transaction:
@@ -183,7 +182,7 @@ class TransactionHarness:
         effects = Effects()
         answer = getattr(self.shard, method)(*arguments, effects, self.now_ms)
         effects.reply(asked, answer)
-        self.carry_out(effects)
+        self.execute(effects)
         return asked
 
     def init(self, expected: Producer | None = None, timeout_ms: int = 60_000) -> Asked:
@@ -228,4 +227,4 @@ class TransactionHarness:
         for key in (("timeouts",), ("expiry",)):
             effects = Effects()
             self.shard.due(key, effects, self.now_ms)
-            self.carry_out(effects)
+            self.execute(effects)

@@ -22,7 +22,6 @@ from ottla.coordinator.group_shard import GroupShard, OffsetRules
 from ottla.coordinator.rebalance import GroupRules
 from ottla.coordinator.runtime import CoordinatorRuntime, partition_of
 from ottla.coordinator.transaction_shard import TransactionRules, TransactionShard
-from ottla.coordinator.transaction_steps import NeedsProducerId
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -145,19 +144,13 @@ class Coordinators:
         self.marker_sender = MarkerSender(broker)
         self.verification = Verification(broker)
 
-        def take_producer_id() -> int:
-            producer_id = broker.producer_ids.take()
-            if producer_id is None:
-                raise NeedsProducerId
-            return producer_id
-
         self.transactions = CoordinatorService(
             broker,
             TRANSACTION_TOPIC,
             lambda: TransactionShard(
                 transaction_rules(settings),
-                self.marker_sender,
-                take_producer_id,
+                self.marker_sender.send,
+                broker.producer_ids.take,
                 transaction_version(broker.image),
             ),
             transactions_topic,

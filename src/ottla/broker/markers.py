@@ -130,16 +130,13 @@ class MarkerSender:
         self._waiting: dict[Partition, list[tuple[Delivery, TopicPartition]]] = {}
         self._closed = False
 
-    def resolve(self, markers: Any) -> None:
-        """A decision is committed: carry it out."""
+    def send(self, markers: Markers) -> None:
+        """Write the markers of a transaction whose outcome is committed."""
         service = self._broker.coordinators.transactions
         index = service.partition_for(markers.transactional_id)
         coordinator = None if index is None else service.runtime.active(index)
         if coordinator is not None:
             self._carry(Delivery(markers, coordinator))
-
-    def fail(self, error: ErrorCode) -> None:
-        """The coordinator was unloaded before its decision was committed: the next one decides."""
 
     def committed(self, partition: Partition) -> None:
         """A partition's high watermark has moved."""

@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.coordinator")
 
-# Added to keys and values when the size of a batch is reckoned before it is written.
+# Added to keys and values when the size of a batch is estimated before it is written.
 RECORD_OVERHEAD_BYTES = 32
-# Answers that may wait for their commit at once; beyond it a request is refused as if loading.
-ANSWERS_WAITING_MAX = 100_000
+# Replies that may wait for their commit; with more, requests are answered as while loading.
+REPLIES_WAITING_MAX = 100_000
+# Replies that are sent in one turn of the loop: a rebalance may answer thousands of members.
+REPLIES_PER_TURN = 100
 
 
 class Shard(Protocol):
@@ -80,33 +82,36 @@ class CoordinatorPartition(Generic[ShardT]):
         self.state = CoordinatorState.LOADING
         self._clock = clock
         self._on_lost = on_lost
-        self._deadlines = CoordinatorTimer(clock, self._due)
+        self._timer = CoordinatorTimer(clock, self._due)
         self._records: list[Record] = []
         self._producer: Producer | None = None
         self._records_bytes = 0
         self._next_offset = partition.end_offset
-        self._answers: deque[tuple[int, list[tuple[Reply, Any]]]] = deque()
+        # With the offset up to which the log must be committed before each is due.
+        self._due_after: deque[tuple[int, Reply | None, Any]] = deque()
+        self._sending = False
         self._flush_timer: Timer | None = None
 
     def __repr__(self) -> str:
         return f"<coordinator {self.partition.topic}-{self.partition.index} {self.state.value}>"
 
     def run(self, decide: Callable[[Effects, int], None]) -> None:
-        """Let `decide` fill effects, and carry them out."""
+        """Let `decide` fill `Effects`, and execute them."""
         effects = Effects()
         decide(effects, self._clock.now_ms())
-        self.carry_out(effects)
+        self.execute(effects)
 
-    def carry_out(self, effects: Effects) -> None:
+    def execute(self, effects: Effects) -> None:
         if effects.records and not self._take(effects):
             return
         for key, delay_ms in effects.timers.items():
             if delay_ms is None:
-                self._deadlines.cancel(key)
+                self._timer.cancel(key)
             else:
-                self._deadlines.set(key, delay_ms)
-        if effects.replies:
-            self._answers.append((self._next_offset, effects.replies))
+                self._timer.set(key, delay_ms)
+        if effects.due:
+            offset = self._next_offset
+            self._due_after.extend((offset, reply, given) for reply, given in effects.due)
             if not self._records:
                 self.committed()
 
@@ -119,18 +124,18 @@ class CoordinatorPartition(Generic[ShardT]):
         limit = self.partition.config.max_message_bytes - wire_records.HEADER_BYTES
         if size > limit:
             if effects.atomic or len(effects.records) == 1:
-                self._give_up(effects, ErrorCode.MESSAGE_TOO_LARGE)
+                self._fail(effects, ErrorCode.MESSAGE_TOO_LARGE)
                 return False
             if all(self._take(half) for half in halves(effects)):
                 return True
-            self._give_up(effects, ErrorCode.NOT_COORDINATOR)
+            self._fail(effects, ErrorCode.NOT_COORDINATOR)
             return False
         if self._records and (
             self._records_bytes + size > limit or effects.producer != self._producer
         ):
             self.flush()
             if self.state is CoordinatorState.CLOSED:
-                self._give_up(effects, ErrorCode.NOT_COORDINATOR)
+                self._fail(effects, ErrorCode.NOT_COORDINATOR)
                 return False
         self._producer = effects.producer
         self._records += effects.records
@@ -142,25 +147,26 @@ class CoordinatorPartition(Generic[ShardT]):
             self._flush_timer = self._clock.call_later(0, self.flush)
         return True
 
-    def _give_up(self, effects: Effects, error: ErrorCode) -> None:
+    def _fail(self, effects: Effects, error: ErrorCode) -> None:
         if effects.on_failure is None or self.state is CoordinatorState.CLOSED:
-            for reply, _ in effects.replies:
-                reply.fail(error)
+            for reply, _ in effects.due:
+                if reply is not None:
+                    reply.fail(error)
             return
         after = Effects()
         effects.on_failure(error, after)
-        self.carry_out(after)
+        self.execute(after)
 
     def flush(self) -> None:
-        """Append what this turn has brought, as one batch."""
+        """Append the records of this turn as one batch."""
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
         if not self._records:
             return
         if self.partition.end_offset != self._next_offset - len(self._records):
-            # Nobody but an operator's tool writes here: what it wrote must be replayed, in order.
-            log.warning("%s: somebody else appended; loading again", self)
+            # Only an operator's tool can write here: its records must be replayed, in order.
+            log.warning("%s: another writer appended; loading again", self)
             self._lose()
             return
         now_ms = self._clock.now_ms()
@@ -182,7 +188,7 @@ class CoordinatorPartition(Generic[ShardT]):
         self.committed()
 
     def _lose(self) -> None:
-        """What was decided last cannot be kept: drop everything, and load what the log holds."""
+        """The last decisions cannot be kept: drop the state, and load it again from the log."""
         self.close(ErrorCode.NOT_COORDINATOR)
         if self._on_lost is not None:
             self._on_lost(self)
@@ -201,19 +207,39 @@ class CoordinatorPartition(Generic[ShardT]):
         return ErrorCode.NONE
 
     def committed(self) -> None:
-        """The high watermark may have moved: send the answers that are due."""
-        high_watermark = self.partition.high_watermark
-        answers = self._answers
-        while answers and answers[0][0] <= high_watermark:
-            for reply, response in answers.popleft()[1]:
-                reply.resolve(response)
+        """The high watermark may have moved: send the replies that are due, some in each turn."""
+        if self._sending:
+            return  # a reply brought the next request, or the rest follows in the next turn
+        self._sending = True
+        try:
+            self._send_due()
+        finally:
+            self._sending = False
+        if self._due_after and self._due_after[0][0] <= self.partition.high_watermark:
+            self._sending = True
+            self._clock.call_later(0, self._send_rest)
+
+    def _send_rest(self) -> None:
+        self._sending = False
+        self.committed()
+
+    def _send_due(self) -> None:
+        due = self._due_after
+        for _ in range(REPLIES_PER_TURN):
+            if not due or due[0][0] > self.partition.high_watermark:
+                return
+            _, reply, given = due.popleft()
+            if reply is None:
+                given()
+            else:
+                reply.resolve(given)
 
     @property
     def overloaded(self) -> bool:
-        return len(self._answers) >= ANSWERS_WAITING_MAX
+        return len(self._due_after) >= REPLIES_WAITING_MAX
 
     def activate(self) -> None:
-        """Loading is over: from now on requests are answered."""
+        """Loading is complete: from now on requests are executed."""
         self.state = CoordinatorState.ACTIVE
         self._next_offset = self.partition.end_offset
         self.run(self.shard.loaded)
@@ -223,14 +249,19 @@ class CoordinatorPartition(Generic[ShardT]):
         if self.state is CoordinatorState.CLOSED:
             return
         self.state = CoordinatorState.CLOSED
-        self._deadlines.close()
+        self._timer.close()
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
-        waiting = [reply for _, replies in self._answers for reply, _ in replies]
-        self._answers.clear()
-        for reply in [*waiting, *self.shard.parked_replies()]:
+        waiting = [reply for _, reply, _ in self._due_after if reply is not None]
+        self._due_after.clear()
+        self._fail_some([*waiting, *self.shard.parked_replies()], error)
+
+    def _fail_some(self, replies: list[Reply], error: ErrorCode) -> None:
+        for reply in replies[:REPLIES_PER_TURN]:
             reply.fail(error)
+        if len(replies) > REPLIES_PER_TURN:
+            self._clock.call_later(0, self._fail_some, replies[REPLIES_PER_TURN:], error)
 
     def _due(self, key: TimerKey) -> None:
         if self.state is CoordinatorState.ACTIVE:
@@ -238,7 +269,7 @@ class CoordinatorPartition(Generic[ShardT]):
 
 
 def halves(effects: Effects) -> tuple[Effects, Effects]:
-    """The records of a decision that need not stay together, as two; nothing else of it."""
+    """The records of effects that need not be atomic, in two parts; nothing else of them."""
     middle = len(effects.records) // 2
     parts = (Effects(), Effects())
     parts[0].records, parts[1].records = effects.records[:middle], effects.records[middle:]

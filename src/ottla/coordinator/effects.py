@@ -1,8 +1,9 @@
-"""What a decision asks for: records to append, answers to give once they are committed, timers.
+"""The effects of a decision: records to append, replies and actions after their commit, timers.
 
-A decision is told the state and an event and fills `Effects`; it does no I/O and reads no clock.
-The runtime appends the records, replays them, sets the timers, and sends the answers when all that
-was appended so far is committed. If the records cannot be appended, `on_failure` says what then.
+A decision takes the state and an event and fills `Effects`; it does no I/O and reads no clock. The
+coordinator partition appends the records, replays them and sets the timers. The replies are sent
+and the actions run, in the order in which they were added, when everything that was appended so far
+is committed. If the records cannot be appended, `on_failure` decides instead.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from ottla.wire.errors import ErrorCode
 
 
 class Reply(Protocol):
-    """Whoever waits for an answer. Exactly one of the two is called, once."""
+    """Takes the response to one request. Exactly one of the two methods is called, once."""
 
     def resolve(self, response: Any) -> None:
-        """The answer."""
+        """The response."""
 
     def fail(self, error: ErrorCode) -> None:
-        """This coordinator cannot answer (any more)."""
+        """There is no response: this coordinator was unloaded, or could not append."""
 
 
 TimerKey = tuple[Hashable, ...]
@@ -34,16 +35,16 @@ class Record(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """On whose behalf records are written inside a transaction."""
+    """The producer in whose transaction records are written."""
 
     producer_id: int
     producer_epoch: int
 
 
 class Effects:
-    """Filled while a decision is made; `replies` keep the order in which they were given."""
+    """Filled while a decision is made, then executed by the coordinator partition."""
 
-    __slots__ = ("atomic", "on_failure", "producer", "records", "replies", "timers")
+    __slots__ = ("atomic", "due", "on_failure", "producer", "records", "timers")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -51,13 +52,18 @@ class Effects:
         self.atomic = True
         # Set when the records are pending until the producer's transaction ends.
         self.producer: Producer | None = None
-        self.replies: list[tuple[Reply, Any]] = []
-        # Milliseconds from now, or None to cancel; the last word on a key counts.
+        # What is due after the commit: a reply with its response, or None with an action.
+        self.due: list[tuple[Reply | None, Any]] = []
+        # Milliseconds from now, or None to cancel; the last setting of a key counts.
         self.timers: dict[TimerKey, int | None] = {}
         self.on_failure: Callable[[ErrorCode, Effects], None] | None = None
 
     def reply(self, reply: Reply, response: Any) -> None:
-        self.replies.append((reply, response))
+        self.due.append((reply, response))
+
+    def after_commit(self, action: Callable[[], object]) -> None:
+        """Call `action` once all is committed; never if the coordinator is lost before."""
+        self.due.append((None, action))
 
     def set_timer(self, key: TimerKey, delay_ms: int) -> None:
         self.timers[key] = delay_ms

@@ -1,9 +1,12 @@
-"""A consumer group of the classic protocol: its members, its state, and what can be said of both.
+"""A group of the classic protocol: its members, its state, and questions about both.
 
-Pure data with small helpers; the decisions that move it are in rebalance.py (join and sync) and
-membership.py (heartbeat, leave, expiry). What lasts is one GroupMetadata record per generation; who
-is just joining or waiting for an assignment is soft, and is lost with the coordinator: the members
-then join again.
+Pure data with small methods; the decisions that change it are in join_group.py, rebalance.py (join
+and sync) and membership.py (heartbeat, leave, session timeouts). One GroupMetadata record per
+generation is durable. Parked requests and members that have not joined yet are only in memory, and
+are lost with the coordinator: the members then join again.
+
+Every question of the join path is answered from counts that are kept up to date (how many members
+wait, how many know a protocol), so that one join costs the same in a group of any size.
 """
 
 from __future__ import annotations
@@ -38,7 +41,10 @@ NEXT: dict[GroupState, frozenset[GroupState]] = {
 
 
 class Member:
-    """One member; `protocols` in its order of preference."""
+    """One member; `protocols` in its order of preference.
+
+    `protocols` and `awaiting_join` are changed by the methods of `Group` alone, which counts them.
+    """
 
     __slots__ = (
         "assignment",
@@ -81,12 +87,12 @@ class Member:
 
     @property
     def waits(self) -> bool:
-        """A member whose join or sync is parked is alive, whatever its heartbeats say."""
+        """Whether a join or sync is parked: such a member is alive without heartbeats."""
         return self.awaiting_join is not None or self.awaiting_sync is not None
 
 
 class Group:
-    """One group. `members` keeps the order of joining, which decides among equals."""
+    """One group. `members` keeps the order of joining, in which leaders are elected."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -98,6 +104,9 @@ class Group:
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
+        # How many members have a join parked, and how many support each protocol.
+        self.awaiting_join_count = 0
+        self.protocol_counts: dict[str, int] = {}
         self.static_members: dict[str, str] = {}
         self.pending_join: set[str] = set()
         self.pending_sync: set[str] = set()
@@ -108,7 +117,7 @@ class Group:
         return f"<group {self.group_id} {self.state.value} generation {self.generation_id}>"
 
     def transition(self, state: GroupState, now_ms: int) -> None:
-        assert state in NEXT[self.state], f"{self}: no way to {state.value}"
+        assert state in NEXT[self.state], f"{self}: cannot become {state.value}"
         self.previous_state, self.state = self.state, state
         self.state_since_ms = now_ms
 
@@ -117,15 +126,9 @@ class Group:
         return PREPARING in NEXT[self.state]
 
     @property
-    def awaiting_join_count(self) -> int:
-        return sum(member.awaiting_join is not None for member in self.members.values())
-
-    @property
     def all_joined(self) -> bool:
-        """Every known member has joined this rebalance, and nobody was told to come back."""
-        return not self.pending_join and all(
-            member.awaiting_join is not None for member in self.members.values()
-        )
+        """Every member has joined this rebalance, and nobody is to join with a new member id."""
+        return not self.pending_join and self.awaiting_join_count == len(self.members)
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -135,17 +138,20 @@ class Group:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
+        self._count_protocols(member, 1)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         self.pending_join.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Forget a member, pending or not; another one leads if it led."""
+        """Remove a member, pending or not; another one leads if it led."""
         member = self.members.pop(member_id, None)
         self.pending_join.discard(member_id)
         self.pending_sync.discard(member_id)
         if member is None:
             return
+        self.take_join(member)
+        self._count_protocols(member, -1)
         if member.instance_id is not None and self.static_members.get(member.instance_id) == (
             member_id
         ):
@@ -153,8 +159,35 @@ class Group:
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
 
+    def park_join(self, member: Member, reply: Reply) -> None:
+        """Keep the member's JoinGroup until the next generation begins."""
+        if member.awaiting_join is None:
+            self.awaiting_join_count += 1
+        member.awaiting_join = reply
+
+    def take_join(self, member: Member) -> Reply | None:
+        """The member's parked JoinGroup, which is parked no longer; None if there is none."""
+        reply, member.awaiting_join = member.awaiting_join, None
+        if reply is not None:
+            self.awaiting_join_count -= 1
+        return reply
+
+    def set_protocols(self, member: Member, protocols: dict[str, bytes]) -> None:
+        self._count_protocols(member, -1)
+        member.protocols = protocols
+        self._count_protocols(member, 1)
+
+    def _count_protocols(self, member: Member, change: int) -> None:
+        counts = self.protocol_counts
+        for name in member.protocols:
+            count = counts.get(name, 0) + change
+            if count:
+                counts[name] = count
+            else:
+                del counts[name]
+
     def elect_joined_leader(self) -> bool:
-        """Keep a leader that has joined, else take the first that has; False if nobody has."""
+        """Keep a leader that has joined, else elect the first that has; False if nobody has."""
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.awaiting_join is not None:
             return True
@@ -165,7 +198,7 @@ class Group:
         return False
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Whether a member with these protocols could take part."""
+        """Whether a member with these protocols could join."""
         names = list(protocols)
         if self.state is EMPTY:
             return bool(protocol_type) and bool(names)
@@ -173,17 +206,13 @@ class Group:
             return False
         if not self.members:
             return bool(names)
-        candidates = self.candidate_protocols()
-        return any(name in candidates for name in names)
-
-    def candidate_protocols(self) -> set[str]:
-        """The protocols that every member knows."""
-        sets = [set(member.protocols) for member in self.members.values()]
-        return set.intersection(*sets) if sets else set()
+        counts, size = self.protocol_counts, len(self.members)
+        return any(counts.get(name) == size for name in names)
 
     def select_protocol(self) -> str:
-        """Each member votes for the first it prefers among those that all know; most votes win."""
-        candidates = self.candidate_protocols()
+        """The protocol with most votes: each member votes for the first that all support."""
+        size = len(self.members)
+        candidates = {name for name, count in self.protocol_counts.items() if count == size}
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = next(name for name in member.protocols if name in candidates)
@@ -191,7 +220,7 @@ class Group:
         return max(votes, key=lambda name: votes[name])
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether the caller is who it says (KIP-345): unknown, fenced by a successor, or fine."""
+        """Whether these ids are a member's (KIP-345): unknown, fenced by a successor, or NONE."""
         if instance_id is None:
             known = member_id in self.members
             return ErrorCode.NONE if known else ErrorCode.UNKNOWN_MEMBER_ID

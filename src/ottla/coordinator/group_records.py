@@ -1,7 +1,7 @@
-"""A group as its record in `__consumer_offsets`, and back.
+"""The GroupMetadata record of a group in `__consumer_offsets`: writing and replaying it.
 
-One GroupMetadata record holds a whole generation. Its replay is the only way a group becomes Stable
-or is known after a restart; a tombstone is a group that is gone. While a log is loaded every record
+One record holds a whole generation. Only its replay makes a group Stable, or known after a restart;
+a tombstone is a deleted group. While a log is loaded every record
 stands for the whole group (`restore`); once the coordinator is active, a record is one that the
 group in memory has just decided on, and only its assignment is new (`apply_assignment`): parked
 requests and pending members are not part of the record and stay.
@@ -28,7 +28,7 @@ VALUE_VERSION = 3
 def group_record(
     group: Group, now_ms: int, assignments: Mapping[str, bytes] | None = None
 ) -> Record:
-    """The group as it stands, with these assignments or the members' own."""
+    """The present group, with these assignments or the members' own."""
     name = group.protocol_name
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -62,13 +62,13 @@ def group_key(group_id: str) -> bytes:
 
 
 def empty_group_record(group: Group, now_ms: int) -> Record:
-    """A group that somebody has just asked for: it exists, and nobody is in it yet."""
+    """A group that was just created, and has no members yet."""
     value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=now_ms)
     return Record(group_key(group.group_id), write_value(value, VALUE_VERSION))
 
 
 def apply_assignment(group: Group, value: GroupMetadataValue) -> None:
-    """The living group's own record: its members have their assignments now."""
+    """Replay a record that the group in memory has decided on: its members get assignments."""
     if not value.members:
         return
     assert group.generation_id == value.generation, f"{group}: a record of {value.generation}"
@@ -81,7 +81,7 @@ def apply_assignment(group: Group, value: GroupMetadataValue) -> None:
 
 
 def restore(group_id: str, value: GroupMetadataValue) -> Group:
-    """A group after a restart: Stable if it has members, who need not even notice."""
+    """The group of a loaded record: Stable if it has members, for whom nothing changes."""
     group = Group(group_id)
     group.generation_id = value.generation
     group.protocol_type = value.protocol_type or None
@@ -94,7 +94,7 @@ def restore(group_id: str, value: GroupMetadataValue) -> Group:
             instance_id=stored.group_instance_id,
             client_id=stored.client_id,
             client_host=stored.client_host,
-            # Version 0 knew only one timeout.
+            # Version 0 has only one timeout.
             rebalance_timeout_ms=(
                 stored.session_timeout if stored.rebalance_timeout < 0 else stored.rebalance_timeout
             ),

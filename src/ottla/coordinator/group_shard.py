@@ -1,7 +1,8 @@
-"""The group coordinator's shard: groups and their offsets, and the decisions over both.
+"""The group coordinator's shard: the groups of one partition, their offsets, and all decisions.
 
-Each method of the second part takes a request that the handler has found well-formed and fills
-`Effects`; requests on group membership are in joining.py, rebalance.py and membership.py.
+Handlers call one method per request, which fills `Effects`; a request that may have to wait brings
+its `Reply`, the others return their result. What a rebalance does to one group is in join_group.py,
+rebalance.py and membership.py.
 """
 
 from __future__ import annotations
@@ -11,8 +12,14 @@ from dataclasses import dataclass
 
 from ottla.coordinator.effects import Effects, Producer, Record, Reply, TimerKey
 from ottla.coordinator.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group
-from ottla.coordinator.group_records import apply_assignment, group_tombstone, restore
-from ottla.coordinator.membership import keep_alive, session_is_up
+from ottla.coordinator.group_records import (
+    apply_assignment,
+    empty_group_record,
+    group_tombstone,
+    restore,
+)
+from ottla.coordinator.join_group import Joining, join, reply_error
+from ottla.coordinator.membership import heartbeat, leave, restart_session, session_expired
 from ottla.coordinator.offset_expiration import (
     CONSUMER_PROTOCOL,
     expired_offsets,
@@ -27,10 +34,13 @@ from ottla.coordinator.offsets import (
 )
 from ottla.coordinator.rebalance import (
     GroupRules,
-    join_time_is_up,
-    session_timer,
-    sync_time_is_up,
+    join_timer_expired,
+    sync,
+    sync_timer_expired,
 )
+from ottla.wire.api.heartbeat import HeartbeatRequest
+from ottla.wire.api.leave_group import MemberIdentity, MemberResponse
+from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.coordinator_records import (
     GROUP_RECORDS,
     GroupMetadataKey,
@@ -43,15 +53,15 @@ from ottla.wire.coordinator_records import (
 from ottla.wire.errors import ErrorCode
 
 EXPIRY_TIMER = ("expiry",)
-# From this version on OffsetCommit says that a group does not exist.
+# From this version on OffsetCommit answers GROUP_ID_NOT_FOUND.
 GROUP_NOT_FOUND_VERSION = 9
-# Expiry gives way to other work after so many groups.
+# Groups whose offsets are checked for expiration in one turn of the loop.
 EXPIRY_SLICE_GROUPS = 200
 
 
 @dataclass(slots=True, frozen=True)
 class OffsetRules:
-    """The options of the broker that committed offsets obey."""
+    """The broker's options for committed offsets."""
 
     retention_ms: int = 10_080 * 60_000
     retention_check_interval_ms: int = 600_000
@@ -60,7 +70,7 @@ class OffsetRules:
 
 @dataclass(slots=True, frozen=True)
 class Caller:
-    """Who commits: a member of a generation, or nobody in particular."""
+    """The client that commits: a member of a generation, or one without membership."""
 
     member_id: str
     instance_id: str | None
@@ -78,18 +88,18 @@ class GroupShard:
         self._live = False
         self._to_expire: list[str] = []
 
-    # ---- replay: the only way what lasts is changed ----------------------------------------------
+    # ---- replay: the only change of durable state ------------------------------------------------
 
     def replay(self, record: Record, producer: Producer | None, offset: int) -> None:
         found = read_key(GROUP_RECORDS, record.key)
         if found is None:
-            return  # of a protocol that is not spoken here; it stays in the log
+            return  # of a group protocol that is not supported; it stays in the log
         key, value = found[0], record.value
         if isinstance(key, OffsetCommitKey):
             committed = None if value is None else read_value(OffsetCommitValue, value)
             self.offsets.replay(key, committed, producer, offset)
             if committed is not None and key.group not in self.groups:
-                # Somebody keeps offsets here without joining: a group without members.
+                # A client commits without joining: a group without members.
                 self.groups[key.group] = Group(key.group)
         elif isinstance(key, GroupMetadataKey):
             if value is None:
@@ -105,12 +115,11 @@ class GroupShard:
         self.offsets.replay_marker(producer, committed)
 
     def loaded(self, effects: Effects, now_ms: int) -> None:
-        """After a load every member has a whole session to show that it is there."""
+        """Restart the session of every member."""
         self._live = True
         for group in self.groups.values():
             for member in group.members.values():
-                key = (group.group_id, *session_timer(member.member_id))
-                effects.set_timer(key, member.session_timeout_ms)
+                restart_session(group, member, effects)
         effects.set_timer(EXPIRY_TIMER, self.offset_rules.retention_check_interval_ms)
 
     def due(self, key: TimerKey, effects: Effects, now_ms: int) -> None:
@@ -120,14 +129,12 @@ class GroupShard:
         group = self.groups.get(str(key[0]))
         if group is None:
             return
-        inner = Effects()
         if key[1] == "session":
-            session_is_up(group, str(key[2]), self.group_rules, inner, now_ms)
+            session_expired(group, str(key[2]), self.group_rules, effects, now_ms)
         elif key[1] == "join":
-            join_time_is_up(group, self.group_rules, inner, now_ms)
+            join_timer_expired(group, self.group_rules, effects, now_ms)
         else:
-            sync_time_is_up(group, self.group_rules, inner, now_ms)
-        merge(group, inner, effects)
+            sync_timer_expired(group, self.group_rules, effects, now_ms)
 
     def parked_replies(self) -> list[Reply]:
         return [
@@ -138,23 +145,74 @@ class GroupShard:
             if reply is not None
         ]
 
+    # ---- members ---------------------------------------------------------------------------------
+
+    def join(self, joining: Joining, effects: Effects, now_ms: int) -> None:
+        """JoinGroup: the reply is parked until the next generation begins."""
+        request, rules = joining.request, self.group_rules
+        timeout_ms = request.session_timeout_ms
+        group = self.groups.get(request.group_id)
+        if not rules.min_session_timeout_ms <= timeout_ms <= rules.max_session_timeout_ms:
+            error = ErrorCode.INVALID_SESSION_TIMEOUT
+            reply_error(effects, joining, error, request.member_id)
+        elif group is not None:
+            join(group, joining, rules, effects, now_ms)
+        elif request.member_id != "":
+            reply_error(effects, joining, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+        else:
+            group = self.groups[request.group_id] = Group(request.group_id)
+            join(group, joining, rules, effects, now_ms)
+            if not effects.records:
+                effects.records.append(empty_group_record(group, now_ms))
+
+    def sync(self, request: SyncGroupRequest, reply: Reply, effects: Effects, now_ms: int) -> None:
+        """SyncGroup: the reply is parked until the leader's assignment is committed."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            effects.reply(reply, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        else:
+            sync(group, request, reply, self.group_rules, effects, now_ms)
+
+    def heartbeat(self, request: HeartbeatRequest, effects: Effects) -> ErrorCode:
+        """Heartbeat: REBALANCE_IN_PROGRESS when the member must join again."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return heartbeat(group, request, effects)
+
+    def leave(
+        self, group_id: str, members: list[MemberIdentity], effects: Effects, now_ms: int
+    ) -> list[MemberResponse]:
+        """LeaveGroup: one result for each of the members."""
+        group = self.groups.get(group_id)
+        if group is not None:
+            return leave(group, members, self.group_rules, effects, now_ms)
+        return [
+            MemberResponse(
+                member_id=each.member_id,
+                group_instance_id=each.group_instance_id,
+                error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+            )
+            for each in members
+        ]
+
     # ---- offsets ---------------------------------------------------------------------------------
 
     def commit_error(
         self, group_id: str, caller: Caller, *, transactional: bool, api_version: int = 0
     ) -> ErrorCode:
-        """Whether this caller may commit for this group."""
+        """Why this client may not commit for this group; NONE if it may."""
         group = self.groups.get(group_id)
         if group is None:
             if caller.generation_id < 0:
                 return ErrorCode.NONE
-            # A generation of a group nobody knows is from before its deletion, or made up.
-            told = not transactional and api_version >= GROUP_NOT_FOUND_VERSION
-            return ErrorCode.GROUP_ID_NOT_FOUND if told else ErrorCode.ILLEGAL_GENERATION
+            # The generation is from before the group's deletion, or never was.
+            not_found = not transactional and api_version >= GROUP_NOT_FOUND_VERSION
+            return ErrorCode.GROUP_ID_NOT_FOUND if not_found else ErrorCode.ILLEGAL_GENERATION
         if group.state is DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if caller.generation_id < 0 and group.state is EMPTY:
-            return ErrorCode.NONE  # somebody who keeps offsets here without joining
+            return ErrorCode.NONE  # a client that commits without joining
         named = bool(caller.member_id) or caller.instance_id is not None
         if caller.generation_id >= 0 or named:
             error = group.check_member(caller.member_id, caller.instance_id)
@@ -165,7 +223,7 @@ class GroupShard:
         elif not transactional and group.state is not EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if not transactional and group.state is COMPLETING:
-            # It has joined this generation, but its assignment is not known yet: let it sync first.
+            # The member has joined this generation, but has no assignment yet: it must sync first.
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -177,15 +235,13 @@ class GroupShard:
         producer: Producer | None,
         effects: Effects,
     ) -> None:
-        """Record these offsets; `commit_error` has said that the caller may."""
+        """Record these offsets; `commit_error` has returned NONE for the caller."""
         group = self.groups.get(group_id)
         if group is not None and producer is None and group.state in (STABLE, PREPARING):
-            # A commit shows that a member lives as well as a heartbeat does.
+            # A commit restarts a member's session as a heartbeat does.
             member = group.members.get(caller.member_id)
             if member is not None:
-                inner = Effects()
-                keep_alive(member, inner)
-                merge(group, inner, effects)
+                restart_session(group, member, effects)
         effects.producer = producer
         effects.records += [
             offset_record(group_id, topic, partition, committed)
@@ -195,7 +251,7 @@ class GroupShard:
     def delete_offsets(
         self, group_id: str, partitions: list[TopicPartition], effects: Effects
     ) -> ErrorCode | dict[TopicPartition, ErrorCode]:
-        """Forget offsets, unless the group is using them: one error for all, or one each."""
+        """Delete offsets, unless the group is subscribed: one error for all, or one each."""
         group = self.groups.get(group_id)
         if group is None or group.state is DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -216,7 +272,7 @@ class GroupShard:
         return answers
 
     def delete_group(self, group_id: str, effects: Effects) -> ErrorCode:
-        """Forget a group that has no members, with all its offsets."""
+        """Delete a group that has no members, with all its offsets."""
         group = self.groups.get(group_id)
         if group is None or group.state is DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -228,13 +284,13 @@ class GroupShard:
         return ErrorCode.NONE
 
     def forget_topics(self, topics: Collection[str], effects: Effects, now_ms: int) -> None:
-        """These topics are gone: nobody can read on from their offsets."""
+        """Delete the offsets of topics that were deleted."""
         effects.atomic = False
         for group_id, partition in dict.fromkeys(self.offsets.of_topics(topics)):
             effects.records.append(offset_tombstone(group_id, *partition))
 
     def expire(self, effects: Effects, now_ms: int) -> None:
-        """Forget what has outlived its use, and groups of which nothing is left."""
+        """Delete expired offsets, and groups without members and offsets; some in each turn."""
         effects.atomic = False
         if not self._to_expire:
             self._to_expire = list(self.groups)
@@ -259,20 +315,3 @@ class GroupShard:
         nothing_left = len(gone) == len(offsets) and not self.offsets.has_pending(group_id)
         if nothing_left and group.state is EMPTY and not group.pending_join:
             effects.records.append(group_tombstone(group_id))
-
-
-def merge(group: Group, inner: Effects, effects: Effects) -> None:
-    """What a decision about one group asks for, with its timers under the group's name."""
-    effects.records += inner.records
-    effects.replies += inner.replies
-    if inner.on_failure is not None:
-        decide_failure = inner.on_failure
-
-        def on_failure(error: ErrorCode, after: Effects) -> None:
-            again = Effects()
-            decide_failure(error, again)
-            merge(group, again, after)
-
-        effects.on_failure = on_failure
-    for key, delay_ms in inner.timers.items():
-        effects.timers[(group.group_id, *key)] = delay_ms

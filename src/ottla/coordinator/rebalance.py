@@ -1,18 +1,18 @@
-"""How a group of the classic protocol comes to its next generation.
+"""The rebalance of a group of the classic protocol, from one generation to the next.
 
-    join -> PreparingRebalance -> all have joined, or time is up -> CompletingRebalance
-         -> the leader's sync brings the assignment -> Stable
+    join -> PreparingRebalance -> all have joined, or the timeout expired -> CompletingRebalance
+         -> the leader's SyncGroup has the assignment -> Stable
 
-Pure: each function changes the group's soft state and fills `Effects`. The assignment becomes
-durable by a GroupMetadata record; its replay (group_records.py) is what makes the group Stable, and
-the members that wait are answered when it is committed.
+Pure: each function changes the group in memory and fills `Effects`. The assignment becomes durable
+by a GroupMetadata record; its replay (group_records.py) makes the group Stable, and the parked
+SyncGroups are answered when it is committed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.coordinator.effects import Effects, Reply
+from ottla.coordinator.effects import Effects, Reply, TimerKey
 from ottla.coordinator.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group, Member
 from ottla.coordinator.group_records import group_record
 from ottla.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -30,21 +30,25 @@ class GroupRules:
     max_size: int = 2**31 - 1
 
 
-JOIN_TIMER = ("join",)
-SYNC_TIMER = ("sync",)
+def join_timer(group: Group) -> TimerKey:
+    return (group.group_id, "join")
 
 
-def session_timer(member_id: str) -> tuple[str, str]:
-    return ("session", member_id)
+def sync_timer(group: Group) -> TimerKey:
+    return (group.group_id, "sync")
 
 
-# ---- towards the next generation -----------------------------------------------------------------
+def session_timer(group: Group, member_id: str) -> TimerKey:
+    return (group.group_id, "session", member_id)
+
+
+# ---- join ----------------------------------------------------------------------------------------
 
 
 def rebalance_or_complete_join(
     group: Group, rules: GroupRules, effects: Effects, now_ms: int
 ) -> None:
-    """Membership changed: start a rebalance, or see whether the one under way can go on."""
+    """After a change of members: start a rebalance, or continue the one under way if it can."""
     if group.can_rebalance:
         prepare_rebalance(group, rules, effects, now_ms)
     else:
@@ -52,23 +56,23 @@ def rebalance_or_complete_join(
 
 
 def prepare_rebalance(group: Group, rules: GroupRules, effects: Effects, now_ms: int) -> None:
-    """Ask all members to join again; a group that was empty waits a little for more to come."""
+    """Have all members join again; a group that was empty waits for more members first."""
     if group.state is COMPLETING:
         fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, effects)
-    effects.cancel_timer(SYNC_TIMER)
+    effects.cancel_timer(sync_timer(group))
     group.pending_sync.clear()
     first = group.state is EMPTY
     group.transition(PREPARING, now_ms)
     if first:
-        # KIP-134: members of a new group start one after another; one rebalance should serve all.
+        # KIP-134: the members of a new group start one after another, for one rebalance.
         delay_ms = rules.initial_rebalance_delay_ms
         group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         group.new_member_added = False
-        effects.set_timer(JOIN_TIMER, delay_ms)
+        effects.set_timer(join_timer(group), delay_ms)
     elif group.all_joined:
         complete_join(group, effects, now_ms)
     else:
-        effects.set_timer(JOIN_TIMER, group.rebalance_timeout_ms)
+        effects.set_timer(join_timer(group), group.rebalance_timeout_ms)
 
 
 def complete_join_if_all_joined(group: Group, effects: Effects, now_ms: int) -> None:
@@ -76,8 +80,8 @@ def complete_join_if_all_joined(group: Group, effects: Effects, now_ms: int) -> 
         complete_join(group, effects, now_ms)
 
 
-def join_time_is_up(group: Group, rules: GroupRules, effects: Effects, now_ms: int) -> None:
-    """The join timer: the initial delay is over, or some members did not come back in time."""
+def join_timer_expired(group: Group, rules: GroupRules, effects: Effects, now_ms: int) -> None:
+    """The join timer has expired: the initial delay is over, or some members did not rejoin."""
     if group.state is not PREPARING:
         return
     left_ms = group.initial_delay_left_ms
@@ -85,21 +89,21 @@ def join_time_is_up(group: Group, rules: GroupRules, effects: Effects, now_ms: i
         group.new_member_added = False
         delay_ms = min(rules.initial_rebalance_delay_ms, left_ms)
         group.initial_delay_left_ms = left_ms - delay_ms
-        effects.set_timer(JOIN_TIMER, delay_ms)
+        effects.set_timer(join_timer(group), delay_ms)
     else:
         complete_join(group, effects, now_ms)
 
 
 def complete_join(group: Group, effects: Effects, now_ms: int) -> None:
-    """Begin the next generation with those who joined; dynamic members who did not are out."""
-    effects.cancel_timer(JOIN_TIMER)
+    """Begin the next generation with the members that joined; remove dynamic ones that did not."""
+    effects.cancel_timer(join_timer(group))
     for member in [m for m in group.members.values() if m.awaiting_join is None]:
         if member.instance_id is None:
-            effects.cancel_timer(session_timer(member.member_id))
+            effects.cancel_timer(session_timer(group, member.member_id))
             group.remove(member.member_id)
     if group.members and not group.elect_joined_leader():
-        # Only static members are left, and none has come back: give them until their sessions end.
-        effects.set_timer(JOIN_TIMER, group.rebalance_timeout_ms)
+        # Only static members are left, and none has rejoined: wait until their sessions end.
+        effects.set_timer(join_timer(group), group.rebalance_timeout_ms)
         return
     group.generation_id += 1
     group.pending_sync.clear()
@@ -112,19 +116,19 @@ def complete_join(group: Group, effects: Effects, now_ms: int) -> None:
     group.protocol_name = group.select_protocol()
     group.transition(COMPLETING, now_ms)
     for member in group.members.values():
-        if member.awaiting_join is not None:
-            effects.reply(member.awaiting_join, join_answer(group, member))
-            member.awaiting_join = None
+        reply = group.take_join(member)
+        if reply is not None:
+            effects.reply(reply, join_response(group, member))
         member.is_new = False
-        effects.set_timer(session_timer(member.member_id), member.session_timeout_ms)
+        effects.set_timer(session_timer(group, member.member_id), member.session_timeout_ms)
         group.pending_sync.add(member.member_id)
-    effects.set_timer(SYNC_TIMER, group.rebalance_timeout_ms)
+    effects.set_timer(sync_timer(group), group.rebalance_timeout_ms)
 
 
-def join_answer(group: Group, member: Member, *, with_members: bool = True) -> JoinGroupResponse:
-    """What a member is told of the present generation; the leader also who is in it."""
+def join_response(group: Group, member: Member, *, with_members: bool = True) -> JoinGroupResponse:
+    """The response for a member of the present generation; the leader's lists all members."""
     assert group.protocol_name is not None
-    answer = JoinGroupResponse(
+    response = JoinGroupResponse(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
@@ -133,7 +137,7 @@ def join_answer(group: Group, member: Member, *, with_members: bool = True) -> J
     )
     if with_members and group.leader_id == member.member_id:
         name = group.protocol_name
-        answer.members = [
+        response.members = [
             JoinGroupResponseMember(
                 member_id=entry.member_id,
                 group_instance_id=entry.instance_id,
@@ -141,7 +145,7 @@ def join_answer(group: Group, member: Member, *, with_members: bool = True) -> J
             )
             for entry in group.members.values()
         ]
-    return answer
+    return response
 
 
 # ---- sync ----------------------------------------------------------------------------------------
@@ -155,7 +159,7 @@ def sync(
     effects: Effects,
     now_ms: int,
 ) -> None:
-    """SyncGroup: a member waits for its assignment; the leader brings everybody's."""
+    """SyncGroup: a member waits for its assignment; the leader's request has all of them."""
     error = sync_error(group, request)
     if error:
         effects.reply(reply, SyncGroupResponse(error_code=error))
@@ -163,7 +167,7 @@ def sync(
     member = group.members[request.member_id]
     group.pending_sync.discard(member.member_id)
     if group.state is STABLE:
-        effects.reply(reply, sync_answer(group, member.assignment))
+        effects.reply(reply, sync_response(group, member.assignment))
         return
     if member.awaiting_sync is not None and member.awaiting_sync != reply:
         effects.reply(
@@ -186,7 +190,7 @@ def sync_error(group: Group, request: SyncGroupRequest) -> ErrorCode:
         (request.protocol_type, group.protocol_type),
         (request.protocol_name, group.protocol_name),
     ):
-        # KIP-559: newer members say what they think was agreed.
+        # KIP-559: newer members state the protocol that they joined with.
         if asked is not None and asked != agreed:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group.state is EMPTY:
@@ -199,15 +203,15 @@ def sync_error(group: Group, request: SyncGroupRequest) -> ErrorCode:
 def store_assignment(
     group: Group, request: SyncGroupRequest, rules: GroupRules, effects: Effects, now_ms: int
 ) -> None:
-    """The record that makes the group Stable, and the answers that wait for its commit."""
+    """The record that makes the group Stable, and the responses that wait for its commit."""
     given = {entry.member_id: entry.assignment for entry in request.assignments}
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
     effects.records.append(group_record(group, now_ms, assignments))
     for member in group.members.values():
         if member.awaiting_sync is not None:
-            effects.reply(member.awaiting_sync, sync_answer(group, assignments[member.member_id]))
-        # The assignment starts everybody's session anew.
-        effects.set_timer(session_timer(member.member_id), member.session_timeout_ms)
+            effects.reply(member.awaiting_sync, sync_response(group, assignments[member.member_id]))
+        # The assignment restarts the session of every member.
+        effects.set_timer(session_timer(group, member.member_id), member.session_timeout_ms)
 
     def failed(error: ErrorCode, effects: Effects) -> None:
         fail_syncs(group, group_error(error), effects)
@@ -217,16 +221,16 @@ def store_assignment(
 
 
 def fail_syncs(group: Group, error: ErrorCode, effects: Effects) -> None:
-    """Nobody gets an assignment in this generation."""
+    """No member gets an assignment in this generation."""
     for member in group.members.values():
         member.assignment = b""
         if member.awaiting_sync is not None:
             effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=error))
             member.awaiting_sync = None
-            effects.set_timer(session_timer(member.member_id), member.session_timeout_ms)
+            effects.set_timer(session_timer(group, member.member_id), member.session_timeout_ms)
 
 
-def sync_answer(group: Group, assignment: bytes) -> SyncGroupResponse:
+def sync_response(group: Group, assignment: bytes) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
@@ -234,18 +238,18 @@ def sync_answer(group: Group, assignment: bytes) -> SyncGroupResponse:
     )
 
 
-def sync_time_is_up(group: Group, rules: GroupRules, effects: Effects, now_ms: int) -> None:
-    """Members that joined but never asked for their assignment are out."""
+def sync_timer_expired(group: Group, rules: GroupRules, effects: Effects, now_ms: int) -> None:
+    """The sync timer has expired: remove the members that joined and sent no SyncGroup."""
     if group.state not in (COMPLETING, STABLE) or not group.pending_sync:
         return
     for member_id in tuple(group.pending_sync):
-        effects.cancel_timer(session_timer(member_id))
+        effects.cancel_timer(session_timer(group, member_id))
         group.remove(member_id)
     rebalance_or_complete_join(group, rules, effects, now_ms)
 
 
 def group_error(error: ErrorCode) -> ErrorCode:
-    """What a member is told when the group's record could not be appended."""
+    """The error for a member when the group's record could not be appended."""
     if error in (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NOT_ENOUGH_REPLICAS,

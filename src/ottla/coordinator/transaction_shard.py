@@ -1,4 +1,4 @@
-"""The transaction coordinator's shard: the transactional ids of one partition, and what they owe.
+"""The transaction coordinator's shard: the transactional ids of one partition, and all decisions.
 
     InitProducerId -> Empty -> partitions added -> Ongoing -> EndTxn -> Prepare…: the outcome is set
                    -> markers written to every partition -> Complete…
@@ -11,7 +11,9 @@ continued by `loaded`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from ottla.coordinator import transaction_steps as steps
@@ -29,7 +31,7 @@ from ottla.coordinator.transaction import (
     transaction_key,
     transaction_of,
 )
-from ottla.coordinator.transaction_steps import NeedsProducerId, Step, TakeProducerId
+from ottla.coordinator.transaction_steps import NEEDS_PRODUCER_ID, Needs, Step
 from ottla.wire.coordinator_records import (
     TRANSACTION_RECORDS,
     TransactionLogKey,
@@ -41,14 +43,14 @@ from ottla.wire.errors import ErrorCode
 
 TIMEOUT_TIMER = ("timeouts",)
 EXPIRY_TIMER = ("expiry",)
-# What one turn of a timer writes at most; the rest follows in the next turn.
+# What one expired timer writes at most; the rest follows in the next turn of the loop.
 TIMED_BYTES_MAX = 256 * 1024
 NEXT_TURN_MS = 1
 
 
 @dataclass(slots=True, frozen=True)
 class TransactionRules:
-    """The options of the broker that transactions obey."""
+    """The broker's options for transactions."""
 
     timeout_check_interval_ms: int = 10_000
     expiration_ms: int = 7 * 24 * 3_600_000
@@ -56,7 +58,7 @@ class TransactionRules:
 
 
 class Markers(NamedTuple):
-    """What is to be written to the partitions of a transaction that has been decided."""
+    """The markers of one transaction whose outcome is decided."""
 
     transactional_id: str
     producer: Producer
@@ -66,7 +68,7 @@ class Markers(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """An answer to a producer: an error, or the id and epoch it goes on with."""
+    """The result for a producer: an error, or the id and epoch with which it continues."""
 
     error_code: ErrorCode = ErrorCode.NONE
     producer_id: int = NO_PRODUCER_ID
@@ -79,15 +81,15 @@ class TransactionShard:
     def __init__(
         self,
         rules: TransactionRules,
-        marker_sender: Reply,
-        take_producer_id: TakeProducerId,
+        send_markers: Callable[[Markers], object],
+        take_producer_id: Callable[[], int | None],
         version: int = 2,
     ) -> None:
         self.rules = rules
         # The finalized level of the feature `transaction.version`; it may change at any time.
         self.version = version
         self.transactions: dict[str, Transaction] = {}
-        self._marker_sender = marker_sender
+        self._send_markers = send_markers
         self._take_producer_id = take_producer_id
         self._last_epochs: dict[str, int] = {}
         self._timers_run = False
@@ -112,18 +114,18 @@ class TransactionShard:
         self.transactions[transactional_id] = stored
 
     def replay_marker(self, producer: Producer, committed: bool) -> None:
-        """Nobody writes to `__transaction_state` inside a transaction."""
+        """Does nothing: no transaction writes to `__transaction_state`."""
 
     def loaded(self, effects: Effects, now_ms: int) -> None:
-        """Finish what was decided before: the markers may or may not have been written."""
+        """Send the markers of every decided transaction: some may not have been written."""
         for transaction in self.transactions.values():
             if transaction.state in PREPARED:
-                self._send_markers(transaction, effects)
+                self._send_after_commit(transaction, effects)
         if self.transactions:
             self._set_timers(effects)
 
     def _set_timers(self, effects: Effects) -> None:
-        """From the first name on; a partition without any costs nothing."""
+        """Started with the first transactional id; a partition without any costs nothing."""
         self._timers_run = True
         effects.set_timer(TIMEOUT_TIMER, self.rules.timeout_check_interval_ms)
         effects.set_timer(EXPIRY_TIMER, self.rules.expiry_check_interval_ms)
@@ -140,7 +142,7 @@ class TransactionShard:
     def parked_replies(self) -> list[Reply]:
         return []
 
-    # ---- what producers ask ----------------------------------------------------------------------
+    # ---- requests --------------------------------------------------------------------------------
 
     def init_producer(
         self,
@@ -149,17 +151,24 @@ class TransactionShard:
         expected: Producer | None,
         effects: Effects,
         now_ms: int,
-    ) -> Granted:
-        """InitProducerId. May raise `NeedsProducerId`, with nothing done."""
+    ) -> Granted | Needs:
+        """InitProducerId. `NEEDS_PRODUCER_ID` when no id is available; nothing has changed then."""
         current = self.transactions.get(transactional_id)
         if current is None:
-            current = Transaction(transactional_id, self._take_producer_id())
-        step = steps.begin(current, expected, timeout_ms, self._take_producer_id, now_ms)
-        if step is ErrorCode.CONCURRENT_TRANSACTIONS and current.state is ONGOING:
-            # Fence the producer that left it open, abort, and let the new one ask again.
-            self._decide(
-                steps.fence(current, self.version, self._take_producer_id, now_ms), effects
-            )
+            producer_id = self._take_producer_id()
+            if producer_id is None:
+                return NEEDS_PRODUCER_ID
+            current = Transaction(transactional_id, producer_id)
+        known = current
+        step = self._step(lambda new: steps.begin(known, expected, timeout_ms, new, now_ms))
+        if step is ErrorCode.CONCURRENT_TRANSACTIONS and known.state is ONGOING:
+            # Fence the producer that left it open, abort; the new producer retries.
+            fenced = self._step(partial(self._fence, known, now_ms))
+            if not isinstance(fenced, Transaction):
+                return NEEDS_PRODUCER_ID
+            self._decide(fenced, effects)
+        if isinstance(step, Needs):
+            return step
         if isinstance(step, ErrorCode):
             return Granted(step)
         self._record(step, effects)
@@ -174,10 +183,10 @@ class TransactionShard:
         effects: Effects,
         now_ms: int,
     ) -> ErrorCode:
-        """The transaction writes to these partitions too, from now on."""
+        """AddPartitionsToTxn: add these partitions to the transaction."""
         current = self.transactions.get(transactional_id)
         step = steps.add(current, producer, partitions, client_version, now_ms)
-        if isinstance(step, ErrorCode):
+        if not isinstance(step, Transaction):
             return step
         self._record(step, effects)
         return ErrorCode.NONE
@@ -196,30 +205,32 @@ class TransactionShard:
         client_version: int,
         effects: Effects,
         now_ms: int,
-    ) -> Granted:
-        """EndTxn. May raise `NeedsProducerId`, with nothing done."""
+    ) -> Granted | Needs:
+        """EndTxn. `NEEDS_PRODUCER_ID` when no id is available; nothing has changed then."""
         current = self.transactions.get(transactional_id)
-        step: Step = steps.end(
-            current, producer, commit, client_version, self._take_producer_id, now_ms
+        step = self._step(
+            lambda new: steps.end(current, producer, commit, client_version, new, now_ms)
         )
         if isinstance(step, Transaction):
             self._decide(step, effects)
             return Granted(ErrorCode.NONE, *steps.granted(step))
+        if isinstance(step, Needs):
+            return step
         if step or current is None:
             return Granted(step)
         return Granted(ErrorCode.NONE, current.producer_id, current.producer_epoch)
 
     def markers_written(self, markers: Markers, effects: Effects, now_ms: int) -> None:
-        """Every partition has its marker: the transaction is over."""
+        """Every partition has its marker: complete the transaction."""
         current = self.transactions.get(markers.transactional_id)
         if current is None or current.state not in PREPARED or current.producer != markers.producer:
-            return  # an echo of markers that were sent twice
+            return  # the markers were sent twice
         self._record(steps.complete(current, now_ms), effects)
 
-    # ---- what time brings ------------------------------------------------------------------------
+    # ---- timers ----------------------------------------------------------------------------------
 
     def _abort_timed_out(self, effects: Effects, now_ms: int) -> bool:
-        """Abort what is open for too long; False when not all could be done in this turn."""
+        """Abort transactions open for longer than their timeout; False when some are left."""
         size = 0
         for current in self.transactions.values():
             if current.state is not ONGOING:
@@ -228,16 +239,15 @@ class TransactionShard:
                 continue
             if size > TIMED_BYTES_MAX:
                 return False
-            try:
-                step = steps.fence(current, self.version, self._take_producer_id, now_ms)
-            except NeedsProducerId:
-                continue  # in the next round there will be one
+            step = self._step(partial(self._fence, current, now_ms))
+            if not isinstance(step, Transaction):
+                continue  # there is no producer id: retried at the next check
             self._decide(step, effects)
             size += size_of(effects.records[-1])
         return True
 
     def _expire(self, effects: Effects, now_ms: int) -> bool:
-        """Forget names that nobody has used for long; False when some are left to do."""
+        """Delete transactional ids that have expired; False when some are left."""
         size = 0
         for current in self.transactions.values():
             idle = current.state is EMPTY or current.state in COMPLETE
@@ -248,11 +258,23 @@ class TransactionShard:
                 size += size_of(effects.records[-1])
         return True
 
-    # ---- inside ----------------------------------------------------------------------------------
+    # ---- helpers ---------------------------------------------------------------------------------
+
+    def _step(self, step: Callable[[int | None], Step]) -> Step:
+        """The step's result; it is given a new producer id if it needs one and there is one."""
+        outcome = step(None)
+        if isinstance(outcome, Needs):
+            producer_id = self._take_producer_id()
+            if producer_id is not None:
+                outcome = step(producer_id)
+        return outcome
+
+    def _fence(self, current: Transaction, now_ms: int, new_id: int | None) -> Step:
+        return steps.fence(current, self.version, new_id, now_ms)
 
     def _decide(self, transaction: Transaction, effects: Effects) -> None:
         self._record(transaction, effects)
-        self._send_markers(transaction, effects)
+        self._send_after_commit(transaction, effects)
 
     def _record(self, transaction: Transaction, effects: Effects) -> None:
         if not self._timers_run:
@@ -260,18 +282,16 @@ class TransactionShard:
         self._last_epochs[transaction.transactional_id] = transaction.last_producer_epoch
         effects.records.append(transaction.record(1 if self.version else 0))
 
-    def _send_markers(self, transaction: Transaction, effects: Effects) -> None:
-        """Once the decision is committed: until then it may still be lost."""
-        effects.reply(
-            self._marker_sender,
-            Markers(
-                transaction.transactional_id,
-                transaction.producer,
-                transaction.state is PREPARE_COMMIT,
-                transaction.partitions,
-                transaction.client_version,
-            ),
+    def _send_after_commit(self, transaction: Transaction, effects: Effects) -> None:
+        """Send the markers once the decision is committed: until then it may be lost."""
+        markers = Markers(
+            transaction.transactional_id,
+            transaction.producer,
+            transaction.state is PREPARE_COMMIT,
+            transaction.partitions,
+            transaction.client_version,
         )
+        effects.after_commit(lambda: self._send_markers(markers))
 
 
 def size_of(record: Record) -> int:

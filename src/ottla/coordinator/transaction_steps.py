@@ -1,17 +1,18 @@
-"""What may happen to one transactional id: its next state, or Kafka's error. Pure.
+"""The steps of one transactional id: its next state, or Kafka's error. Pure.
 
-Each step is given the transaction as it is and what somebody wants, and returns the transaction as
-it is to be, or the `ErrorCode` to answer; NONE means that all is as wanted already. The order of
-the checks is that of Apache Kafka 4.3, since a client is told the first thing that is wrong.
+Each step takes the present transaction and a request, and returns the next transaction, or the
+`ErrorCode` to answer; NONE means that nothing has to change. A step that needs a producer id which
+it was not given returns `NEEDS_PRODUCER_ID`, and is called again with one. The order of the checks
+is that of Apache Kafka 4.3, since the first error is the one that is answered.
 
 There are two generations of clients. The classic one ends a transaction under the epoch it wrote
-with. Since KIP-890 (`transaction.version` 2) every end bumps the epoch, so that whatever is still
-under way from before the end is fenced; a retry of EndTxn is then told by its epoch, one behind.
+with. Since KIP-890 (`transaction.version` 2) every end bumps the epoch, so that requests still
+under way from before the end are fenced; a retry of EndTxn is then known by its epoch, one behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 from ottla.coordinator.effects import Producer
@@ -37,13 +38,15 @@ from ottla.wire.errors import ErrorCode
 
 NOTHING: frozenset[TopicPartition] = frozenset()
 
-# A producer id that nobody had before; raises `NeedsProducerId` while none is at hand.
-TakeProducerId = Callable[[], int]
-Step = Transaction | ErrorCode
+
+class Needs(Enum):
+    """What a step needs to be given when it is called again."""
+
+    PRODUCER_ID = "a producer id that was never used"
 
 
-class NeedsProducerId(Exception):
-    """The step needs a new producer id and there is none at hand: fetch some and ask again."""
+NEEDS_PRODUCER_ID = Needs.PRODUCER_ID
+Step = Transaction | ErrorCode | Needs
 
 
 # ---- InitProducerId --------------------------------------------------------------------------
@@ -53,14 +56,14 @@ def begin(
     current: Transaction,
     expected: Producer | None,
     timeout_ms: int,
-    take_producer_id: TakeProducerId,
+    new_id: int | None,
     now_ms: int,
 ) -> Step:
-    """The next producer of this name: the id and epoch that fence every earlier one.
+    """The next producer of this transactional id: an id and epoch that fence every earlier one.
 
-    `expected` is what the producer had before (KIP-360): only who still has it may go on. Answers
-    CONCURRENT_TRANSACTIONS while a transaction is being ended; one that is open is for the caller
-    to end (`fence`).
+    `expected` is what the producer had before (KIP-360): it must still be current. The result is
+    CONCURRENT_TRANSACTIONS while a transaction is being ended, and also while one is open, which
+    the caller ends with `fence`.
     """
     if current.state in PREPARED:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -68,7 +71,7 @@ def begin(
         return ErrorCode.PRODUCER_FENCED
     if current.state is ONGOING:
         if expected is not None and expected != current.producer:
-            # Kafka finds out only after it has aborted what its successor has open.
+            # Kafka checks this only after it has aborted the successor's transaction.
             return ErrorCode.PRODUCER_FENCED
         return ErrorCode.CONCURRENT_TRANSACTIONS
     epoch = current.producer_epoch
@@ -78,12 +81,14 @@ def begin(
     elif epoch in (NO_EPOCH, expected.producer_epoch):
         changes["last_producer_epoch"] = epoch
     elif expected.producer_epoch == current.last_producer_epoch:
-        # It was given this epoch before and did not hear of it.
+        # It was given this epoch before, in a response that was lost.
         return began(current, timeout_ms, now_ms)
     else:
         return ErrorCode.PRODUCER_FENCED
     if current.epoch_exhausted:
-        changes |= {"producer_id": take_producer_id(), "producer_epoch": 0}
+        if new_id is None:
+            return NEEDS_PRODUCER_ID
+        changes |= {"producer_id": new_id, "producer_epoch": 0}
     else:
         changes["producer_epoch"] = epoch + 1
     return began(current, timeout_ms, now_ms, **changes)
@@ -101,9 +106,9 @@ def began(current: Transaction, timeout_ms: int, now_ms: int, **changes: Any) ->
 
 
 def may_continue(current: Transaction, expected: Producer) -> bool:
-    """Whether who says it was `expected` may be the current producer (KIP-360)."""
+    """Whether the producer that was `expected` may be the current one (KIP-360)."""
     if current.producer_epoch == NO_EPOCH:
-        return True  # made a moment ago: the coordinator had forgotten the name
+        return True  # just created: the transactional id had expired
     if expected.producer_id == current.producer_id:
         return True  # its epoch is checked where it is bumped
     exhausted = expected.producer_epoch >= EPOCH_MAX - 1
@@ -119,8 +124,8 @@ def add(
     partitions: frozenset[TopicPartition],
     client_version: int,
     now_ms: int,
-) -> Step:
-    """The transaction writes to these partitions too, from now on."""
+) -> Transaction | ErrorCode:
+    """Add these partitions to the transaction."""
     if current is not None and current.state in PREPARED:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     error = producer_error(current, producer)
@@ -154,7 +159,7 @@ def verify(
 
 
 def producer_error(current: Transaction | None, producer: Producer) -> ErrorCode:
-    """Whether `producer` is the current one of its name."""
+    """Why `producer` is not the current one of the transactional id; NONE if it is."""
     if current is None or current.producer_id != producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if current.producer_epoch != producer.producer_epoch:
@@ -170,10 +175,10 @@ def end(
     producer: Producer,
     commit: bool,
     client_version: int,
-    take_producer_id: TakeProducerId,
+    new_id: int | None,
     now_ms: int,
 ) -> Step:
-    """EndTxn: fix the outcome. Asking again for the same outcome is answered the same."""
+    """EndTxn: fix the outcome. A retry with the same outcome has the same result."""
     if current is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if client_version >= EPOCH_BUMP_VERSION:
@@ -183,11 +188,11 @@ def end(
     if answer is not None:
         return answer
     state = PREPARE_COMMIT if commit else PREPARE_ABORT
-    return ended(current, state, client_version, take_producer_id, now_ms)
+    return ended(current, state, client_version, new_id, now_ms)
 
 
 def end_classic(current: Transaction, producer: Producer, commit: bool) -> ErrorCode | None:
-    """What to answer at once; None when the transaction is to be ended now."""
+    """The error to answer; None when the transaction is to be ended now."""
     error = producer_error(current, producer)
     if error:
         return error
@@ -202,9 +207,9 @@ def end_classic(current: Transaction, producer: Producer, commit: bool) -> Error
 def end_with_bump(current: Transaction, producer: Producer, commit: bool) -> ErrorCode | None:
     """The same for a client whose epoch is bumped by every end.
 
-    An EndTxn with the epoch before the bump is one whose answer was lost. One with the present
-    epoch is meant for a transaction that never wrote: it may be aborted, which bumps the epoch and
-    fences what is under way, but there is nothing to commit.
+    An EndTxn with the epoch before the bump is a retry after a lost response. One with the present
+    epoch is for a transaction that never wrote: it may be aborted, which bumps the epoch and fences
+    requests under way, but there is nothing to commit.
     """
     if current.state in PREPARED:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -232,14 +237,14 @@ def end_with_bump(current: Transaction, producer: Producer, commit: bool) -> Err
 
 
 def fence(
-    current: Transaction, server_version: int, take_producer_id: TakeProducerId, now_ms: int
-) -> Transaction:
-    """Abort what is open under an epoch that its producer does not have.
+    current: Transaction, server_version: int, new_id: int | None, now_ms: int
+) -> Transaction | Needs:
+    """Abort the open transaction under an epoch that its producer does not have.
 
-    The new epoch is told to nobody: whoever takes over the name is given the one after it.
+    The new epoch is given to no producer: the next one gets the epoch after it.
     """
     if server_version >= EPOCH_BUMP_VERSION:
-        return ended(current, PREPARE_ABORT, server_version, take_producer_id, now_ms)
+        return ended(current, PREPARE_ABORT, server_version, new_id, now_ms)
     return current.become(
         PREPARE_ABORT,
         now_ms,
@@ -253,14 +258,16 @@ def ended(
     current: Transaction,
     state: TransactionState,
     client_version: int,
-    take_producer_id: TakeProducerId,
+    new_id: int | None,
     now_ms: int,
-) -> Transaction:
-    """With its outcome fixed; markers carry the bumped epoch, also where it is the very last."""
+) -> Transaction | Needs:
+    """The transaction with its outcome fixed; its markers have the bumped epoch, also the last."""
     changes: dict[str, Any] = {"client_version": client_version}
     if client_version >= EPOCH_BUMP_VERSION:
         if current.epoch_exhausted:
-            changes["next_producer_id"] = take_producer_id()
+            if new_id is None:
+                return NEEDS_PRODUCER_ID
+            changes["next_producer_id"] = new_id
         changes["producer_epoch"] = min(current.producer_epoch + 1, EPOCH_MAX)
         changes["last_producer_epoch"] = current.producer_epoch
     if current.state is not ONGOING:
@@ -270,7 +277,7 @@ def ended(
 
 
 def complete(current: Transaction, now_ms: int) -> Transaction:
-    """Every partition has its marker: the transaction is over."""
+    """Every partition has its marker: the transaction is complete."""
     changes: dict[str, Any] = {}
     if current.next_producer_id != NO_PRODUCER_ID:
         changes = {
@@ -283,7 +290,7 @@ def complete(current: Transaction, now_ms: int) -> Transaction:
 
 
 def granted(decided: Transaction) -> Producer:
-    """Under which id and epoch the producer goes on after an end that was just decided."""
+    """The id and epoch with which the producer continues after an end that was just decided."""
     if decided.next_producer_id != NO_PRODUCER_ID:
         return Producer(decided.next_producer_id, 0)
     return decided.producer

@@ -1,12 +1,10 @@
-"""Heartbeat: a member says that it lives, and hears whether it must join again."""
+"""Heartbeat: restarts a member's session; the response says whether it must join again."""
 
 from __future__ import annotations
 
 from ottla.broker.context import Context, Pending
 from ottla.broker.coordinators import PendingReply
 from ottla.coordinator.effects import Effects
-from ottla.coordinator.group_shard import merge
-from ottla.coordinator.membership import heartbeat
 from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.errors import ErrorCode
 
@@ -16,18 +14,14 @@ def handle(request: HeartbeatRequest, context: Context) -> HeartbeatResponse | P
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     coordinator = context.broker.coordinators.groups.coordinator_for(request.group_id)
     if isinstance(coordinator, ErrorCode):
-        # While loading, a member is as good as alive: its session starts anew afterwards.
+        # While loading every member counts as alive: its session starts when loading is complete.
         loading = coordinator is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return HeartbeatResponse(error_code=ErrorCode.NONE if loading else coordinator)
-    group = coordinator.shard.groups.get(request.group_id)
-    if group is None:
-        return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    shard = coordinator.shard
     reply = PendingReply(lambda error: HeartbeatResponse(error_code=error))
 
     def decide(effects: Effects, now_ms: int) -> None:
-        inner = Effects()
-        heartbeat(group, request, reply, inner)
-        merge(group, inner, effects)
+        effects.reply(reply, HeartbeatResponse(error_code=shard.heartbeat(request, effects)))
 
     coordinator.run(decide)
     return reply.pending

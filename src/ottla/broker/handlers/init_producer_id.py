@@ -1,8 +1,8 @@
 """InitProducerId (KIP-98, KIP-360): an id for an idempotent producer, or for a transactional one.
 
-Ids come from the controller in blocks; a broker hands each out once. Without a transactional id
-every request gets a new id with epoch 0, whatever the producer had before. With one, its
-coordinator gives the id and epoch that fence every earlier producer of that name.
+Ids come from the controller in blocks; a broker gives each out once. Without a transactional id
+every request gets a new id with epoch 0, whatever the producer had before. With one, the
+coordinator answers with an id and epoch that fence every earlier producer of that transactional id.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Awaitable
 from ottla.broker.context import Context, Pending
 from ottla.broker.coordinators import PendingReply, settled
 from ottla.coordinator.effects import Effects, Producer
-from ottla.coordinator.transaction_steps import NeedsProducerId
+from ottla.coordinator.transaction_shard import Granted
+from ottla.coordinator.transaction_steps import Needs
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.errors import ErrorCode
 
@@ -23,14 +24,13 @@ Answer = InitProducerIdResponse | Pending
 
 
 def handle(request: InitProducerIdRequest, context: Context) -> Answer | Awaitable[Answer]:
-    """At once while the block of ids lasts, after the controller's answer when it is used up."""
+    """Answered at once, or after the controller's answer if the block of ids is used up."""
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return failure(request, ErrorCode.INVALID_REQUEST, context)
     if request.transactional_id is not None:
-        try:
-            return begin(request, request.transactional_id, context)
-        except NeedsProducerId:
-            return begin_after_refill(request, request.transactional_id, context)
+        return begin(request, request.transactional_id, context) or begin_after_refill(
+            request, request.transactional_id, context
+        )
     producer_id = context.broker.producer_ids.take()
     if producer_id is not None:
         return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
@@ -53,8 +53,8 @@ async def _after_refill(request: InitProducerIdRequest, context: Context) -> Ini
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
-def begin(request: InitProducerIdRequest, transactional_id: str, context: Context) -> Answer:
-    """Let the coordinator of a transactional id decide."""
+def begin(request: InitProducerIdRequest, transactional_id: str, context: Context) -> Answer | None:
+    """The coordinator's answer; None if it needs a producer id and this broker has none."""
     if not transactional_id:
         return failure(request, ErrorCode.INVALID_REQUEST, context)
     timeout_ms = request.transaction_timeout_ms
@@ -66,12 +66,15 @@ def begin(request: InitProducerIdRequest, transactional_id: str, context: Contex
     expected = None
     if request.producer_id != -1:
         expected = Producer(request.producer_id, request.producer_epoch)
+    shard = coordinator.shard
     reply = PendingReply(lambda error: failure(request, error, context))
+    results: list[Granted | Needs] = []
 
     def decide(effects: Effects, now_ms: int) -> None:
-        granted = coordinator.shard.init_producer(
-            transactional_id, timeout_ms, expected, effects, now_ms
-        )
+        granted = shard.init_producer(transactional_id, timeout_ms, expected, effects, now_ms)
+        results.append(granted)
+        if isinstance(granted, Needs):
+            return
         if granted.error_code:
             effects.reply(reply, failure(request, granted.error_code, context))
         else:
@@ -81,7 +84,7 @@ def begin(request: InitProducerIdRequest, transactional_id: str, context: Contex
             effects.reply(reply, response)
 
     coordinator.run(decide)
-    return reply.pending
+    return None if isinstance(results[0], Needs) else reply.pending
 
 
 async def begin_after_refill(
@@ -89,7 +92,8 @@ async def begin_after_refill(
 ) -> Answer:
     if not await context.broker.producer_ids.refill():
         return failure(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, context)
-    try:
-        return await settled(begin(request, transactional_id, context))
-    except NeedsProducerId:  # others were quicker
-        return failure(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, context)
+    # Other requests may have used the new ids up meanwhile.
+    answer = begin(request, transactional_id, context)
+    return await settled(
+        answer or failure(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, context)
+    )
