@@ -22,7 +22,7 @@ LONG_FILES: dict[str, tuple[int, str]] = {
         1600,
         "one compiled unit: its functions call each other as C, which they cannot across modules",
     ),
-    "log/log.py": (560, "Log owns the state of one partition's log: appends, reads, flushes"),
+    "log/log.py": (620, "Log owns one partition's segments and offsets: all that changes them"),
     "log/manager.py": (
         590,
         "LogManager owns the table of all logs: start, creation, deletion and stop change it",

@@ -252,6 +252,23 @@ def test_markers_of_a_coordinator_end_transactions() -> None:
     assert log.aborted_transactions(0, 9) == [(9, 0, 2, 3)]
 
 
+def test_an_open_transaction_begins_no_earlier_than_the_log() -> None:
+    """DeleteRecords past the first record of an open transaction: it begins with the log then."""
+    log = log_with()
+    for number in range(9):
+        put(
+            log,
+            b"%d" % number,
+            producer_id=9,
+            producer_epoch=0,
+            transactional=True,
+            base_sequence=number,
+        )
+    assert log.first_unstable_offset(9) == 0
+    log.delete_records_before(6)
+    assert log.first_unstable_offset(9) == log.log_start_offset == 6
+
+
 def marker(producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int = 0) -> memoryview:
     record = Record(
         struct.pack(">hi", 0, coordinator_epoch),

@@ -179,6 +179,71 @@ def test_a_retry_over_a_restart_is_written_once(clean: bool) -> None:
     assert values(log) == [b"%d" % n for n in range(41)]
 
 
+@pytest.mark.parametrize("others", [0, 3, 40])
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_last_five_batches_are_known_after_a_restart(clean: bool, others: int) -> None:
+    """Each of them is a duplicate when it comes again, wherever the log holds it.
+
+    A snapshot tells of the last one only; the others lie in this segment or in earlier ones,
+    between the batches of other producers.
+    """
+    for sequence in range(35, 40):
+        disk = SimulatedDisk()
+        log = new_log(disk)
+        mine = {"producer_id": 5, "producer_epoch": 2}
+        offsets = []
+        for number in range(40):
+            offsets.append(put(log, b"a", b"b", base_sequence=number * 2, **mine).base_offset)
+            for other in range(others):
+                put(log, b"v", base_sequence=number, producer_id=6 + other, producer_epoch=0)
+        if clean:
+            log.close()
+        else:
+            log.flush()
+        end = log.end_offset
+        log = reopen(disk, clean=clean, recovery_point=log.recovery_point)
+        again = put(log, b"a", b"b", base_sequence=sequence * 2, **mine)
+        assert (again.error_code, again.base_offset) == (0, offsets[sequence])
+        assert again.duplicate
+        assert put(log, b"a", b"b", base_sequence=34 * 2, **mine).error_code == OUT_OF_ORDER
+        assert put(log, b"a", b"b", base_sequence=80, **mine).base_offset == end
+
+
+def test_older_batches_are_looked_for_once_and_within_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A batch out of sequence reads the log back once for a producer, no further than allowed."""
+    disk = SimulatedDisk()
+    log = new_log(disk, SMALL._replace(segment_bytes=1 << 20))
+    mine = {"producer_id": 5, "producer_epoch": 0}
+    for number in range(10):
+        put(log, b"v", base_sequence=number, **mine)
+        for _ in range(30):
+            put(log, b"v")
+    log.close()
+    monkeypatch.setattr("ottla.log.replay.READ_BACK_BATCHES_MAX", 80)
+    monkeypatch.setattr("ottla.log.replay.READ_BACK_STEP_BYTES", 500)
+    log = reopen(disk, clean=True, recovery_point=310)
+    assert put(log, b"v", base_sequence=7, **mine).duplicate
+    assert put(log, b"v", base_sequence=5, **mine).error_code == OUT_OF_ORDER
+    monkeypatch.setattr("ottla.log.log.read_back", None)
+    assert put(log, b"v", base_sequence=5, **mine).error_code == OUT_OF_ORDER
+
+
+def test_an_earlier_epoch_is_not_read_back() -> None:
+    """Batches of the producer's epoch before, with the same sequences, are no duplicates."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for epoch, batches in ((0, 6), (1, 2)):
+        for number in range(batches):
+            put(log, b"v", base_sequence=number, producer_id=5, producer_epoch=epoch)
+    log.close()
+    log = reopen(disk, clean=True, recovery_point=8)
+    mine = {"producer_id": 5, "producer_epoch": 1}
+    assert put(log, b"v", base_sequence=4, **mine).error_code == OUT_OF_ORDER
+    assert put(log, b"v", base_sequence=0, **mine).base_offset == 6
+
+
 def test_a_damaged_snapshot_is_made_up_for_by_the_log() -> None:
     """A clean stop's snapshot with a flipped bit: the state comes from the batches instead."""
     disk = SimulatedDisk()

@@ -207,6 +207,26 @@ def test_reads_skip_what_compaction_took() -> None:
     assert read_header(part.file.pread(61, part.position)).base_offset == segments[2].base_offset
 
 
+@pytest.mark.parametrize("interval_bytes", [300_000, 2**31 - 1])
+def test_reads_never_rebuild_the_index_of_a_large_interval(
+    interval_bytes: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever index.interval.bytes says, a lookup finds an entry near enough, old or new."""
+    log = new_log(SimulatedDisk(), LogConfig(index_interval_bytes=interval_bytes))
+    for number in range(600):
+        put(log, b"x" * 2000)
+        offset = number * 7919 % (number + 1)
+        assert read_header_at(log, offset) == offset
+    assert 7 <= len(log.active.index) <= 9
+    assert not caplog.records
+
+
+def read_header_at(log: Log, offset: int) -> int:
+    part = log.read(offset, bytes_max=100, end_offset=log.end_offset)
+    assert part is not None
+    return read_header(part.file.pread(61, part.position)).base_offset
+
+
 def test_paths_are_kafkas() -> None:
     """Twenty digits of base offset, then what it is."""
     log = filled(50)

@@ -71,7 +71,24 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dumped") / "data"
     with Server(folder, settings=SETTINGS) as server, RawClient(server.port) as client:
         fill(client)
+        small = [{"name": "small", "num_partitions": 1, "replication_factor": 1}]
+        client.ask("CreateTopics", 7, {"topics": small, "timeout_ms": 5000})
+        produce(client, "small", batch([Record(value=b"v")], base_timestamp=TIMESTAMP_MS))
     return folder
+
+
+def test_a_segment_too_short_for_an_index_entry(data: Path) -> None:
+    """One batch needs no entry by offset, but one by time: Kafka's tool accepts both files."""
+    small = data / "small-0"
+    names = sorted(file.suffix for file in small.iterdir() if file.name.startswith("0000"))
+    assert names == [".index", ".log", ".snapshot", ".timeindex"]
+    index, time_index = dump(
+        ["--index-sanity-check", "--files", files(small, ".index")],
+        ["--index-sanity-check", "--files", files(small, ".timeindex")],
+    )
+    assert ".index is empty." in index
+    assert ".timeindex passed sanity check." in time_index
+    assert not complaints(index + time_index)
 
 
 def test_segments_and_indexes_are_clean(data: Path) -> None:

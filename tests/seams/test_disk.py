@@ -103,6 +103,30 @@ def test_small_files_are_replaced_whole(disk: Disk, home: str) -> None:
     assert disk.listdir(home) == ["checkpoint"]
 
 
+def test_a_replaced_file_is_another_file(disk: Disk, home: str) -> None:
+    """Whoever opened it before keeps the old bytes; whoever opens the name now has the new ones.
+
+    A flush that still holds the old file must not stand for a flush of the new one.
+    """
+    path = f"{home}/leader-epoch-checkpoint"
+    for replace in (
+        lambda: disk.write_atomically(path, b"new", sync=False),
+        lambda: (
+            disk.write_atomically(path + "2", b"new", sync=False),
+            disk.rename(path + "2", path),
+        ),
+    ):
+        disk.write_atomically(path, b"old", sync=False)
+        flushing = disk.open(path)
+        assert flushing.pread(9, 0) == b"old"
+        replace()
+        now = disk.open(path)
+        assert now.pread(9, 0) == b"new"
+        assert flushing.pread(9, 0) == b"old"
+        now.sync()
+        flushing.sync()
+
+
 def test_a_lock_is_held_once(disk: Disk, home: str) -> None:
     """A second broker, in this process too, is told so."""
     lock = disk.lock(f"{home}/.lock")

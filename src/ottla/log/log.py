@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 from ottla.log import lookup, trim
 from ottla.log.append import AppendResult, Origin
 from ottla.log.epochs import LeaderEpochs, load_epochs
-from ottla.log.failures import OffsetOutOfRange
+from ottla.log.failures import CorruptSegment, OffsetOutOfRange
 from ottla.log.header import HEADER
-from ottla.log.producers import BatchNote, Producers
+from ottla.log.producers import OUT_OF_ORDER_SEQUENCE_NUMBER, BatchNote, Producers
 from ottla.log.reading import aborted_between, base_offset_of, offset_behind, read_range
-from ottla.log.replay import load_producers
-from ottla.log.segment import SNAPSHOT, Segment
+from ottla.log.replay import load_producers, read_back
+from ottla.log.segment import INDEX_INTERVAL_BYTES_MAX, SNAPSHOT, Segment
 from ottla.log.syncing import Syncable, synced, to_sync
 from ottla.log.unusual import append_unusual
 from ottla.wire.checksum import crc32c
@@ -139,7 +139,7 @@ class Log:
         self._config = config
         self._max_message_bytes = min(config.max_message_bytes, config.segment_bytes)
         self._timestamp_after_max_ms = config.message_timestamp_after_max_ms
-        self._index_interval_bytes = config.index_interval_bytes
+        self._index_interval_bytes = min(config.index_interval_bytes, INDEX_INTERVAL_BYTES_MAX)
         self._flush_messages = config.flush_messages - 1
         # Whether a client's batch is stored as it comes; the exceptions are in inspection.py.
         self._plain = (
@@ -264,6 +264,10 @@ class Log:
             verdict = self.producers.check(
                 producer_id, producer_epoch, sequence, delta, transactional
             )
+            if verdict == OUT_OF_ORDER_SEQUENCE_NUMBER:
+                verdict = self._check_older_batches(
+                    producer_id, producer_epoch, sequence, delta, transactional
+                )
             if verdict:
                 return self._not_again(verdict)
             if self.offline is not None:
@@ -285,6 +289,26 @@ class Log:
         return AppendResult(
             _NONE, first_offset, first_offset + delta, append_time_ms, self.log_start_offset
         )
+
+    def _check_older_batches(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        delta: int,
+        transactional: bool,
+    ) -> BatchNote | int:
+        """A batch out of sequence may be a retry from before a restart: look in the log, once."""
+        known = self.producers.by_id.get(producer_id)
+        if known is not None and known.incomplete:
+            try:
+                read_back(self, producer_id, known)
+            except CorruptSegment as problem:
+                logger.error("%s: older batches of a producer: %s", self.name, problem)
+            except OSError as error:
+                self.fail(f"cannot read a producer's batches: {error}")
+                return _STORAGE_ERROR
+        return self.producers.check(producer_id, producer_epoch, sequence, delta, transactional)
 
     def _not_again(self, verdict: BatchNote | int) -> AppendResult:
         """A retry is answered with the offsets of the first time, anything else with its error."""
@@ -415,14 +439,17 @@ class Log:
         return lookup.max_timestamp(self)
 
     def first_unstable_offset(self, high_watermark: int | None = None) -> int | None:
-        """Where the earliest undecided transaction begins, or None.
+        """Where the earliest undecided transaction begins, or None; never below the log's start.
 
-        One that was ended by a marker below the high watermark is decided for everybody.
+        One that was ended by a marker below the high watermark is decided for everybody. The start
+        of one still open may have been deleted (DeleteRecords, retention): as in Kafka it then
+        begins with the log, or the last stable offset would lie before all that can be read.
         """
         producers = self.producers
         if high_watermark is not None and producers.completed:
             producers.forget_completed_below(high_watermark)
-        return producers.first_unstable_offset()
+        first = producers.first_unstable_offset()
+        return None if first is None else max(first, self.log_start_offset)
 
     def aborted_transactions(
         self, start: int, end: int, *, found: FileRange | None = None

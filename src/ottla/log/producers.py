@@ -1,12 +1,13 @@
-"""What each idempotent producer wrote last here, so that a retry is written once (KIP-98).
+"""What each idempotent producer wrote last to a log, so that a retry is written once (KIP-98).
 
-Per producer: its epoch, the last five batches (the client may have five in flight), and, for the
-transactions to come, where its open transaction began. A batch is checked before it is appended and
-noted after: the two halves never disagree because nothing happens between them.
+Per producer: its epoch, the last five batches (the client may have five in flight), and where its
+open transaction began. A batch is checked before it is appended and noted after; nothing may run
+between the two.
 
 Kept in `.snapshot` files in Kafka's format (version 1): one at every roll and at a clean stop.
 After a crash the newest good snapshot plus the headers of the batches behind it give the same
-state again.
+state again. A snapshot has only the last batch of each producer; those before it are read back
+from the log when a retry asks for one (`Producer.incomplete`, replay.read_back).
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class Producer:
         "batches",
         "coordinator_epoch",
         "epoch",
+        "incomplete",
         "last_timestamp",
         "transaction_first_offset",
     )
@@ -75,6 +77,7 @@ class Producer:
         self.last_timestamp = -1
         self.transaction_first_offset = -1
         self.batches: list[BatchNote] = []
+        self.incomplete = False  # from a snapshot: the log may hold batches before the first here
 
     @property
     def last_sequence(self) -> int:
@@ -143,6 +146,7 @@ class Producers:
         elif known.epoch != epoch:
             known.epoch = epoch
             known.batches.clear()
+            known.incomplete = False
         batches = known.batches
         if len(batches) >= BATCHES_KEPT:
             del batches[0]
@@ -174,6 +178,7 @@ class Producers:
         if known.epoch != epoch:
             known.epoch = epoch
             known.batches.clear()
+            known.incomplete = False
         known.coordinator_epoch = coordinator_epoch
         known.transaction_first_offset = -1
         known.last_timestamp = timestamp
@@ -266,6 +271,7 @@ def parse_snapshot(data: bytes) -> list[tuple[int, Producer]]:
         known.transaction_first_offset = first
         if last_offset >= 0:
             known.batches.append(BatchNote(last_sequence, last_offset, delta, timestamp))
+            known.incomplete = True
         entries.append((producer_id, known))
     return entries
 

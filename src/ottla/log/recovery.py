@@ -24,7 +24,15 @@ from ottla.log.epochs import load_epochs
 from ottla.log.failures import LogProblem
 from ottla.log.log import Log
 from ottla.log.producers import Producers
-from ottla.log.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX, Segment
+from ottla.log.segment import (
+    INDEX,
+    INDEX_INTERVAL_BYTES_MAX,
+    LOG,
+    SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    Segment,
+)
 from ottla.log.set_aside import set_aside_segment, set_aside_tail
 from ottla.log.swap import offset_of, tidy_files
 
@@ -199,7 +207,11 @@ def _recover(
             continue
         size_bytes = segment.size_bytes
         problem = check_segment(
-            segment, recovery_point, findings, config.index_interval_bytes, next_base_offset=after
+            segment,
+            recovery_point,
+            findings,
+            min(config.index_interval_bytes, INDEX_INTERVAL_BYTES_MAX),
+            next_base_offset=after,
         )
         whole_until = max(segment.next_offset, recovery_point)
         if problem is None and after is not None and after > whole_until:

@@ -1,7 +1,8 @@
 """Producer state from what is on disk: the newest sound snapshot, then every batch behind it.
 
 Also the markers that end transactions, when a coordinator writes them and when a log is read again:
-both ways go through `end_transaction`, so a restart gives the state that the appends gave.
+both go through `end_transaction`, so a restart gives the state that the appends gave. And the
+batches of a producer that its snapshot does not tell of, once a retry asks for them.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.failures import CorruptSegment
-from ottla.log.producers import Producers
-from ottla.log.segment import LOG, SNAPSHOT
+from ottla.log.header import HEADER_BYTES
+from ottla.log.producers import BATCHES_KEPT, BatchNote, Producers, sequence_plus
+from ottla.log.segment import LOG, PIECE_BYTES, SNAPSHOT
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.wire.malformed import MalformedMessage
 from ottla.wire.records import read_records
@@ -20,6 +22,7 @@ from ottla.wire.records import read_records
 if TYPE_CHECKING:
     from ottla.log.header import BatchAt
     from ottla.log.log import Log
+    from ottla.log.producers import Producer
     from ottla.log.segment import Segment
     from ottla.seams.disk import Bytes
 
@@ -31,6 +34,12 @@ _MARKER_KEY = struct.Struct(">hh")  # version, type
 _MARKER_VALUE = struct.Struct(">hi")  # version, coordinator epoch
 ABORT = 0
 COMMIT = 1
+
+# How far the batches of one producer are searched for, once after a restart: what five requests in
+# flight can be apart, and what the event loop can spare (about 10 ms).
+READ_BACK_BYTES_MAX = 16 * 1024 * 1024
+READ_BACK_BATCHES_MAX = 10_000
+READ_BACK_STEP_BYTES = 256 * 1024
 
 
 class Marker(NamedTuple):
@@ -89,6 +98,65 @@ def _replay(producers: Producers, segment: Segment, start: int) -> None:
                 batch.max_timestamp,
                 batch.attributes & TRANSACTIONAL_BIT != 0,
             )
+
+
+def read_back(log: Log, producer_id: int, known: Producer) -> None:
+    """Complete the last batches of a producer with those that its snapshot does not tell of.
+
+    Walks the log backwards, in steps from index entry to index entry, from the first batch noted:
+    until five are known, the producer's first is found, or a limit is reached. Done at most once
+    for a producer. Compaction may have taken the batches; then they stay unknown.
+    """
+    known.incomplete = False
+    if not 0 < len(known.batches) < BATCHES_KEPT or known.batches[0].base_sequence == 0:
+        return
+    bytes_left, batches_left = READ_BACK_BYTES_MAX, READ_BACK_BATCHES_MAX
+    before = known.batches[0].base_offset
+    for segment in reversed(log.segments):
+        if segment.base_offset > before or not segment.size_bytes:
+            continue
+        end = segment.position_of(before)
+        end = segment.size_bytes if end is None else end
+        while end > 0:
+            start = _step_back(segment, end)
+            found = []
+            for batch in segment.batches(start, strict=False):
+                if batch.position >= end:
+                    break
+                bytes_left -= batch.size if batch.size <= PIECE_BYTES else HEADER_BYTES
+                batches_left -= 1
+                if bytes_left < 0 or batches_left < 0:
+                    return
+                if batch.producer_id == producer_id and not batch.attributes & CONTROL_BIT:
+                    found.append(batch)
+            if _take_back(known, found):
+                return
+            end = start
+
+
+def _step_back(segment: Segment, end: int) -> int:
+    """Where a batch begins some way before `end`: at an index entry, or at the segment's start."""
+    step = READ_BACK_STEP_BYTES
+    while step < end:
+        entry = segment.index.behind(end - step)
+        if entry is not None and entry[1] < end:
+            confirmed = segment.confirmed(entry[0])
+            return confirmed[1] if confirmed is not None else 0
+        step *= 2
+    return 0
+
+
+def _take_back(known: Producer, found: list[BatchAt]) -> bool:
+    """Put earlier batches before those that are known; True when none before them matters."""
+    for batch in reversed(found):
+        if batch.producer_epoch != known.epoch or len(known.batches) >= BATCHES_KEPT:
+            return True
+        delta = batch.last_offset - batch.base_offset
+        last_sequence = sequence_plus(batch.base_sequence, delta)
+        known.batches.insert(
+            0, BatchNote(last_sequence, batch.last_offset, delta, batch.max_timestamp)
+        )
+    return len(known.batches) >= BATCHES_KEPT or known.batches[0].base_sequence == 0
 
 
 def read_marker(batch: Bytes) -> Marker | None:

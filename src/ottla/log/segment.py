@@ -55,9 +55,11 @@ RELATIVE_OFFSET_MAX = 2**31 - 1  # both indexes hold relative offsets as int32
 SCAN_BYTES = 4 * 1024  # read first when looking for a batch: an interval of the index
 PIECE_BYTES = 64 * 1024  # read at once when walking on over headers
 INDEX_INTERVAL_BYTES = 4096  # Kafka's default, for an index made anew
-# A lookup that walks further than this past its index entry has found a hole in the index.
+# A lookup that walks further than this past its index entry has found a hole in the index. So
+# entries are never further apart than half of it, whatever index.interval.bytes says.
 WALK_BATCHES_MAX = 8
 WALK_BYTES_MAX = 256 * 1024
+INDEX_INTERVAL_BYTES_MAX = WALK_BYTES_MAX // 2
 HINTS_MAX = 32
 
 
@@ -389,11 +391,15 @@ class Segment:
         return self.first_timestamp
 
     def seal(self) -> None:
-        """Nothing more will be appended: complete the time index and write both out."""
+        """Nothing more will be appended: complete the time index and write both out.
+
+        Kafka's tools open the offset index of every time index: an empty one stands for none.
+        """
         if self.size_bytes:
             largest = self.largest()
             if largest.timestamp >= 0:
                 self.time_index.append(*largest)
+                self._disk.open(self.path(INDEX), create=True)
         self.write_out_indexes()
         self.hints = None
 
@@ -404,12 +410,12 @@ class Segment:
             self._time_index.write_out()
 
     def files(self) -> list[File]:
-        """What a flush must sync, indexes written out before."""
+        """What a flush must sync, indexes written out before. Empty ones last by their names."""
         found = [self.file]
         for extension in (INDEX, TIME_INDEX, TRANSACTION_INDEX):
             path = self.path(extension)
-            if self._disk.exists(path):
-                found.append(self._disk.open(path))
+            if self._disk.exists(path) and (file := self._disk.open(path)).size():
+                found.append(file)
         return found
 
     def transaction_files(self) -> list[File]:

@@ -295,6 +295,7 @@ class RealDisk:
 
     def rename(self, old: str, new: str) -> None:
         with self._guard:
+            self._keep_readable(new)
             os.replace(old, new)
             inside = self._files.pop(old, None)
             if inside is not None:
@@ -355,7 +356,10 @@ class RealDisk:
             raise named(error, path) from error
         finally:
             os.close(descriptor)
-        os.replace(temporary, path)
+        with self._guard:
+            # Or who opens this name next would be given the replaced file, and sync that one.
+            self._keep_readable(path)
+            os.replace(temporary, path)
         if sync:
             self.sync_directory(os.path.dirname(path))
 
