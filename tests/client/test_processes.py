@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import textwrap
@@ -85,9 +86,11 @@ def test_a_fork_is_told_and_the_parent_goes_on(bootstrap: str, topic: str) -> No
     """In the child the producer says what to do, a new one works; the parent's is not disturbed."""
     done = run(
         """
-        import os, sys
+        import os, sys, warnings
         from ottla import Producer
         from ottla.client.errors import IllegalStateError
+        # Python 3.12 and later warn of a fork beside threads, which is what this one is about.
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         producer = Producer(bootstrap_servers=sys.argv[1])
         producer.send(sys.argv[2], b"before").get(10)
         child = os.fork()
@@ -113,6 +116,17 @@ def test_a_fork_is_told_and_the_parent_goes_on(bootstrap: str, topic: str) -> No
     assert (done.returncode, done.stderr) == (0, "")
     values = [record.value for record in read_all(bootstrap, topic)]
     assert values == [b"before", b"child", b"after"]
+
+
+def test_the_applications_random_numbers_are_left_alone(bootstrap: str, topic: str) -> None:
+    """A program that seeds `random` gets the same numbers with a client as without."""
+    random.seed(7)
+    before = random.getstate()
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for number in range(10):
+            producer.send(topic, b"%d" % number)
+    assert len(read_all(bootstrap, topic)) == 10
+    assert random.getstate() == before
 
 
 def test_importing_ottla_is_cheap_and_the_server_imports_no_client() -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 import logging
-import random
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, TypeVar
 
+from ottla.client.randomness import RANDOM
 from ottla.wire.errors import ErrorCode
 
 from ..errors import IllegalStateError, KafkaError, KafkaTimeoutError, NoBrokersAvailable
@@ -133,7 +133,7 @@ class Client:
         """How long to wait before trying again, the more often the longer, with jitter."""
         base, most = self.config["retry_backoff_ms"], self.config["retry_backoff_max_ms"]
         pause_ms: float = min(base * 2.0 ** min(tries, 20), max(base, most))
-        return pause_ms * random.uniform(0.8, 1.2) / 1000
+        return pause_ms * RANDOM.uniform(0.8, 1.2) / 1000
 
     def bootstrap(self, timeout_ms: float | None = None) -> Cluster:
         """The first picture of the cluster; waits, and says what to do when nobody answers."""

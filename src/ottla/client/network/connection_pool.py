@@ -7,10 +7,11 @@ asked meanwhile waits with it.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from typing import Any
+
+from ottla.client.randomness import RANDOM
 
 from ..errors import KafkaConnectionError, KafkaError, NodeNotReadyError
 from .cluster_metadata import Broker, Cluster
@@ -140,7 +141,7 @@ class Connections:
             self.config["reconnect_backoff_max_ms"],
         )
         wait_ms = min(base_ms * 2.0**wait.failures, max(base_ms, most_ms))
-        wait_ms *= random.uniform(1 - JITTER, 1 + JITTER)
+        wait_ms *= RANDOM.uniform(1 - JITTER, 1 + JITTER)
         wait.failures = min(wait.failures + 1, 30)
         wait.until = time.monotonic() + wait_ms / 1000
         wait.reason = str(reason)
@@ -149,7 +150,7 @@ class Connections:
     def pick(self) -> int:
         """A broker to ask: the least busy of the connected, else one that has not just failed."""
         ready = [
-            (connection.open_requests, random.random(), node_id)
+            (connection.open_requests, RANDOM.random(), node_id)
             for (node_id, channel), connection in self.by_key.items()
             if connection.versions is not None and not channel and self.broker(node_id) is not None
         ]
@@ -158,7 +159,7 @@ class Connections:
         known = list(self.cluster.brokers)
         if not known or all(self._failing(node_id) for node_id in known):
             known += self.bootstrap
-        return min(known, key=lambda node_id: (self._until(node_id), random.random()))
+        return min(known, key=lambda node_id: (self._until(node_id), RANDOM.random()))
 
     def _failing(self, node_id: int) -> bool:
         wait = self.waits.get(node_id)

@@ -8,12 +8,12 @@ growing waits for as long as somebody wants an answer.
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
+from ottla.client.randomness import RANDOM
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.errors import ErrorCode
 
@@ -138,7 +138,7 @@ class Metadata:
         base, most = self.config["retry_backoff_ms"], self.config["retry_backoff_max_ms"]
         pause_ms = min(base * 2.0 ** min(self.failures, 20), max(base, most))
         self.retry_timer = self.loop.call_later(
-            pause_ms * random.uniform(0.8, 1.2) / 1000, self._ask
+            pause_ms * RANDOM.uniform(0.8, 1.2) / 1000, self._ask
         )
 
     def _watch_age(self) -> None:

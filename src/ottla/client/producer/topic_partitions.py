@@ -6,10 +6,10 @@ default partitioner is built in, for it runs for every record; others are asked.
 
 from __future__ import annotations
 
-import random
 import time
 from typing import Any
 
+from ottla.client.randomness import RANDOM
 from ottla.wire.errors import ErrorCode
 
 from ..codec.records import murmur2
@@ -76,7 +76,7 @@ class Topics:
             for each in known.lanes
             if each is not lane and (found is None or each.partition in found.available)
         ]
-        known.sticky = random.choice(choice) if choice else lane
+        known.sticky = RANDOM.choice(choice) if choice else lane
         return known.sticky
 
     def partition_count(self, topic: str) -> int:
@@ -165,7 +165,7 @@ class Topics:
                 continue
             lanes = [self._lane(topic, index) for index in range(count)]
             if lanes:
-                self.known[topic] = TopicLanes(lanes, random.choice(lanes))
+                self.known[topic] = TopicLanes(lanes, RANDOM.choice(lanes))
 
     def _lane(self, topic: str, partition: int) -> Lane:
         key = (topic, partition)
