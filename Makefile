@@ -35,13 +35,13 @@ $(JAVA): scripts/extras.sh
 	@sh scripts/extras.sh java
 	@touch $@
 
-# The record codec of the client as a C extension; without a compiler it stays plain Python.
-$(COMPILED): $(addprefix src/ottla/client/,codec/record_codec.py codec/record_codec.pxd network/receiving.pyx) $(READY)
+# The loops that run once per record as C extensions; without a compiler they stay plain Python.
+$(COMPILED): $(addprefix src/ottla/,client/codec/record_codec.py client/codec/record_codec.pxd client/network/receiving.pyx log/offset_map.pyx) $(READY)
 	@mkdir -p $(dir $@)
 	@$(BIN)/python scripts/compile.py || true
 	@touch $@
 
-compile: $(COMPILED) ## Compile the record codec of the client (done by test and bench)
+compile: $(COMPILED) ## Compile the loops that run once per record (done by test and bench)
 
 demo: $(READY) $(JAVA) $(COMPILED) ## User behaviour, live: a broker, Spark, a kill in the middle, a report (3 minutes)
 	@$(BIN)/python -m scripts.demo

@@ -1,4 +1,4 @@
-"""At build time: compile the record codec if a C compiler is there; if not, say so and go on."""
+"""At build time: compile the record loops if a C compiler is there; if not, say so and go on."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class CompileRecordCodec(BuildHookInterface):  # type: ignore[misc]
 
             compile_script.build()
         except Exception as problem:
-            self.app.display_warning(f"the record codec stays plain Python: {problem}")
+            self.app.display_warning(f"the record loops stay plain Python: {problem}")
             return
         if version != "editable":
-            build_data["artifacts"].append("src/ottla/client/*/*.so")
+            build_data["artifacts"].append("src/ottla/**/*.so")
             build_data["pure_python"] = False
             build_data["infer_tag"] = True

@@ -1,11 +1,12 @@
-"""Compile the client's hot loops with Cython; without a compiler, say so and go on.
+"""Compile the loops that run once per record with Cython; without a compiler, say so and go on.
 
-    python scripts/compile.py            # build codec/_record_codec_c, network/_receiving_c
+    python scripts/compile.py            # build client/codec/_record_codec_c and the others
     python scripts/compile.py --check    # do they exist, built from the present source?
 
-The folders are those of src/ottla/client; each extension lies beside its source. hatch_build.py
-runs the same at install time. Nothing requires the result: codec/records.py falls back to
-record_codec.py as plain Python, network/bulk_receive.py does without receiving.pyx (Linux only).
+The folders are those of src/ottla; each extension lies beside its source. hatch_build.py runs the
+same at install time. Nothing requires the result: client/codec/records.py falls back to
+record_codec.py as plain Python, client/network/bulk_receive.py does without receiving.pyx (Linux
+only), log/offset_map.py has a plain form of offset_map.pyx.
 """
 
 from __future__ import annotations
@@ -16,40 +17,43 @@ import sys
 import tempfile
 from pathlib import Path
 
-CLIENT = Path(__file__).parent.parent / "src" / "ottla" / "client"
-STAMP = CLIENT / "_record_codec.stamp"
-# Of each extension its source and declarations, below CLIENT.
-UNITS = [["codec/record_codec.py", "codec/record_codec.pxd"]]
+SOURCE = Path(__file__).parent.parent / "src" / "ottla"
+STAMP = SOURCE / "client" / "_record_codec.stamp"
+# Of each extension its source and declarations, below SOURCE.
+UNITS = [
+    ["client/codec/record_codec.py", "client/codec/record_codec.pxd"],
+    ["log/offset_map.pyx"],
+]
 if sys.platform == "linux":
-    UNITS.append(["network/receiving.pyx"])
+    UNITS.append(["client/network/receiving.pyx"])
 
 
 def source_hash() -> str:
     """The hash of the sources that the compiled form must have been built from."""
-    sources = [(CLIENT / name).read_bytes() for unit in UNITS for name in unit]
+    sources = [(SOURCE / name).read_bytes() for unit in UNITS for name in unit]
     return hashlib.sha256(b"".join(sources)).hexdigest()
 
 
-def build(target: Path = CLIENT) -> list[Path]:
+def build(target: Path = SOURCE) -> list[Path]:
     """Build the extensions into `target` and return their paths; raises what prevents it."""
     from Cython.Build import cythonize
     from setuptools import Extension
     from setuptools.dist import Distribution
 
     with tempfile.TemporaryDirectory() as scratch:
-        client = Path(scratch) / "ottla" / "client"
         extensions = []
         for unit in UNITS:
-            folder = client / Path(unit[0]).parent
+            package = Path("ottla") / Path(unit[0]).parent
+            folder = Path(scratch) / package
             folder.mkdir(parents=True)
-            for package in folder, client, client.parent:  # or the declarations are not found
-                (package / "__init__.py").touch()
+            for name in package, *package.parents[:-1]:  # or the declarations are not found
+                (Path(scratch) / name / "__init__.py").touch()
             copies = [folder / f"_{Path(name).stem}_c{Path(name).suffix}" for name in unit]
             for name, copy in zip(unit, copies, strict=True):
-                shutil.copy(CLIENT / name, copy)
+                shutil.copy(SOURCE / name, copy)
             extensions.append(
                 Extension(
-                    f"ottla.client.{folder.name}.{copies[0].stem}",
+                    ".".join([*package.parts, copies[0].stem]),
                     [str(copies[0])],
                     extra_compile_args=["-O3", "-g0"],
                 )
@@ -61,14 +65,15 @@ def build(target: Path = CLIENT) -> list[Path]:
         command.ensure_finalized()
         command.run()
         built = []
-        output = Path(scratch) / "out" / "ottla" / "client"
-        for file in output.glob("*/*"):
+        output = Path(scratch) / "out" / "ottla"
+        for file in sorted(file for file in output.rglob("*") if file.is_file()):
             # Beside it and then over it: a process that has the old one loaded keeps it.
             final = target / file.relative_to(output)
+            final.parent.mkdir(parents=True, exist_ok=True)
             fresh = final.with_name(f"{file.name}.new")
             shutil.copy(file, fresh)
             built.append(fresh.replace(final))
-    (target / STAMP.name).write_text(source_hash())
+    (target / STAMP.relative_to(SOURCE)).write_text(source_hash())
     return built
 
 
@@ -81,7 +86,7 @@ def main() -> int:
         for path in build():
             print(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
     except Exception as problem:
-        print(f"the hot loops stay plain Python: {problem}", file=sys.stderr)
+        print(f"the loops stay plain Python: {problem}", file=sys.stderr)
         return 1
     return 0
 

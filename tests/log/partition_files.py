@@ -135,6 +135,8 @@ class PartitionFiles:
             segment_index_bytes=10_000,
             index_interval_bytes=INTERVAL_BYTES,
             dedupe_bytes=dedupe_bytes,
+            load_factor=0.9,
+            hash_secret=bytes(range(16)).hex(),
             bytes_per_second=None,
             producers={
                 producer_id: LastRecord(offset, 0) for producer_id, offset in self.last_data.items()

@@ -188,7 +188,7 @@ def test_more_keys_than_memory_take_several_passes(tmp_path: Path) -> None:
         manager, log = await new_log(
             str(tmp_path), topic=COMPACT | {"min.cleanable.dirty.ratio": "0"}
         )
-        manager.cleaner.dedupe_bytes = 2 * 176
+        manager.cleaner.dedupe_bytes = 3 * 24
         fill(log, 4)
         before = last_values(contents(log))
         assert clean(manager) > 2

@@ -2,18 +2,22 @@
 
 import tempfile
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ottla.log import offset_map
 from ottla.log.batch import Batch, CorruptBatch, rebuild, scan_records
-from ottla.log.compaction import ENTRY_BYTES, OffsetMap
-from ottla.log.segment import LOG, TRANSACTION_INDEX
+from ottla.log.offset_map import SLOT_BYTES, OffsetMap
+from ottla.log.rewrite import Plan, SourceSegment, position_of
+from ottla.log.segment import INDEX, LOG, TRANSACTION_INDEX
 from ottla.log.transaction_index import TransactionIndex
 from ottla.seams.disk import RealDisk
 from ottla.wire.compression import Compression
 from ottla.wire.records import Record, read_records, write_batch
+from tests.log.offset_map_forms import FORMS
 from tests.log.partition_files import ABORT, COMMIT, PartitionFiles, Read
 
 START_MS = 1_700_000_000_000
@@ -103,7 +107,7 @@ def check_cleaning(partition: PartitionFiles, clean: Clean, now_ms: int) -> None
     plan = partition.plan(
         now_ms=now_ms,
         delete_retention_ms=DELETE_RETENTION_MS,
-        dedupe_bytes=clean.keys_max * ENTRY_BYTES,
+        dedupe_bytes=(clean.keys_max + 1) * SLOT_BYTES,
     )
     if plan is None:
         return
@@ -149,11 +153,15 @@ def past_horizon(batches: list[Batch], offset: int, now_ms: int) -> bool:
     raise AssertionError(f"no batch holds {offset}")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
-def test_compaction_keeps_what_the_twin_keeps(steps: list[object]) -> None:
+def test_compaction_keeps_what_the_twin_keeps(form: type[OffsetMap], steps: list[object]) -> None:
     """Whatever was written, aborted and cleaned before: the last values, and no others, remain."""
-    with tempfile.TemporaryDirectory() as directory:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        mock.patch.object(offset_map, "best_form", return_value=form),
+    ):
         partition = new_partition(directory)
         now_ms = START_MS
         for step in [*steps, Roll(), *[Clean(2_000, 1_000, again=True)] * 3]:
@@ -355,25 +363,52 @@ def test_a_new_horizon_keeps_every_field() -> None:
     for codec in Compression:
         batch = Batch(memoryview(write_batch(records, compression=codec, base_offset=50)))
         data = batch.records()
-        new = rebuild(batch, data, list(scan_records(data, batch.count)), START_MS * 2)
+        new = rebuild(batch, data, batch.count, 200_000_000, START_MS * 2)
         assert read_records(new) == read_records(batch.data)
         assert Batch(memoryview(new)).delete_horizon_ms == START_MS * 2
 
 
-def test_the_offset_map_has_a_limit() -> None:
-    """Keys go in up to the budget, but one batch always does, or nothing would move."""
-    offsets = OffsetMap(10 * ENTRY_BYTES)
-    assert offsets.has_room(1_000)
-    for number in range(8):
-        offsets.put(bytes([number]), number)
-    assert offsets.has_room(2)
-    assert not offsets.has_room(3)
+def test_a_pass_begins_where_the_last_ended(tmp_path: object) -> None:
+    """With more keys than the map holds, a pass learns from the batch on at which the last ended.
 
+    Its place is found in the segment's index; an index that is damaged is not believed.
+    """
+    partition = new_partition(str(tmp_path))
+    for number in range(60):
+        partition.append([Record(b"v" * 50, key=b"%d" % max(1, number))])
+    partition.roll()
+    learned: list[int] = []
 
-def test_long_and_short_keys_do_not_meet() -> None:
-    """A long key is kept as a digest, and no short key can be taken for it."""
-    offsets = OffsetMap(PLENTY)
-    for size in range(40):
-        offsets.put(b"k" * size, size)
-    assert [offsets.get(b"k" * size) for size in range(40)] == list(range(40))
-    assert offsets.get(b"x") == -1
+    class Recording(OffsetMap):
+        """An offset map that notes the offsets of the batches it learns."""
+
+        __slots__ = ()
+
+        def add(self, records: bytes, count: int, base_offset: int, start_offset: int) -> None:
+            learned.append(base_offset)
+            super().add(records, count, base_offset, start_offset)
+
+    def plan() -> Plan:
+        plan = partition.plan(
+            now_ms=START_MS,
+            delete_retention_ms=DELETE_RETENTION_MS,
+            dedupe_bytes=21 * SLOT_BYTES,
+            segment_bytes=1 << 20,
+        )
+        assert plan is not None
+        return plan
+
+    with mock.patch.object(offset_map, "best_form", return_value=Recording):
+        ends = []
+        while partition.clean_offset < 60:
+            ends.append(partition.clean(plan()).end_offset)
+    assert ends == [19, 37, 55, 60]
+    assert learned == list(range(60)), "each batch once"
+
+    segment = SourceSegment(0, partition.disk.open(partition.path(0, LOG)).size(), 0, 0)
+    place = position_of(partition.disk, partition.directory, segment, 36)
+    (found,) = [batch for at, batch in partition.batches_of(0) if at == place]
+    assert 30 < found.last_offset <= 36
+    index = partition.disk.open(partition.path(0, INDEX))
+    index.pwrite(b"\x7f" * index.size(), 0)
+    assert position_of(partition.disk, partition.directory, segment, 36) == 0

@@ -218,25 +218,30 @@ def control_type(batch: Batch) -> int | None:
     return None
 
 
-def rebuild(batch: Batch, data: bytes, kept: list[ScannedRecord], horizon_ms: int | None) -> bytes:
-    """The batch with only these records, and with a new delete horizon if one is given."""
+def rebuild(
+    batch: Batch, records: bytes, count: int, max_timestamp_delta: int, horizon_ms: int | None
+) -> bytes:
+    """The batch with only these records, and with a new delete horizon if one is given.
+
+    `max_timestamp_delta` is the largest among them, from the batch's present base timestamp.
+    """
     base_timestamp = batch.base_timestamp
     attributes = batch.attributes
-    if horizon_ms is None:
-        parts = [data[record.start : record.end] for record in kept]
-    else:
-        shift = base_timestamp - horizon_ms
-        parts = [_with_timestamp(data, record, record.timestamp_delta + shift) for record in kept]
-        attributes |= DELETE_HORIZON
-        base_timestamp = horizon_ms
     max_timestamp = batch.max_timestamp
     if not attributes & LOG_APPEND_TIME:
-        max_timestamp = batch.base_timestamp + max(record.timestamp_delta for record in kept)
-    records: Buffer = b"".join(parts)
+        max_timestamp = base_timestamp + max_timestamp_delta
+    if horizon_ms is not None:
+        shift = base_timestamp - horizon_ms
+        records = b"".join(
+            _with_timestamp(records, record, record.timestamp_delta + shift)
+            for record in scan_records(records, count)
+        )
+        attributes |= DELETE_HORIZON
+        base_timestamp = horizon_ms
     codec = attributes & COMPRESSION_MASK
     if codec:
         records = compress(codec, records)
-    return _assemble(batch, attributes, base_timestamp, max_timestamp, len(kept), records)
+    return _assemble(batch, attributes, base_timestamp, max_timestamp, count, records)
 
 
 def empty_batch(batch: Batch) -> bytes:

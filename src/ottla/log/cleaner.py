@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.log.checkpoints import TopicPartition
     from ottla.log.log import Log
     from ottla.seams.background import Background
+    from ottla.seams.chance import Chance
     from ottla.seams.clock import Clock
     from ottla.seams.disk import Disk
     from ottla.settings import Settings
@@ -39,6 +40,7 @@ COMPACT_JOB = "compact"
 LAG_NEVER = 2**62  # max.compaction.lag.ms is a Java long; the largest of them says: never
 UNLIMITED_BYTES_PER_SECOND = 1e15  # no disk is faster
 DEDUPE_BYTES_DEFAULT = 128 * 1024 * 1024  # Kafka's log.cleaner.dedupe.buffer.size
+LOAD_FACTOR_DEFAULT = 0.9  # Kafka's log.cleaner.io.buffer.load.factor
 DISK_ERRORS = frozenset({"OSError", "PermissionError", "FileNotFoundError", "NoAnswer"})
 Result = TypeVar("Result")
 
@@ -128,7 +130,13 @@ def is_overdue(log: "Log", first_dirty_offset: int, now_ms: int) -> bool:
 
 
 def plan_of(
-    chosen: Candidate, *, dedupe_bytes: int, bytes_per_second: float | None, now_ms: int
+    chosen: Candidate,
+    *,
+    dedupe_bytes: int,
+    load_factor: float,
+    hash_secret: bytes,
+    bytes_per_second: float | None,
+    now_ms: int,
 ) -> Plan:
     log, config = chosen.log, chosen.log.config
     return Plan(
@@ -152,6 +160,8 @@ def plan_of(
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
         dedupe_bytes=dedupe_bytes,
+        load_factor=load_factor,
+        hash_secret=hash_secret.hex(),
         bytes_per_second=bytes_per_second,
         producers={
             producer_id: LastRecord(
@@ -174,6 +184,7 @@ class Cleaner:
         self,
         clock: "Clock",
         background: "Background",
+        chance: "Chance",
         remover: Remover,
         *,
         logs: "Callable[[], Iterable[Log | None]]",
@@ -182,11 +193,13 @@ class Cleaner:
     ) -> None:
         self._clock = clock
         self._background = background
+        self._chance = chance
         self._remover = remover
         self._logs = logs
         self._last_stable_offset = last_stable_offset
         self._secure = secure  # syncs a log and checkpoints its recovery point
         self.dedupe_bytes = DEDUPE_BYTES_DEFAULT
+        self.load_factor = LOAD_FACTOR_DEFAULT
         self.bytes_per_second: float | None = None
         self.offsets: dict[TopicPartition, int] = {}  # cleaner-offset-checkpoint
         self.changed = False  # since the checkpoint was last written
@@ -199,10 +212,8 @@ class Cleaner:
 
     def reconfigure(self, settings: "Settings") -> None:
         """Takes over `log.cleaner.*`, from the next cleaning on."""
-        self.dedupe_bytes = int(
-            settings.integer("log.cleaner.dedupe.buffer.size")
-            * settings.number("log.cleaner.io.buffer.load.factor")
-        )
+        self.dedupe_bytes = settings.integer("log.cleaner.dedupe.buffer.size")
+        self.load_factor = settings.number("log.cleaner.io.buffer.load.factor")
         self.bytes_per_second = speed_limit(settings.number("log.cleaner.io.max.bytes.per.second"))
 
     async def run(self) -> int:
@@ -290,6 +301,8 @@ class Cleaner:
         plan = plan_of(
             chosen,
             dedupe_bytes=self.dedupe_bytes,
+            load_factor=self.load_factor,
+            hash_secret=self._chance.uuid(),
             bytes_per_second=self.bytes_per_second,
             now_ms=self._clock.now_ms(),
         )

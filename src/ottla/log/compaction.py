@@ -1,8 +1,9 @@
 """What compaction keeps of a batch: Kafka's cleaner, one batch at a time, on bytes.
 
-Two walks over a log. The first fills an `OffsetMap` from the dirty part: key → offset of its last
-record. The second gives every batch below the map's end to a `BatchFilter`, which answers with the
-bytes to keep: the batch as it was, the batch with some records gone, an empty batch, or nothing.
+A log is read twice. The first reading fills an `OffsetMap` (offset_map.py) from the dirty part: key
+→ offset of its last record. The second passes every batch below the map's end to a `BatchFilter`,
+which returns the bytes to keep: the batch as it was, the batch with some records gone, an empty
+batch, or nothing.
 
 The rules are Kafka's:
 - A record survives if no later record has its key. A record without a key does not survive.
@@ -15,72 +16,27 @@ The rules are Kafka's:
   range, stays even when it is empty: base and last offset, sequences and producer never change.
 - Records that stay are copied byte for byte; only a new base timestamp makes new bytes of them.
 
-Nothing here touches a file. Whoever calls owes whole batches in order of offset, and every aborted
+Nothing here touches a file. The caller passes whole batches in order of offset, and every aborted
 transaction of the range. A batch whose checksum is wrong raises `CorruptBatch`: it is never given
 a new checksum.
 """
 
-import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.log.batch import (
     Batch,
     Buffer,
-    ScannedRecord,
     control_type,
     empty_batch,
     rebuild,
-    scan_records,
 )
+from ottla.log.offset_map import OffsetMap
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.wire.records import NO_PRODUCER_ID
 
 CONTROL_ABORT = 0
 CONTROL_COMMIT = 1
-
-# What one key costs: its slot in the dictionary, the key as bytes, the offset as an int. Keys
-# longer than KEY_BYTES_MAX are kept as a digest of another length, so the two never meet.
-KEY_BYTES_MAX = 16
-DIGEST_BYTES = 20
-ENTRY_BYTES = 176
-
-
-class OffsetMap:
-    """Key → offset of its last record, within a budget of memory."""
-
-    __slots__ = ("_offsets", "entries_max", "latest_offset")
-
-    def __init__(self, bytes_max: int) -> None:
-        self._offsets: dict[bytes, int] = {}
-        self.entries_max = max(1, bytes_max // ENTRY_BYTES)
-        self.latest_offset = -1  # everything up to here is in the map
-
-    def __len__(self) -> int:
-        return len(self._offsets)
-
-    def has_room(self, count: int) -> bool:
-        """Whether `count` more keys may go in; one batch always may, or nothing would move."""
-        return not self._offsets or len(self._offsets) + count <= self.entries_max
-
-    def put(self, key: bytes, offset: int) -> None:
-        self._offsets[key if len(key) <= KEY_BYTES_MAX else _digest(key)] = offset
-
-    def get(self, key: bytes) -> int:
-        return self._offsets.get(key if len(key) <= KEY_BYTES_MAX else _digest(key), -1)
-
-    def add(self, batch: Batch, start_offset: int) -> None:
-        """Puts the keys of a batch's records from `start_offset` on; the batch is not aborted."""
-        batch.check()
-        base_offset = batch.base_offset
-        for record in scan_records(batch.records(), batch.count):
-            offset = base_offset + record.offset_delta
-            if record.key is not None and offset >= start_offset:
-                self.put(record.key, offset)
-
-
-def _digest(key: bytes) -> bytes:
-    return hashlib.blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
 class Transactions:
@@ -143,7 +99,7 @@ class LastRecord(NamedTuple):
 
 
 class BatchFilter:
-    """Answers for each batch of a log, in order, what is left of it."""
+    """Decides for each batch of a log, in order of offset, what is left of it."""
 
     def __init__(
         self,
@@ -178,19 +134,18 @@ class BatchFilter:
         keep_empty = self._must_stay(batch)
         if discard and not keep_empty:
             return None
-        data = b"" if discard else batch.records()
-        kept = [] if discard else list(self._kept(batch, data))
-        if not kept:
+        if discard:
+            return empty_batch(batch)
+        kept, has_tombstone, max_timestamp_delta, records = self._kept(batch)
+        if kept == 0:
             return empty_batch(batch) if keep_empty else None
-        self.records_kept += len(kept)
-        needs_horizon = horizon_ms is None and (
-            (batch.is_control and unneeded) or any(not record.has_value for record in kept)
-        )
-        if needs_horizon:
-            return rebuild(batch, data, kept, self._now_ms + self._delete_retention_ms)
-        if len(kept) == batch.count:
+        self.records_kept += kept
+        new_horizon_ms = None
+        if horizon_ms is None and (has_tombstone or (batch.is_control and unneeded)):
+            new_horizon_ms = self._now_ms + self._delete_retention_ms
+        elif kept == batch.count:
             return batch.data
-        return rebuild(batch, data, kept, None)
+        return rebuild(batch, records, kept, max_timestamp_delta, new_horizon_ms)
 
     def _must_stay(self, batch: Batch) -> bool:
         if batch.last_offset + 1 == self._upper_bound_offset:
@@ -202,21 +157,17 @@ class BatchFilter:
             return batch.last_offset == last.last_data_offset
         return batch.is_control and batch.producer_epoch == last.producer_epoch
 
-    def _kept(self, batch: Batch, data: bytes) -> Iterator[ScannedRecord]:
-        records = scan_records(data, batch.count)
+    def _kept(self, batch: Batch) -> tuple[int, bool, int, bytes]:
+        """How many records stay, whether a tombstone does, their largest timestamp delta, and
+        their bytes; of a control batch all stay.
+        """
+        records = batch.records()
         if batch.is_control:
-            yield from records
-            return
-        offsets = self._offsets
-        latest_offset = offsets.latest_offset
+            return batch.count, False, batch.max_timestamp - batch.base_timestamp, records
         horizon_ms = batch.delete_horizon_ms
         tombstones_stay = horizon_ms is None or self._now_ms < horizon_ms
-        base_offset = batch.base_offset
-        for record in records:
-            offset = base_offset + record.offset_delta
-            if offset > latest_offset:
-                yield record
-            elif record.key is None:
-                self.records_without_key += 1
-            elif offset >= offsets.get(record.key) and (record.has_value or tombstones_stay):
-                yield record
+        kept, without_key, has_tombstone, max_timestamp_delta, left = self._offsets.keep(
+            records, batch.count, batch.base_offset, tombstones_stay
+        )
+        self.records_without_key += without_key
+        return kept, has_tombstone, max_timestamp_delta, left

@@ -98,6 +98,7 @@ class LogManager:
         self.cleaner = Cleaner(
             clock,
             background,
+            chance,
             self.remover,
             logs=self._compacted,
             last_stable_offset=self._last_stable_offset,

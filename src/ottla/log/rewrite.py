@@ -16,10 +16,10 @@ from ottla.log.batch import Batch, Buffer, CorruptBatch
 from ottla.log.compaction import (
     BatchFilter,
     LastRecord,
-    OffsetMap,
     Transactions,
 )
 from ottla.log.index import OffsetIndex
+from ottla.log.offset_map import OffsetMap, offset_map_of
 from ottla.log.segment import (
     BATCH_OVERHEAD,
     CLEANED,
@@ -66,7 +66,9 @@ class Plan(NamedTuple):
     segment_bytes: int
     segment_index_bytes: int
     index_interval_bytes: int
-    dedupe_bytes: int
+    dedupe_bytes: int  # for the offset map
+    load_factor: float  # the share of the map that may be used
+    hash_secret: str  # 16 bytes in hexadecimal: the key of the map's hash
     bytes_per_second: float | None  # reading and writing together; None for no limit
     producers: dict[int, LastRecord]
 
@@ -171,14 +173,20 @@ def build_offset_map(
 ) -> OffsetMap:
     """Learns the keys of the dirty segments, as many whole batches as the budget holds."""
     start_offset = plan.first_dirty_offset
-    offsets = OffsetMap(plan.dedupe_bytes)
+    offsets = offset_map_of(
+        plan.dedupe_bytes,
+        plan.load_factor,
+        bytes.fromhex(plan.hash_secret),
+        records_max=plan.first_uncleanable_offset - start_offset,
+    )
     offsets.latest_offset = start_offset - 1
     transactions = Transactions(a for a in aborted if a.last_offset >= start_offset)
     bounds = [segment.base_offset for segment in plan.segments[1:]]
     for segment, bound in zip(plan.segments, [*bounds, plan.first_uncleanable_offset], strict=True):
         if bound <= start_offset:
             continue
-        for batch in read_batches(disk, plan.directory, segment, pace):
+        position = position_of(disk, plan.directory, segment, start_offset)
+        for batch in read_batches(disk, plan.directory, segment, pace, position):
             if batch.last_offset < start_offset:
                 continue
             if batch.is_control:
@@ -186,10 +194,33 @@ def build_offset_map(
             elif not transactions.on_batch(batch):
                 if not offsets.has_room(batch.count):
                     return offsets
-                offsets.add(batch, start_offset)
+                batch.check()
+                offsets.add(batch.records(), batch.count, batch.base_offset, start_offset)
             offsets.latest_offset = batch.last_offset
         offsets.latest_offset = max(offsets.latest_offset, bound - 1)  # over a gap in the offsets
     return offsets
+
+
+def position_of(disk: "Disk", directory: str, segment: SourceSegment, offset: int) -> int:
+    """Where to begin to read for an offset: a batch at or before it, from the segment's index."""
+    prefix = f"{directory}/{name_of(segment.base_offset)}"
+    if offset <= segment.base_offset or not disk.exists(prefix + INDEX):
+        return 0
+    index = disk.open(prefix + INDEX)
+    found = OffsetIndex(segment.base_offset, index, index.size()).lookup(offset)
+    index.close()
+    if found is None:
+        return 0
+    last_offset, position = found
+    header = disk.open(prefix + LOG).pread(HEADER_BYTES, position)
+    # A damaged index may say anything; only an entry that its batch confirms is used.
+    is_sound = len(header) == HEADER_BYTES and last_offset_of(header) == last_offset
+    return position if is_sound else 0
+
+
+def last_offset_of(header: Buffer) -> int:
+    base_offset = int.from_bytes(header[:8], "big", signed=True)
+    return base_offset + int.from_bytes(header[23:27], "big", signed=True)
 
 
 def group_segments(segments: list[SourceSegment], plan: Plan) -> list[list[SourceSegment]]:
@@ -313,12 +344,12 @@ class CleanedSegment:
 
 
 def read_batches(
-    disk: "Disk", directory: str, segment: SourceSegment, pace: Pace
+    disk: "Disk", directory: str, segment: SourceSegment, pace: Pace, position: int = 0
 ) -> Iterator[Batch]:
-    """The batches of a segment in order; each is valid until the next is asked for."""
+    """The batches of a segment in order, from a position on."""
     path = f"{directory}/{name_of(segment.base_offset)}{LOG}"
     file = disk.open(path)
-    position, size = 0, segment.bytes
+    size = segment.bytes
     while position < size:
         chunk = memoryview(file.pread(min(READ_BYTES, size - position), position))
         pace.moved(len(chunk))
