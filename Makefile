@@ -6,10 +6,13 @@ READY := $(VENV)/.ready
 EXTRAS := .cache/.extras
 JAVA := .cache/.java
 COMPILED := .cache/.compiled
+NEWEST := .cache/newest-python
 PYTEST_WORKERS ?= 2
+LONG_TIMEOUT_S := 3600
+UNIT := -m "not apache and not spark" --ignore tests/compat --ignore tests/crash
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cluster test check format bench unit apache compile clean
+.PHONY: help demo demo-cluster test test-long unit-newest check format bench unit apache compile clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,8 +55,24 @@ demo-cluster: $(READY) $(JAVA) $(COMPILED) ## The same on a Spark cluster: a mas
 test: $(READY) $(EXTRAS) $(COMPILED) check ## Set up, run the checks and all tests
 	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup
 
+test-long: $(READY) $(EXTRAS) $(COMPILED) check ## All tests with soaks and many seeds, then unit-newest (hours)
+	@OTTLA_LONG=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup --timeout $(LONG_TIMEOUT_S)
+	@$(MAKE) unit-newest
+
+# An environment of its own, without PySpark and without the compiled codec.
+$(NEWEST)/.ready: pyproject.toml scripts/newest_python.py $(READY)
+	@found=$$($(BIN)/python scripts/newest_python.py) && echo "setting up $(NEWEST) with $$found (once)" && \
+	  rm -rf $(NEWEST) && $$found -m venv $(NEWEST)
+	@OTTLA_PURE=1 $(NEWEST)/bin/python -m pip install --quiet --editable '.[unit]'
+	@touch $@
+
+unit-newest: $(NEWEST)/.ready ## The unit tests on the newest Python of this machine
+	@$(NEWEST)/bin/python --version
+	@OTTLA_PURE=1 $(NEWEST)/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup $(UNIT) \
+	  $(addprefix --ignore tests/,spark demo examples)
+
 unit: $(READY) ## The tests that need nothing but Python, quickest first
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup -m "not apache" --ignore tests/compat --ignore tests/crash
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup $(UNIT)
 
 check: $(READY) ## ruff, ruff format, mypy --strict on src
 	@$(BIN)/ruff check --quiet .

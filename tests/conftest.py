@@ -15,8 +15,13 @@ from tests.apache.kafka import ApacheKafka
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of one live Apache Kafka stay on one worker, so that it starts once in a run."""
+    """Skip what only `make test-long` runs; keep the tests of one live Apache Kafka on one worker.
+
+    So that it starts once in a run.
+    """
     for item in items:
+        if not needs.LONG and item.get_closest_marker("long") is not None:
+            item.add_marker(pytest.mark.skip(reason=needs.LONG_REASON))
         if "apache_kafka" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("apache_kafka"))
         if getattr(config.option, "loadgroup", False):

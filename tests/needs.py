@@ -15,6 +15,8 @@ import pytest
 from tests.apache import jars
 
 REQUIRE_ALL = "OTTLA_REQUIRE_ALL"
+LONG_REASON = "a long run: make test-long, or OTTLA_LONG=1"
+LONG = os.environ.get("OTTLA_LONG") == "1"  # set by `make test-long`
 
 
 def java() -> str:
@@ -39,9 +41,14 @@ def apache() -> None:
 
 
 def long() -> None:
-    """A soak, or a run over many seeds."""
-    if os.environ.get("OTTLA_LONG") != "1":
-        pytest.skip("a long run; set OTTLA_LONG=1")
+    """A soak, or a run over many seeds: for one case of a test; whole tests get the mark `long`."""
+    if not LONG:
+        pytest.skip(LONG_REASON)
+
+
+def rounds(usual: int, long: int) -> int:
+    """How often a test repeats what chance decides."""
+    return long if LONG else usual
 
 
 def _program(name: str, what: str) -> str:

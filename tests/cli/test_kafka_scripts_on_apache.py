@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import needs
 from tests.apache.kafka import ApacheKafka
 from tests.cli.apache_tools import ApacheTools
 from tests.cli.compare import kafka_script
@@ -23,7 +22,6 @@ def test_scripts_answer_the_same_about_apache_kafka(
     tmp_path: Path, apache_tools: ApacheTools
 ) -> None:
     """Every command line gives on Apache Kafka what Kafka's own tools give there."""
-    needs.long()
     different = []
     (tmp_path / "files").mkdir()
     with ApacheKafka(tmp_path / "kafka") as kafka:

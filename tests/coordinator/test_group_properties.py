@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 from hypothesis import settings
@@ -12,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from ottla.coordinator.group import COMPLETING, EMPTY, PREPARING, STABLE
 from ottla.coordinator.rebalance import GroupRules
 from ottla.wire.errors import ErrorCode
+from tests import needs
 from tests.coordinator.group_driver import GroupDriver
 
 INSTANCES = st.sampled_from([None, None, "a", "b"])
@@ -27,7 +27,7 @@ PROTOCOLS = st.sampled_from(
 )
 SIZE_MAX = 4
 TIMERS_MAX = 300
-EXAMPLES = 2000 if os.environ.get("OTTLA_LONG") else 100
+EXAMPLES = needs.rounds(100, 2000)
 
 
 class GroupMachine(RuleBasedStateMachine):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import Any
 
@@ -31,9 +30,10 @@ from ottla.wire.api.offset_delete import (
 from ottla.wire.api.offset_fetch import OffsetFetchRequest
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.wire.errors import ErrorCode
+from tests import needs
 from tests.broker.harness import Answer, BrokerHarness
 
-SEEDS = 200 if os.environ.get("OTTLA_LONG") else 12
+SEEDS = needs.rounds(12, 200)
 EVENTS = 60
 GROUPS = ("g", "h", "simple")
 

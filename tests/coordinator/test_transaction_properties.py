@@ -8,7 +8,6 @@ number, so a write that ends up in another transaction, or with another outcome,
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +18,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from ottla.coordinator.effects import Producer
 from ottla.coordinator.transaction import COMPLETE, EMPTY, ONGOING, PREPARED
 from ottla.wire.errors import ErrorCode
+from tests import needs
 from tests.coordinator.transaction_harness import NONE, PARTITIONS, Place, TransactionHarness
 
-EXAMPLES = 3000 if os.environ.get("OTTLA_LONG") else 150
+EXAMPLES = needs.rounds(150, 3000)
 STEPS = 50
 GENERATIONS = st.sampled_from([0, 2])
 PLACES = st.sampled_from(PARTITIONS)

@@ -7,7 +7,6 @@ fsync too; what a power cut does is tested through the disk seam.
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import threading
@@ -20,10 +19,11 @@ from pathlib import Path
 import confluent_kafka as ck
 import pytest
 
+from tests import needs
 from tests.compat.test_confluent import make_topic
 from tests.live import Server
 
-ROUNDS = 400 if os.environ.get("OTTLA_LONG") else 20
+ROUNDS = needs.rounds(20, 400)
 WAIT_S = 20.0
 PRODUCERS = 3
 TOPIC = "survivor"

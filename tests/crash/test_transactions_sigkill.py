@@ -21,6 +21,7 @@ from typing import Any
 import confluent_kafka as ck
 
 from ottla.testing.history import History, Outcome, check
+from tests import needs
 from tests.apache.batches import TRANSACTIONAL, batch
 from tests.apache.client import RawClient
 from tests.compat.test_confluent import make_topic
@@ -28,7 +29,7 @@ from tests.compat.test_transactions import read_all
 from tests.crash.transform_worker import GROUP, PARTITIONS, QUICK
 from tests.live import Server, environment_with
 
-ROUNDS = 300 if os.environ.get("OTTLA_LONG") else 24
+ROUNDS = needs.rounds(24, 300)
 PAUSE_S = (0.05, 0.35)
 SLOTS = ("a", "b")
 SOURCE, OUTPUT = "source", "output"

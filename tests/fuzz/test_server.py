@@ -17,7 +17,6 @@ from tests.fuzz.attack import Attack, Canary, with_size
 from tests.fuzz.mutate import huge_counts, mutated, real_requests
 from tests.live import Server
 
-LONG = os.environ.get("OTTLA_LONG") == "1"
 FRAMES = 2_000
 LONG_FRAMES = 300_000  # about ten minutes
 LONG_S_MAX = 3600
@@ -68,7 +67,6 @@ def test_mutated_requests(server: Server) -> None:
 @pytest.mark.timeout(LONG_S_MAX)
 def test_mutated_requests_for_long(server: Server) -> None:
     """The same for ten minutes."""
-    needs.long()
     attack_with(server, LONG_FRAMES, int(os.environ.get("OTTLA_SEED", time.time())))
 
 
@@ -79,7 +77,7 @@ def test_huge_counts(server: Server) -> None:
     frames = huge_counts()
     before = attack.memory_mib()
     try:
-        for frame in frames if LONG else frames[::2]:
+        for frame in frames if needs.LONG else frames[::2]:
             connected = attack.connect()
             connected.settimeout(5)
             connected.sendall(with_size(frame))

@@ -14,7 +14,6 @@ from ottla.seams.chance import RealChance
 from ottla.seams.clock import RealClock
 from ottla.seams.disk import RealDisk
 from ottla.settings import Settings
-from tests import needs
 from tests.log.managed import TOPIC_ID, contents, put
 
 
@@ -132,7 +131,6 @@ def test_ten_thousand_partitions(tmp_path: Path) -> None:
 
     How long each step takes is a figure of the benchmarks.
     """
-    needs.long()
     count = 10_000
 
     def step(name: str) -> int:

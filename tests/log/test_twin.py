@@ -6,8 +6,6 @@ anywhere, rolls, retention, DeleteRecords, flushes, clean restarts, killed proce
 
 from __future__ import annotations
 
-import os
-
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -22,9 +20,8 @@ from ottla.seams.clock import ManualClock
 from ottla.seams.simulated_disk import SimulatedDisk
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, batch_bounds, read_records
+from tests import needs
 from tests.log.logs import NOW_MS, SMALL, batch, new_log, read_all, reopen
-
-LONG = os.environ.get("OTTLA_LONG") == "1"
 
 
 class Written:
@@ -342,8 +339,8 @@ class CompactedLogAndTwin(LogAndTwin):
 TestLogAndTwin = LogAndTwin.TestCase
 TestCompactedLogAndTwin = CompactedLogAndTwin.TestCase
 TestLogAndTwin.settings = TestCompactedLogAndTwin.settings = settings(
-    max_examples=800 if LONG else 80,
-    stateful_step_count=60 if LONG else 35,
+    max_examples=needs.rounds(80, 800),
+    stateful_step_count=needs.rounds(35, 60),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

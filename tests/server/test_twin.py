@@ -7,7 +7,6 @@ part. The twin is a list: the answers in the order of the requests.
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 
@@ -20,6 +19,7 @@ from ottla.server.limits import Limits
 from ottla.server.listener import Endpoint
 from ottla.server.server import Server
 from ottla.wire.out import Out
+from tests import needs
 from tests.server.fake import MemoryFile, Script, file_answer, frame
 
 CONTENT = random.Random(1).randbytes(400_000)
@@ -103,7 +103,7 @@ class ServerAndTwin:
             self.script.settle(rest)
 
 
-SEEDS = 2_000 if os.environ.get("OTTLA_LONG") == "1" else 60
+SEEDS = needs.rounds(60, 2000)
 
 
 @pytest.mark.timeout(3600)
