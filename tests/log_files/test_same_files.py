@@ -27,7 +27,21 @@ ONLY_KAFKA = {"__cluster_metadata-0", "bootstrap.checkpoint", "cleaner-offset-ch
 ONLY_OTTLA = {"coordination.db", ".lock"}
 SWEPT_TO = {"swept-0": 2}
 EPOCHS = "leader-epoch-checkpoint"
-PARTITIONS = ("rolled-0", "swept-0", "plain-0", "plain-1", "plain-2")
+PARTITIONS = ("timeless-0", "rolled-0", "swept-0", "plain-0", "plain-1", "plain-2")
+
+# Base timestamp, the maximum that the header states, and the records' deltas: Kafka computes the
+# maximum anew. The first is what librdkafka writes for records without a time.
+DOUBTFUL_TIMES = (
+    (-1, 0, (0, 0)),
+    (-1, -1, (0, 0)),
+    (-1, 0, (0, TIMESTAMP_MS + 1)),
+    (-5, 0, (0, 0)),
+    (0, 0, (-1, -1)),
+    (0, 0, (0, 0)),
+    (TIMESTAMP_MS, 0, (0, 5)),
+    (TIMESTAMP_MS, -1, (0, 0)),
+    (TIMESTAMP_MS, TIMESTAMP_MS - 9, (0, 7)),
+)
 
 
 def act(peer: Peer) -> None:
@@ -61,6 +75,12 @@ def act(peer: Peer) -> None:
         peer.produce(swept, batch([Record(value=b"s" * 300_000)]))
     cut = [{"name": swept, "partitions": [{"partition_index": 0, "offset": 2}]}]
     peer.quietly("DeleteRecords", 1, {"topics": cut, "timeout_ms": 5000})
+    timeless = named(peer, "timeless", {})
+    for codec in CODECS:
+        for base, stated, deltas in DOUBTFUL_TIMES:
+            records = [Record(timestamp_delta=delta) for delta in deltas]
+            made = batch(records, codec=codec, base_timestamp=base, max_timestamp=stated)
+            peer.produce(timeless, made)
     plain = named(peer, "plain", {}, partitions=3)
     peer.produce(plain, batch(4), 1)
 

@@ -1,9 +1,10 @@
-"""The exceptions: batches that are opened, or changed beyond two fields, before they are stored.
+"""Batches that are opened, or changed beyond two fields, before they are stored.
 
 A compacted topic wants keys; `message.timestamp.before/after.max.ms` bounds every record's time;
-`compression.type` other than `producer` wants another codec; `LogAppendTime` puts the broker's time
-into the header (that one without opening the batch). Everything else is stored as it came and never
-gets here. The rules and words are those of Kafka's LogValidator.
+`compression.type` other than `producer` wants another codec; a header's maximum timestamp that
+cannot be right is computed again; `LogAppendTime` puts the broker's time into the header (that one
+without opening the batch). Every other batch is stored as it came, without a call to this module.
+The rules and error messages are those of Kafka's LogValidator.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log.append import APPEND_TIME_BIT, CODEC_MASK, CRC_FROM, TRANSACTIONAL_BIT, RecordError
+from ottla.log.append import (
+    APPEND_TIME_BIT,
+    CODEC_MASK,
+    CRC_FROM,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    RecordError,
+)
 from ottla.log.header import HEADER
 from ottla.wire.checksum import crc32c
 from ottla.wire.compression import Compression
@@ -57,11 +65,17 @@ def prepare(
 ) -> Prepared | Rejected:
     """Look at a client's batch, whose header is sound, and make of it what the topic wants."""
     header = HEADER.unpack_from(records)
-    attributes, max_timestamp, count = header[5], header[8], header[12]
+    attributes, base_timestamp, max_timestamp, count = header[5], header[7], header[8], header[12]
+    doubtful = max_timestamp_is_doubtful(base_timestamp, max_timestamp) and not config.append_time
     target = _CODECS.get(config.compression_type)  # None: as the producer chose
     another_codec = target is not None and target != attributes & CODEC_MASK
     opened: list[Record] | None = None
-    if another_codec or config.compact or _may_be_out_of_bounds(config, max_timestamp, now_ms):
+    if (
+        another_codec
+        or config.compact
+        or doubtful
+        or _may_be_out_of_bounds(config, max_timestamp, now_ms)
+    ):
         try:
             opened = read_records(bytes(records), check_crc=False)
         except MalformedMessage as problem:
@@ -80,9 +94,24 @@ def prepare(
     if config.append_time:
         _restamp(records, attributes | APPEND_TIME_BIT, now_ms)
         return Prepared(records, now_ms, now_ms)
-    if attributes & APPEND_TIME_BIT:
-        _restamp(records, attributes & ~APPEND_TIME_BIT, max_timestamp)
+    stated_attributes, stated_timestamp = attributes, max_timestamp
+    attributes &= ~APPEND_TIME_BIT
+    if doubtful and opened is not None:
+        max_timestamp = max((record.timestamp for record in opened), default=NO_TIMESTAMP)
+        max_timestamp = max(max_timestamp, NO_TIMESTAMP)
+    if (attributes, max_timestamp) != (stated_attributes, stated_timestamp):
+        _restamp(records, attributes, max_timestamp)
     return Prepared(records, max_timestamp, -1)
+
+
+def max_timestamp_is_doubtful(base_timestamp: int, max_timestamp: int) -> bool:
+    """Whether a header's maximum timestamp must be computed from the records.
+
+    Kafka does so for every batch. Opening those whose two timestamps contradict each other or are
+    not set is enough for clients that do not lie: librdkafka writes a base timestamp of -1 and a
+    maximum of 0 for records without a time, which would make their segment one of 1970.
+    """
+    return not 0 < base_timestamp <= max_timestamp
 
 
 def _may_be_out_of_bounds(config: LogConfig, max_timestamp: int, now_ms: int) -> bool:

@@ -210,7 +210,7 @@ class Log:
             crc,
             attributes,
             delta,
-            _,
+            base_timestamp,
             max_timestamp,
             producer_id,
             producer_epoch,
@@ -228,6 +228,7 @@ class Log:
             or attributes & 0x07 > 4
             or (producer_id >= 0 and sequence < 0)
             or not self._plain
+            or not 0 < base_timestamp <= max_timestamp  # see inspection.max_timestamp_is_doubtful
             or max_timestamp - now_ms > self._timestamp_after_max_ms
             or crc32c(records, 21) != crc
         ):

@@ -43,12 +43,15 @@ def offset_for_timestamp(log: Log, timestamp: int, *, end_offset: int) -> FoundO
 
 
 def max_timestamp(log: Log) -> FoundOffset | None:
-    """The first record that bears the largest timestamp of the log."""
+    """The first record that bears the largest timestamp of the log.
+
+    Where no record has a time that is the first one, with timestamp -1, as in Kafka.
+    """
     best = max(log.segments, key=lambda segment: segment.largest().timestamp)
     largest = best.largest()
-    if largest.timestamp < 0:
+    if not best.size_bytes:
         return None
-    position = best.position_of(largest.offset)
+    position = best.position_of(largest.offset) if largest.timestamp >= 0 else 0
     if position is None:
         return None
     batch = best.batch_at(position)

@@ -49,6 +49,20 @@ def by_timestamp(peer: Peer, version: int) -> None:
 
 
 @case(LIST)
+def records_without_a_time(peer: Peer, version: int) -> None:
+    """As librdkafka writes them: base timestamp -1, and a maximum of 0 in the header."""
+    for codec in ("none", "lz4"):
+        topic = peer.create_topic(f"timeless-{codec}")
+        peer.produce(topic, batch(2, codec=codec, base_timestamp=-1, max_timestamp=0))
+        for time in (-1, -2, -3, 0, 1, TIMESTAMP_MS):
+            peer.ask(LIST, version, list_request(topic, at(time)), f"{codec} {time}")
+        timed = [Record(), Record(timestamp_delta=TIMESTAMP_MS + 1)]
+        peer.produce(topic, batch(timed, codec=codec, base_timestamp=-1, max_timestamp=0))
+        for time in (-3, 0, TIMESTAMP_MS, TIMESTAMP_MS + 1):
+            peer.ask(LIST, version, list_request(topic, at(time)), f"{codec} then timed {time}")
+
+
+@case(LIST)
 def list_after_deleted_records(peer: Peer, version: int) -> None:
     topic = spread(peer)
     cut = [{"name": topic, "partitions": [{"partition_index": 0, "offset": 4}]}]
