@@ -170,7 +170,7 @@ def test_a_brokers_config_shows_where_it_comes_from() -> None:
         assert synonyms(everyones) == [("log.retention.ms", "2000", 3)]
 
 
-def test_a_brokers_secrets_and_strangers_have_no_value() -> None:
+def test_a_brokers_secrets_and_unknown_options_have_no_value() -> None:
     """Passwords, and options that nobody knows (they may be passwords), are shown as null."""
     with BrokerHarness(ssl_key_password="secret", my_plug_in="x") as harness:
         found = configs(harness, BROKER, "1")
@@ -217,6 +217,43 @@ def test_groups_and_client_metrics_are_described_with_defaults(harness: BrokerHa
         ("group.consumer.session.timeout.ms", "45000", 5)
     ]
     assert configs(harness, METRICS, "m")["interval.ms"].value == "300000"
+
+
+def test_configs_come_in_kafkas_order(harness: BrokerHarness) -> None:
+    """That of a Java hash map of their names, also where the request names some of them."""
+    asked = ["segment.bytes", "retention.ms", "cleanup.policy", "compression.type"]
+    kafkas = ["compression.type", "cleanup.policy", "segment.bytes", "retention.ms"]
+    assert list(configs(harness, TOPIC, "t", asked)) == kafkas
+    everything = list(configs(harness, TOPIC, "t"))
+    assert [name for name in everything if name in asked] == kafkas
+    assert list(configs(harness, GROUP, "g"))[:3] == [
+        "consumer.session.timeout.ms",
+        "consumer.assignment.interval.ms",
+        "share.auto.offset.reset",
+    ]
+
+
+def test_configs_of_groups_are_stored(harness: BrokerHarness) -> None:
+    """Set, described over the broker's, listed, removed; they outlive the broker."""
+    odd = "a/b..ü%2F"
+    for group in ("g", odd):
+        assert change(harness, (GROUP, group, [("consumer.session.timeout.ms", 0, "50000")])) == [
+            OK
+        ]
+    assert alter(harness, (GROUP, "h", {"share.isolation.level": "read_committed"})) == [OK]
+    harness.close()
+    with BrokerHarness(disk=harness.disk, clock=harness.clock) as later:
+        for group in ("g", odd):
+            found = configs(later, GROUP, group)["consumer.session.timeout.ms"]
+            assert (found.value, found.config_source) == ("50000", 8)
+            assert synonyms(found) == [
+                ("consumer.session.timeout.ms", "50000", 8),
+                ("group.consumer.session.timeout.ms", "45000", 5),
+            ]
+        assert listed(later, 1, GROUP) == (0, [(GROUP, odd), (GROUP, "g"), (GROUP, "h")])
+        assert alter(later, (GROUP, "h", {})) == [OK]
+        assert change(later, (GROUP, "g", [("consumer.session.timeout.ms", 1, None)])) == [OK]
+        assert listed(later, 1, GROUP) == (0, [(GROUP, odd)])
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -98,5 +98,5 @@ def test_every_topic_config_is_kafkas(apache_kafka: ApacheKafka) -> None:
 
 def test_every_group_config_is_kafkas(apache_kafka: ApacheKafka) -> None:
     """All 17, with the broker options that set their defaults."""
-    found = differences(kafkas(apache_kafka, GROUP, "g"), group_entries(Settings.load()))
+    found = differences(kafkas(apache_kafka, GROUP, "g"), group_entries(Settings.load(), {}))
     assert found == {}

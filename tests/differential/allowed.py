@@ -248,12 +248,6 @@ ALLOWED = (
         sorted_by("name"),
     ),
     Allowed(
-        "order of configs",
-        r"DescribeConfigs\.results\.configs",
-        "Kafka's is that of a hash map; ours is by name",
-        sorted_by("name"),
-    ),
-    Allowed(
         "other cases' topics",
         r"DescribeLogDirs\.results\.topics",
         "asked for all topics, a broker also tells of those that other cases are filling just now",

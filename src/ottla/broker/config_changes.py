@@ -2,7 +2,7 @@
 
 As Kafka splits it: the broker refuses resources named twice, configs named twice and values left
 out, judges changes to its own configs (only it knows what its settings would become), and sets
-levels of loggers. Topics are the controller's. Answers keep the request's order.
+levels of loggers. Topics and groups are the controller's. Answers keep the request's order.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def _malformed(change: Change) -> Refusal | None:
 
 
 def _unknown_type(resource: Resource) -> Refusal | None:
-    # Groups and client metrics have no store yet, so a change to them is refused as unknown.
-    if resource.type == ResourceType.TOPIC:
+    # Client metrics are not stored, so a change to them is an unknown type.
+    if resource.type in (ResourceType.TOPIC, ResourceType.GROUP):
         return None
     message = f"Unknown resource type {resource.type}"
     return Refusal(ErrorCode.INVALID_REQUEST, message)

@@ -8,6 +8,7 @@ from ottla.cluster.image import (
     Change,
     FeatureImage,
     FeaturesChanged,
+    GroupConfigured,
     TopicConfigured,
 )
 from ottla.cluster.producer_ids import BLOCK_SIZE, end_of_used, next_block
@@ -53,6 +54,9 @@ def config_step(state: State, resource: Resource, new: dict[str, str]) -> Step:
     if resource.type == ResourceType.TOPIC:
         path = nodes.topic_config_path(resource.name)
         change = TopicConfigured(resource.name, new)
+    elif resource.type == ResourceType.GROUP:
+        path = nodes.group_config_path(resource.name)
+        change = GroupConfigured(resource.name, new)
     else:
         path = nodes.broker_config_path(resource.name)
         change = BrokerConfigured(resource.name, new)
@@ -64,7 +68,7 @@ def config_step(state: State, resource: Resource, new: dict[str, str]) -> Step:
         operations = [Delete(path)]
     # A broker takes its configs again even when they are the same: what they point to, such as
     # a key store, may have changed (KAFKA-14136).
-    if not operations and resource.type == ResourceType.TOPIC:
+    if not operations and resource.type != ResourceType.BROKER:
         return Step([])
     return Step(operations, [change])
 

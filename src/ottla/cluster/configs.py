@@ -1,6 +1,6 @@
-"""Changes to the configs of topics and brokers: what they come to, or why they are refused. Pure.
+"""Changes to the configs of topics, brokers and groups: the new configs, or why they are refused.
 
-What a config may be is not known here: the rules are handed in (`settings.py` has them). The
+Pure. What a config may be is not known here: the rules are handed in (`settings.py` has them). The
 checks around them, their order, codes and messages are those of Kafka's controller.
 """
 
@@ -52,8 +52,11 @@ class AnyConfig:
 
 def configs_of(image: ClusterImage, resource: Resource) -> Mapping[str, str]:
     """The dynamic configs that the resource has."""
-    parts = image.topic_configs if resource.type == ResourceType.TOPIC else image.broker_configs
-    return parts.get(resource.name, EMPTY)
+    if resource.type == ResourceType.TOPIC:
+        return image.topic_configs.get(resource.name, EMPTY)
+    if resource.type == ResourceType.GROUP:
+        return image.group_configs.get(resource.name, EMPTY)
+    return image.broker_configs.get(resource.name, EMPTY)
 
 
 def check_new_topic_configs(
@@ -199,6 +202,9 @@ def resource_error(resource: Resource) -> Refusal | None:
                 message = "Unable to parse broker name as a base 10 number."
             elif broker_id < 0:
                 message = "Invalid negative broker ID."
+    elif resource.type == ResourceType.GROUP:
+        if not resource.name:
+            message = "Default group resources are not allowed."
     else:
         message = f"Unknown resource type {type_name(resource.type)}"
     return Refusal(ErrorCode.INVALID_REQUEST, message) if message is not None else None

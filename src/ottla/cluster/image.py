@@ -136,6 +136,13 @@ class BrokerConfigured(NamedTuple):
     configs: Mapping[str, str]
 
 
+class GroupConfigured(NamedTuple):
+    """All dynamic configs that a group now has."""
+
+    name: str
+    configs: Mapping[str, str]
+
+
 class FeaturesChanged(NamedTuple):
     """The finalized features as they are now."""
 
@@ -154,6 +161,7 @@ Change: TypeAlias = (
     | PartitionsChanged
     | TopicConfigured
     | BrokerConfigured
+    | GroupConfigured
     | FeaturesChanged
 )
 
@@ -172,6 +180,7 @@ class ClusterImage(NamedTuple):
     topics_by_id: Mapping[bytes, TopicImage] = {}
     topic_configs: Mapping[str, Mapping[str, str]] = {}
     broker_configs: Mapping[str, Mapping[str, str]] = {}
+    group_configs: Mapping[str, Mapping[str, str]] = {}
     features: FeatureImage = FeatureImage({}, 0)
     deletions: Mapping[bytes, str] = {}
 
@@ -275,6 +284,9 @@ class Draft:
     def broker_configured(self, change: BrokerConfigured) -> None:
         self._configure("broker_configs", change.name, change.configs)
 
+    def group_configured(self, change: GroupConfigured) -> None:
+        self._configure("group_configs", change.name, change.configs)
+
     def features_changed(self, change: FeaturesChanged) -> None:
         self.features = change.features
 
@@ -322,5 +334,6 @@ APPLY: dict[type, Callable[[Draft, Any], None]] = {
     PartitionsChanged: Draft.partitions_changed,
     TopicConfigured: Draft.topic_configured,
     BrokerConfigured: Draft.broker_configured,
+    GroupConfigured: Draft.group_configured,
     FeaturesChanged: Draft.features_changed,
 }

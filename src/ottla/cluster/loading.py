@@ -58,6 +58,10 @@ def read_cluster(found: Nodes, values: StateValues) -> Loaded:
             "" if name == nodes.ALL_BROKERS else name: nodes.read_config(path, data)
             for path, name, data in children(found, nodes.BROKER_CONFIGS)
         },
+        group_configs={
+            nodes.unquoted(name): nodes.read_config(path, data)
+            for path, name, data in children(found, nodes.GROUP_CONFIGS)
+        },
         features=read_features(found),
         deletions={topic_id: name for name, ids in waiting.items() for topic_id in ids},
     )

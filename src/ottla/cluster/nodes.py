@@ -8,6 +8,7 @@ import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 from ottla.cluster.image import BrokerInfo, Endpoint, FeatureImage
 from ottla.metadata_store.tree import CorruptTree
@@ -19,6 +20,7 @@ BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
+GROUP_CONFIGS = "/config/groups"
 DELETIONS = "/admin/delete_topics"
 PRODUCER_IDS = "/latest_producer_id_block"
 FEATURES = "/feature"
@@ -31,6 +33,7 @@ FIXED = (
     "/config",
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
+    GROUP_CONFIGS,
     "/admin",
     DELETIONS,
     "/cluster",
@@ -81,6 +84,20 @@ def topic_config_path(name: str) -> str:
 
 def broker_config_path(name: str) -> str:
     return f"{BROKER_CONFIGS}/{name or ALL_BROKERS}"
+
+
+def group_config_path(name: str) -> str:
+    return f"{GROUP_CONFIGS}/{quoted(name)}"
+
+
+def quoted(name: str) -> str:
+    """A name of any characters as that of a node; a path has no '/', '.' or '..' for a name."""
+    return quote(name, safe="").replace(".", "%2E")
+
+
+def unquoted(node: str) -> str:
+    """The name that `quoted` wrote."""
+    return unquote(node)
 
 
 def deletion_path(name: str) -> str:

@@ -105,7 +105,7 @@ class Op(IntEnum):
 
 
 class Resource(NamedTuple):
-    """A topic or a broker that has configs; the name '' stands for all brokers."""
+    """A topic, a broker or a group that has configs; the name '' stands for all brokers."""
 
     type: int
     name: str

@@ -1,7 +1,8 @@
 """Configs as DescribeConfigs shows them: value, where it comes from, and what else would set it.
 
 A config's synonyms are all the places that could set it, the strongest first; the first is where
-its value comes from. Pure; the handler turns entries into the wire's classes.
+its value comes from. Entries come in Kafka's order. Pure; the handler turns entries into the wire's
+classes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,6 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.settings.broker import BROKER_OPTIONS
+from ottla.settings.config_order import kafka_order
 from ottla.settings.group import GROUP_CONFIGS, broker_default
 from ottla.settings.option import Option, Type, Update
 from ottla.settings.settings import Settings
@@ -63,7 +65,7 @@ _FAMILIES = {
 
 
 def topic_entries(settings: Settings, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    """All configs of a topic with these overrides, in order of their names."""
+    """All configs of a topic with these overrides."""
     values = settings.topic_values(overrides)
     for name in _TOPIC_NAMES:
         option = TOPIC_CONFIGS[name]
@@ -87,25 +89,29 @@ def source_at_creation(settings: Settings, entry: ConfigEntry) -> Source:
     return Source.DEFAULT
 
 
-_TOPIC_NAMES = sorted(name for name, option in TOPIC_CONFIGS.items() if not option.internal)
+_TOPIC_NAMES = kafka_order(name for name, option in TOPIC_CONFIGS.items() if not option.internal)
+_GROUP_NAMES = kafka_order(GROUP_CONFIGS)
+_BROKER_NAMES = [name for name, option in BROKER_OPTIONS.items() if not option.internal]
 
 
 def broker_entries(settings: Settings) -> Iterator[ConfigEntry]:
     """All options of this broker; names nobody knows are shown without their value."""
-    for name, option in BROKER_OPTIONS.items():
-        if not option.internal:
+    given = {**settings.dynamic_default, **settings.dynamic, **settings.given}
+    others = [name for name in given if name not in BROKER_OPTIONS]
+    for name in kafka_order([*_BROKER_NAMES, *others]):
+        option = BROKER_OPTIONS.get(name)
+        if option is None:
+            yield _foreign_entry(name, broker_synonyms(settings, name, sensitive=True))
+        else:
             synonyms = broker_synonyms(settings, name, option.sensitive)
             text = None if option.sensitive else option.text(settings.values[name])
             yield _entry(option, text, synonyms, option.update is Update.READ_ONLY)
-    others = {**settings.dynamic_default, **settings.dynamic, **settings.given}
-    for name in others:
-        if name not in BROKER_OPTIONS:
-            yield _foreign_entry(name, broker_synonyms(settings, name, sensitive=True))
 
 
 def broker_default_entries(settings: Settings) -> Iterator[ConfigEntry]:
     """The dynamic configs of all brokers."""
-    for name, text in settings.dynamic_default.items():
+    for name in kafka_order(settings.dynamic_default):
+        text = settings.dynamic_default[name]
         option = BROKER_OPTIONS.get(name) or THROTTLES.get(name)
         sensitive = option is None or option.sensitive
         value = None if sensitive else text
@@ -116,17 +122,21 @@ def broker_default_entries(settings: Settings) -> Iterator[ConfigEntry]:
             yield _entry(option, value, synonyms, option.update is Update.READ_ONLY)
 
 
-def group_entries(settings: Settings) -> Iterator[ConfigEntry]:
-    """All configs of a group, which are the broker's."""
-    for name, option in GROUP_CONFIGS.items():
+def group_entries(settings: Settings, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """All configs of a group with these overrides; the others are the broker's."""
+    for name in _GROUP_NAMES:
+        option = GROUP_CONFIGS[name]
         broker_name = broker_default(name)
         if broker_name is None:
             text = option.text(option.default)
-            yield _entry(option, text, (Synonym(name, text, Source.DEFAULT),), read_only=False)
+            synonyms: tuple[Synonym, ...] = (Synonym(name, text, Source.DEFAULT),)
         else:
             text = option.text(settings.values[broker_name])
             synonyms = broker_synonyms(settings, broker_name, sensitive=False)
-            yield _entry(option, text, synonyms, read_only=False)
+        if name in overrides:
+            text = option.text(option.parse(overrides[name]))
+            synonyms = (Synonym(name, text, Source.GROUP), *synonyms)
+        yield _entry(option, text, synonyms, read_only=False)
 
 
 def client_metrics_entries() -> Iterator[ConfigEntry]:

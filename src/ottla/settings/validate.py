@@ -1,14 +1,16 @@
 """Whether configs may be set while the broker runs, in the words of Kafka's broker and controller.
 
 Topic configs are judged as a whole over the broker's values (what LogConfig.validate does), broker
-configs as what the broker's settings would become. A complaint about topics is an INVALID_CONFIG,
-one about brokers an INVALID_REQUEST; the callers know that, this module knows no error codes.
+configs as what the broker's settings would become, group configs over the limits that the broker's
+options set. A complaint about topics and groups is an INVALID_CONFIG, one about brokers an
+INVALID_REQUEST; the callers know that, this module knows no error codes.
 """
 
 from collections.abc import Callable, Mapping
 
 from ottla.settings.broker import BROKER_OPTIONS
 from ottla.settings.checks import connection_overrides
+from ottla.settings.group import GROUP_CONFIGS, validate_group_configs
 from ottla.settings.option import (
     LONG_MAX,
     Importance,
@@ -23,7 +25,7 @@ from ottla.settings.rules import FROM_0
 from ottla.settings.settings import Settings
 from ottla.settings.topic import TOPIC_CONFIGS
 
-TOPIC, BROKER = 2, 4  # Kafka's numbers of resource types
+TOPIC, BROKER, GROUP = 2, 4, 32  # Kafka's numbers of resource types
 
 # Configs that exist only as dynamic ones (KIP-73), and are accepted with any rate.
 THROTTLES: dict[str, Option] = {
@@ -43,6 +45,8 @@ THREADS = (
     "num.recovery.threads.per.data.dir",
     "num.replica.fetchers",
 )
+
+_DECLARED: dict[int, Mapping[str, Option]] = {TOPIC: TOPIC_CONFIGS, GROUP: GROUP_CONFIGS}
 
 LOG_CLEANER = "Log cleaner threads cannot be "
 
@@ -204,9 +208,11 @@ class ConfigRules:
         self, resource_type: int, name: str, configs: Mapping[str, str], old: Mapping[str, str]
     ) -> str | None:
         """Why the resource may not have these configs. The broker has judged its own already."""
-        if resource_type != TOPIC:
-            return None
-        return validate_topic_configs(self._settings(), configs)
+        if resource_type == TOPIC:
+            return validate_topic_configs(self._settings(), configs)
+        if resource_type == GROUP:
+            return validate_group_configs(self._settings().values, configs)
+        return None
 
     def is_list(self, resource_type: int, config: str) -> bool:
         option = self._option(resource_type, config)
@@ -217,4 +223,4 @@ class ConfigRules:
         return None if option is None else option.text(option.default)
 
     def _option(self, resource_type: int, config: str) -> Option | None:
-        return (TOPIC_CONFIGS if resource_type == TOPIC else BROKER_OPTIONS).get(config)
+        return _DECLARED.get(resource_type, BROKER_OPTIONS).get(config)

@@ -250,3 +250,101 @@ def resources(peer: Peer, version: int) -> None:
             peer.ask_for_all(LIST, version, {"resource_types": kinds}, "config_resources")
     if version >= 1:
         peer.ask(LIST, version, {"resource_types": [BROKER]}, "brokers whole")
+
+
+def described_group(peer: Peer, group: str, version: int = 4, label: str = "now") -> None:
+    """All configs of the group, once the change has come through."""
+    peer.settle()
+    peer.ask(DESCRIBE, version, about((GROUP, group, None), include_synonyms=True), label)
+
+
+GROUP_MISTAKES: tuple[tuple[tuple[str, str | None], ...], ...] = (
+    (("no.such", "1"),),
+    (("consumer.session.timeout.ms", "x"), ("no.such", "1")),
+    (("consumer.session.timeout.ms", ""),),
+    (("consumer.session.timeout.ms", None),),
+    (("consumer.session.timeout.ms", "0"),),
+    (("consumer.session.timeout.ms", "1"),),
+    (("consumer.session.timeout.ms", "60001"), ("consumer.heartbeat.interval.ms", "1")),
+    (("consumer.assignment.interval.ms", "15001"), ("share.heartbeat.interval.ms", "4999")),
+    (("share.record.lock.duration.ms", "14999"), ("share.delivery.count.limit", "11")),
+    (("share.delivery.count.limit", "1"), ("share.partition.max.record.locks", "9")),
+    (("share.partition.max.record.locks", "4001"),),
+    (("share.auto.offset.reset", "never"),),
+    (("share.auto.offset.reset", "by_duration:P"),),
+    (("share.auto.offset.reset", "by_duration:-PT1S"),),
+    (("share.auto.offset.reset", "by_duration:PT1M-61S"),),
+    (("share.isolation.level", "READ_COMMITTED"),),
+    (("share.renew.acknowledge.enable", "1"),),
+    (("streams.num.standby.replicas", "3"), ("streams.assignment.interval.ms", "15001")),
+    (("streams.session.timeout.ms", "44999"),),
+    (("streams.initial.rebalance.delay.ms", "-1"),),
+)
+GROUP_VALUES = (
+    (("consumer.session.timeout.ms", " 50000 "), ("share.renew.acknowledge.enable", "False")),
+    (("share.auto.offset.reset", "by_duration:pt1h-59m"), ("streams.num.standby.replicas", "2")),
+    (("share.auto.offset.reset", "by_duration:+P1DT0,5S"),),
+    (("share.isolation.level", "read_committed"), ("consumer.assignment.interval.ms", "0")),
+)
+
+for _api in (ALTER, INCREMENTAL):
+
+    @case(_api)
+    def groups_altered(peer: Peer, version: int, api: str = _api) -> None:
+        group = peer.name("group")
+
+        def ask(label: str, name: str, *changes: tuple[object, ...]) -> None:
+            peer.ask(api, version, settings(version, api, GROUP, name, *changes), label)
+
+        for changes in GROUP_VALUES:
+            ask(f"{changes}", group, *changes)
+            described_group(peer, group)
+        for mistake in GROUP_MISTAKES:
+            ask(f"{mistake}", group, *mistake)
+        ask("no name", "", ("consumer.session.timeout.ms", "50000"))
+        odd = peer.name("a/b/../ü%2F")
+        ask("an odd name", odd, ("consumer.session.timeout.ms", "50000"))
+        described_group(peer, odd, label="of an odd name")
+        ask("nothing", group)
+        described_group(peer, group, label="nothing")
+
+
+@case(INCREMENTAL)
+def group_operations(peer: Peer, version: int) -> None:
+    group = peer.name("group")
+
+    def ask(label: str, *changes: tuple[object, ...]) -> None:
+        peer.ask(
+            INCREMENTAL, version, settings(version, INCREMENTAL, GROUP, group, *changes), label
+        )
+
+    ask(
+        "set", ("consumer.session.timeout.ms", "50000"), ("share.isolation.level", "read_committed")
+    )
+    ask("append", ("consumer.session.timeout.ms", "5", APPEND))
+    ask("subtract", ("consumer.session.timeout.ms", "5", SUBTRACT))
+    ask("remove the unknown", ("no.such", None, REMOVE))
+    ask("remove", ("consumer.session.timeout.ms", None, REMOVE))
+    described_group(peer, group)
+    ask("remove the last", ("share.isolation.level", None, REMOVE))
+    described_group(peer, group, label="none")
+
+
+@case(LIST)
+def groups_listed(peer: Peer, version: int) -> None:
+    for stem in ("one", "two"):
+        fields = settings(
+            1, INCREMENTAL, GROUP, peer.name(stem), ("share.delivery.count.limit", "3")
+        )
+        peer.ask(INCREMENTAL, 1, fields)
+    peer.settle()
+    if version >= 1:
+        for kinds in ([GROUP], [GROUP, TOPIC], []):
+            peer.ask_for_all(LIST, version, {"resource_types": kinds}, "config_resources")
+    fields = settings(
+        1, INCREMENTAL, GROUP, peer.name("one"), ("share.delivery.count.limit", None, REMOVE)
+    )
+    peer.ask(INCREMENTAL, 1, fields)
+    peer.settle()
+    if version >= 1:
+        peer.ask_for_all(LIST, version, {"resource_types": [GROUP]}, "config_resources")

@@ -87,5 +87,6 @@ def _configs(overrides: Mapping[str, str], context: Context) -> list[CreatableTo
             config_source=source_at_creation(context.broker.settings, entry),
             is_sensitive=entry.sensitive,
         )
-        for entry in topic_entries(context.broker.settings, overrides)
+        # By name: here the controller answers, and it sorts.
+        for entry in sorted(topic_entries(context.broker.settings, overrides))
     ]

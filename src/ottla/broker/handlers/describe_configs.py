@@ -1,7 +1,8 @@
 """DescribeConfigs: every config with its value, where that comes from and what else would set it.
 
-Defaults are not overrides: a config that nobody set has the source DEFAULT_CONFIG. A resource that
-is wrong has its own error; a type that Kafka does not know spoils the whole request.
+Defaults are not overrides: a config that nobody set has the source DEFAULT_CONFIG. Configs are in
+Kafka's order, also where the request names some. A resource that is wrong has its own error; a type
+that Kafka does not know makes the whole request fail.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def _entries(resource_type: int, name: str, context: Context) -> Iterable[Config
         return client_metrics_entries()
     if not name:
         return Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-    return group_entries(settings)
+    return group_entries(settings, context.broker.image.group_configs.get(name, {}))
 
 
 def _topic(name: str, context: Context) -> Iterable[ConfigEntry] | Refusal:

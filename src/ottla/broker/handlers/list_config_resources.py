@@ -43,4 +43,6 @@ def _names(resource_type: ResourceType, context: Context) -> list[str]:
     image = context.broker.image
     if resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return [str(broker_id) for broker_id in image.brokers]
+    if resource_type == ResourceType.GROUP:
+        return list(image.group_configs)
     return list(image.topics) if resource_type == ResourceType.TOPIC else []

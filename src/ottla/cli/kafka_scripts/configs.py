@@ -184,8 +184,8 @@ def config_lines(admin: Admin, kind: str, name: str, everything: bool) -> list[s
     own = {
         "topics": "DYNAMIC_TOPIC_CONFIG",
         "brokers": "DYNAMIC_BROKER_CONFIG" if name else "DYNAMIC_DEFAULT_BROKER_CONFIG",
-        "client-metrics": "CLIENT_METRICS_CONFIG",
-        "groups": "GROUP_CONFIG",
+        "client-metrics": "DYNAMIC_CLIENT_METRICS_CONFIG",
+        "groups": "DYNAMIC_GROUP_CONFIG",
     }.get(kind)
     return [
         config_line(config, entry)
