@@ -16,7 +16,7 @@ pytest.importorskip("pyspark.sql.datasource")
 from ottla.client import errors
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.producer.column_batches import ColumnBatches
-from ottla.spark.sink import committing, staging, staging_topic
+from ottla.spark.sink import committing, connections, staging, staging_topic
 from ottla.spark.sink.committing import Order, OutcomeUnknown, commit
 from ottla.spark.sink.ledger import LedgerRefused
 from ottla.spark.sink.parcels import Origin, Parcel, ParcelLost, ParcelWriter, discard
@@ -286,6 +286,42 @@ def test_each_carrier(
         staging_topic.empty(order.properties, parcels)
         name = staging_topic.topic_name(order.name)
         assert consume_all(own, name) == []
+
+
+def test_a_staged_batch_that_is_split(own: Broker, orders: Callable[..., Order]) -> None:
+    """Where the staging topic takes only smaller batches, a parcel names all that its batches
+    became, and every row arrives in order; emptying the topic leaves none of them."""
+    order = orders(0)
+    name = staging_topic.topic_name(order.name)
+    with Admin(bootstrap_servers=own.bootstrap_servers) as admin:
+        small = {"max.message.bytes": "4000"}
+        admin.create_topics([NewTopic(name, staging_topic.PARTITIONS, 1, None, small)])
+        admin.create_topics([NewTopic(f"{order.name}-t", 4, 1)])
+    values = [f"{number:05}" * 20 for number in range(600)]
+    parcels = rows(order, *values, carrier="topic")
+    assert all(len(parcel.places) == len(parcel.slices) > 4 for parcel in parcels)
+    assert sum(parcel.rows for parcel in parcels) == len(values)
+    assert commit(order, parcels)
+    assert out(own, order) == values
+    staging_topic.empty(order.properties, parcels)
+    assert consume_all(own, name) == []
+
+
+def test_no_part_of_a_split_batch_is_forgotten(own: Broker, orders: Callable[..., Order]) -> None:
+    """A part of a split batch that the broker does not take fails the whole delivery: here the
+    last row, which is larger than the topic allows by itself."""
+    name = f"{orders().name}-t"
+    with Admin(bootstrap_servers=own.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name, 1, 1, None, {"max.message.bytes": "2000"})])
+    batches = ColumnBatches(1)
+    batches.add(pa.array(["small"] * 10 + ["large" * 1000]))
+    pieces = [
+        Piece(name, made.partition, made.data, made.records) for made in batches.take(rest=True)
+    ]
+    producer = connections.plain_producer({"bootstrap.servers": own.bootstrap_servers})
+    futures = connections.send_all(producer, pieces)
+    with pytest.raises(errors.MessageSizeTooLargeError):
+        connections.settled(producer, futures)
 
 
 def test_a_parcel_leaves_memory_when_it_grows(

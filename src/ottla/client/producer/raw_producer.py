@@ -25,11 +25,35 @@ from .batch_encoding import restamp
 from .producer import Producer
 from .record_future import FutureRecordMetadata
 
-__all__ = ["RawProducer", "read_raw_batches"]
+__all__ = ["BatchFuture", "RawProducer", "read_raw_batches"]
 
 REQUEST_BYTES = 8 * 1024 * 1024  # a batch of each partition goes into one request
 
 DEFAULTS = {"linger_ms": 0, "max_request_size": REQUEST_BYTES}
+
+
+class BatchFuture(FutureRecordMetadata):
+    """The outcome of a finished batch. `get` speaks of its first record, `stored` of all of it."""
+
+    def __init__(self, batch: Batch) -> None:
+        super().__init__(batch, 0, -1, -1, -1, -1)
+        self._whole = batch  # `batch` becomes the part with the first record when it is split
+
+    def stored(self, timeout: float | None = None) -> list[tuple[int, int]]:
+        """First offset and number of records of what it became, in order: one batch, or several
+        where the topic's `max.message.bytes` made the producer split it. Waits at most `timeout`
+        seconds for each; raises why any of them failed."""
+        found = []
+        parts = [self._whole]
+        while parts:
+            part = parts.pop()
+            if part.parts is None:
+                outcome = FutureRecordMetadata(part, 0, -1, -1, -1, -1).get(timeout)
+                if part.parts is None:
+                    found.append((outcome.offset, part.count))
+                    continue
+            parts.extend(reversed(part.parts))
+        return found
 
 
 class RawProducer(Producer[Any, Any]):
@@ -42,7 +66,7 @@ class RawProducer(Producer[Any, Any]):
 
     def send_batch(
         self, topic: str, partition: int, data: Buffer, records: int | None = None
-    ) -> FutureRecordMetadata:
+    ) -> BatchFuture:
         """Send one finished batch; the future's `.get().offset` is its first record's offset.
 
         `data` must not change until then, and is not changed here. Waits for metadata of a new
@@ -72,7 +96,7 @@ class RawProducer(Producer[Any, Any]):
             lane.closed.append(batch)
         self._sender.enter(lane)
         self._sender.poke()
-        return FutureRecordMetadata(batch, 0, -1, -1, -1, -1)
+        return BatchFuture(batch)
 
     def read_batches(
         self, topic: str, partition: int, base_offsets: Iterable[int], *, timeout_ms: float = 60_000

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.client.producer.raw_producer import RawProducer
-from ottla.client.producer.record_future import FutureRecordMetadata
-from ottla.client.structs import RecordMetadata
+from ottla.client.producer.raw_producer import BatchFuture, RawProducer
 
 from .rows import Piece
 
@@ -32,7 +30,7 @@ def plain_producer(properties: Mapping[str, Any]) -> RawProducer:
     return producer
 
 
-def send_all(producer: RawProducer, pieces: Iterable[Piece]) -> list[FutureRecordMetadata]:
+def send_all(producer: RawProducer, pieces: Iterable[Piece]) -> list[BatchFuture]:
     """Send batches, each to its place."""
     return [
         producer.send_batch(piece.topic, piece.partition, piece.data, piece.records)
@@ -40,10 +38,11 @@ def send_all(producer: RawProducer, pieces: Iterable[Piece]) -> list[FutureRecor
     ]
 
 
-def settled(producer: RawProducer, futures: Iterable[FutureRecordMetadata]) -> list[RecordMetadata]:
-    """Wait until all are acknowledged, and say where they are; or raise what went wrong."""
+def settled(producer: RawProducer, futures: Iterable[BatchFuture]) -> list[list[tuple[int, int]]]:
+    """Wait until all are acknowledged; of each, first offset and number of records of what it
+    became (see `BatchFuture.stored`). Raises what went wrong with any part of any of them."""
     producer.flush()
-    return [future.get(0) for future in futures]
+    return [future.stored(0) for future in futures]
 
 
 def partition_count(properties: Mapping[str, Any], topic: str) -> int:

@@ -29,6 +29,7 @@ INLINE_BYTES_MAX = 256 * KIB
 # With staging=inline somebody has thought of that.
 INLINE_FORCED_BYTES_MAX = 64 * KIB * KIB
 CARRIERS = ("auto", "inline", "directory", "topic")
+Slice = tuple[str, int, int, int]  # topic, partition, bytes, records
 
 
 class ParcelLost(RuntimeError):
@@ -48,10 +49,10 @@ class Origin:
 
 @dataclass(slots=True)
 class Parcel(WriterCommitMessage):
-    """What a task hands to the driver. `slices`: (topic, partition, bytes, records), in order."""
+    """A task's commit message: its batches, in order, or where they are."""
 
     origin: Origin
-    slices: list[tuple[str, int, int, int]] = field(default_factory=list)
+    slices: list[Slice] = field(default_factory=list)
     data: bytes | bytearray = b""
     path: str | None = None
     # In the staging topic: its name, and partition and offset of each slice.
@@ -103,7 +104,7 @@ class ParcelWriter:
         if self._file is not None:
             self._file.close()
         elif self._topic is not None:
-            self.parcel.places = self._topic.places()
+            self.parcel.slices, self.parcel.places = self._topic.finish(self.parcel.slices)
         else:
             self.parcel.data = b"".join(piece.data for piece in self.pending)
         return self.parcel

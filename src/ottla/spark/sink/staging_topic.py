@@ -14,11 +14,11 @@ from typing import Any
 from ottla.client import errors
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.config import COMMON
-from ottla.client.producer.raw_producer import RawProducer
+from ottla.client.producer.raw_producer import BatchFuture, RawProducer
 from ottla.client.structs import TopicPartition
 
 from .connections import plain_producer, settled
-from .parcels import Origin, Parcel, ParcelLost
+from .parcels import Origin, Parcel, ParcelLost, Slice
 from .rows import Piece
 
 PARTITIONS = 4
@@ -44,16 +44,23 @@ class StagingTopic:
         self.partition = origin.task % PARTITIONS
         create(properties, self.name)
         self._producer = plain_producer(properties)
-        self._futures: list[Any] = []
+        self._futures: list[BatchFuture] = []
 
     def send(self, piece: Piece) -> None:
         future = self._producer.send_batch(self.name, self.partition, piece.data, piece.records)
         self._futures.append(future)
 
-    def places(self) -> list[tuple[int, int]]:
-        """Partition and offset of each batch, when all are acknowledged."""
-        found = settled(self._producer, self._futures)
-        return [(self.partition, metadata.offset) for metadata in found]
+    def finish(self, slices: list[Slice]) -> tuple[list[Slice], list[tuple[int, int]]]:
+        """When all are acknowledged: the slices of the parcel as they are stored, and partition and
+        offset of each. A batch that the topic took only in parts is as many slices."""
+        stored, places = [], []
+        for whole, parts in zip(slices, settled(self._producer, self._futures), strict=True):
+            topic, partition, size, records = whole
+            for offset, count in parts:
+                # Sizes of parts are not known; their sum counts.
+                stored.append((topic, partition, size * count // records, count))
+                places.append((self.partition, offset))
+        return stored, places
 
 
 def fetch_pieces(parcel: Parcel, producer: RawProducer) -> Iterator[Piece]:
