@@ -387,6 +387,8 @@ def test_the_cause_of_a_failed_query_is_found() -> None:
         "\tat org.apache.spark.api.python.BasePythonRunner\n"
     )
     assert root_cause(text) == "a reason"
+    advised = text.replace("a reason.\n", "no broker answers\nTry: start it\n")
+    assert root_cause(advised) == "no broker answers\nTry: start it"
     assert root_cause("[X_Y.Z] Something is so. SQLSTATE: 42P01\nmore") == "Something is so"
     assert first_line("") == "an error without words"
 

@@ -101,7 +101,10 @@ class Client:
         try:
             return future.result(None if timeout_ms is None else timeout_ms / 1000)
         except FutureTimeoutError:
-            raise KafkaTimeoutError(f"not done within {timeout_ms:.0f} ms") from None
+            reasons = "; ".join(self.connections.failures())
+            raise KafkaTimeoutError(
+                f"not done within {timeout_ms:.0f} ms" + (f" ({reasons})" if reasons else "")
+            ) from None
 
     def retrying(self, attempt: Callable[[float], T], timeout_ms: float | None = None) -> T:
         """`attempt(ms_left)` until it does not raise a retriable error, or time is up; waits.

@@ -23,6 +23,7 @@ STOPPED = re.compile(
     r"pipeline '[^']+' has no bad_records, and a record does not parse: "
     r"topic \S+, partition \d+, offset \d+: [^\n]+?(?=\s*(?:SQLSTATE: \w+)?\s*(?:\n|$))"
 )
+ADVICE = "Try: "
 WATERMARK = (
     "{what} needs a watermark in mode {mode!r}: events.withWatermark(TIME_COLUMN, '1 minute') "
     "before it, and the time (or a window of it) among what it groups by"
@@ -30,7 +31,7 @@ WATERMARK = (
 
 
 def sentence(error: PySparkException, pipeline: Pipeline) -> str:
-    """One sentence about what is wrong."""
+    """One sentence about what is wrong, and a line `Try: …` where the error has one."""
     text = str(error)
     stopped = STOPPED.search(text)
     if stopped:
@@ -82,12 +83,20 @@ def first_line(text: str) -> str:
 
 
 def root_cause(text: str) -> str:
-    """The last error of ours or of Python in a long text, else its first line.
+    """The last error of ours or of Python in a long text, else its first line; with the line
+    `Try: …` that follows it.
 
     A query that ends says that it ended, and the reason stands far below, in the traceback of a
     Python worker.
     """
-    found = [match[1].strip() for each in text.splitlines() if (match := CAUSE_LINES.match(each))]
-    if "Traceback (most recent call last)" in text and found:
-        return found[-1].rstrip(".")
-    return first_line(text)
+    lines = text.splitlines()
+    found = [
+        (number, match[1].strip())
+        for number, each in enumerate(lines)
+        if (match := CAUSE_LINES.match(each))
+    ]
+    if "Traceback (most recent call last)" not in text or not found:
+        return first_line(text)
+    number, fact = found[-1]
+    advice = lines[number + 1].strip() if number + 1 < len(lines) else ""
+    return "\n".join([fact.rstrip("."), *([advice] if advice.startswith(ADVICE) else [])])

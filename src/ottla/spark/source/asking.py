@@ -1,7 +1,9 @@
-"""What the driver asks the brokers: which partitions there are, and their offsets.
+"""The driver's requests to the brokers: which partitions there are, and their offsets.
 
-One client for each reader, made when first needed. A question that fails is asked again as
-`fetchOffset.numRetries` and `fetchOffset.retryIntervalMs` say; each answer is about the partitions
+One client for each reader, made when first needed. A request that fails is repeated as
+`fetchOffset.numRetries` and `fetchOffset.retryIntervalMs` say. While no broker answers at all, it
+is waited for as long as `brokerTimeout` says, with a warning now and then; a first broker is waited
+for only as long as the client's own `bootstrap.timeout.ms`. Each answer is about the partitions
 that exist now, so new partitions and new topics of a pattern are found.
 """
 
@@ -15,9 +17,9 @@ from typing import TypeVar
 
 from ottla.client.consumer.list_offsets import Offsets
 from ottla.client.consumer.options import read_options
-from ottla.client.errors import KafkaError
+from ottla.client.errors import KafkaError, KafkaTimeoutError
 from ottla.client.network.cluster_client import Client
-from ottla.client.network.cluster_metadata import topic_trouble
+from ottla.client.network.cluster_metadata import Cluster, topic_trouble
 from ottla.client.structs import TopicPartition
 
 from .offsets import PartitionOffsets, names
@@ -26,10 +28,17 @@ from .options import Limit, OptionError, SourceOptions
 
 log = logging.getLogger("ottla.spark")
 T = TypeVar("T")
+# A broker that answers later than this is taken for away; so often the wait is logged.
+AWAY_AFTER_S = 5.0
+WARN_EVERY_S = 30.0
 
 
 class MissingTopic(KafkaError):
     """A topic that was named is not there."""
+
+
+class BrokerAway(KafkaError):
+    """No broker has answered for as long as `brokerTimeout` allows."""
 
 
 class Asking:
@@ -149,8 +158,7 @@ class Asking:
             return set(self._known)
         client = self._bootstrapped()
         subscription = self.options.subscription
-        timeout_ms = client.config["request_timeout_ms"]
-        cluster = client.wait(client.refresh(), timeout_ms)
+        cluster = self._cluster(client)
         if subscription.pattern is not None:
             # As in Spark's connector the pattern may match anywhere in the name.
             wanted = [
@@ -179,6 +187,34 @@ class Asking:
         self._known = found
         return set(found)
 
+    def _cluster(self, client: Client) -> Cluster:
+        """New metadata; waits for a broker that is away."""
+        future = client.refresh()  # fails only where another try cannot help
+        began = time.monotonic()
+        timeout_s = self.options.broker_timeout_ms / 1000
+        pause_s = min(AWAY_AFTER_S, timeout_s)
+        warned = False
+        while True:
+            try:
+                found = client.wait(future, pause_s * 1000)
+            except KafkaTimeoutError:
+                waited_s = time.monotonic() - began
+                fact = client.metadata.no_broker_text().partition("\n")[0]
+                if waited_s >= timeout_s:
+                    raise BrokerAway(
+                        f"{fact}, for {waited_s:.0f} s (brokerTimeout)\n"
+                        "Try: start the broker, then this again: it goes on where it was; the "
+                        "option brokerTimeout says how long to wait"
+                    ) from None
+                left_s = timeout_s - waited_s
+                log.warning("%s: waiting for it, for %.0f s more at most", fact, left_s)
+                warned = True
+                pause_s = min(WARN_EVERY_S, left_s)
+            else:
+                if warned:
+                    log.warning("a broker answers again, after %.0f s", time.monotonic() - began)
+                return found
+
     def _bootstrapped(self) -> Client:
         if self._client is None:
             config = read_options({"allow_auto_create_topics": False}, dict(self.options.client))
@@ -202,6 +238,8 @@ class Asking:
         for left in range(self.options.retries - 1, -1, -1):
             try:
                 return attempt()
+            except BrokerAway:
+                raise
             except KafkaError as problem:
                 if not left:
                     raise

@@ -63,7 +63,7 @@ class Subscription(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a reader was told."""
+    """The options of a reader, judged."""
 
     subscription: Subscription
     starting: Limit
@@ -72,6 +72,7 @@ class SourceOptions:
     retries: int
     retry_interval_ms: int
     poll_timeout_ms: int
+    broker_timeout_ms: int  # how long to wait for a broker that answered before
     metadata_ttl_ms: int
     max_offsets: int | None
     min_offsets: int | None
@@ -111,6 +112,7 @@ OPTIONS = (
     Option("fetchOffset.numRetries", whole(0), "3"),
     Option("fetchOffset.retryIntervalMs", whole(0), "1000"),
     Option("kafkaConsumer.pollTimeoutMs", whole(1), "120000"),
+    Option("brokerTimeout", duration_ms, "15m"),
     # Spark looks for news up to a hundred times a second; a new partition can wait this long.
     Option("partition.metadata.cache.ttl.ms", metadata_ttl, "250"),
     Option("maxOffsetsPerTrigger", whole(1), None, "stream"),
@@ -191,6 +193,7 @@ def read_options(given: Mapping[str, str], kind: str = "") -> SourceOptions:
         retries=values["fetchOffset.numRetries"],
         retry_interval_ms=values["fetchOffset.retryIntervalMs"],
         poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
+        broker_timeout_ms=values["brokerTimeout"],
         metadata_ttl_ms=values["partition.metadata.cache.ttl.ms"],
         max_offsets=highest,
         min_offsets=lowest,

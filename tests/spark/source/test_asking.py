@@ -1,0 +1,106 @@
+"""The driver's questions while the broker is away."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.client.errors import KafkaTimeoutError
+from ottla.client.structs import TopicPartition
+from ottla.spark.source import asking
+from ottla.spark.source.asking import Asking, BrokerAway
+from ottla.spark.source.options import read_options
+from ottla.testing import Broker
+from ottla.testing import broker as start_broker
+
+from .helpers import make_topic, produce
+
+TOPIC = "orders"
+
+
+@pytest.fixture
+def own_broker() -> Iterator[Broker]:
+    """A broker that may be stopped."""
+    with start_broker() as started:
+        make_topic(started, TOPIC, 1)
+        produce(started, TOPIC, [b"a", b"b"])
+        yield started
+
+
+def asking_of(broker: Broker, **options: str) -> Asking:
+    given = {
+        "kafka.bootstrap.servers": broker.bootstrap_servers,
+        "subscribe": TOPIC,
+        "partition.metadata.cache.ttl.ms": "-1",
+        **options,
+    }
+    return Asking(read_options(given, "stream"))
+
+
+class Warned(logging.Handler):
+    """Tells a test that a warning came."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+        self.came = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+        self.came.set()
+
+
+def test_a_broker_that_is_away_is_waited_for(
+    own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often a wait for it ran out, the answer comes when the broker does; the log says what
+    is waited for, and that it is over."""
+    monkeypatch.setattr(asking, "AWAY_AFTER_S", 0.05)
+    monkeypatch.setattr(asking, "WARN_EVERY_S", 0.05)
+    asked = asking_of(own_broker, **{"fetchOffset.numRetries": "1"})
+    place = TopicPartition(TOPIC, 0)
+    assert asked.latest() == {place: 2}
+    own_broker.stop()
+    warned = Warned()
+    asking.log.addHandler(warned)
+    found: list[object] = []
+    try:
+        waiting = threading.Thread(target=lambda: found.append(asked.latest()), daemon=True)
+        waiting.start()
+        for _ in range(3):  # more than once, so nothing counts the tries
+            assert warned.came.wait(30)
+            warned.came.clear()
+        assert not found
+        own_broker.start()
+        waiting.join(30)
+    finally:
+        asking.log.removeHandler(warned)
+        asked.close()
+    assert found == [{place: 2}]
+    servers = own_broker.bootstrap_servers
+    assert any(f"no broker answers at {servers}" in each for each in warned.texts)
+    assert "a broker answers again" in warned.texts[-1]
+
+
+def test_the_wait_ends_with_its_cause(own_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After brokerTimeout the error names the broker, why it is not reached, and the option; a wait
+    of the client alone names why as well."""
+    asked = asking_of(own_broker, brokerTimeout="200ms", **{"fetchOffset.numRetries": "3"})
+    asked.latest()
+    own_broker.stop()
+    try:
+        with pytest.raises(BrokerAway) as told:
+            asked.latest()
+        client = asked._bootstrapped()
+        with pytest.raises(KafkaTimeoutError, match=r"not done within 1 ms \(.*refused"):
+            client.wait(client.refresh(), 1)
+    finally:
+        asked.close()
+    fact, advice = str(told.value).split("\n")
+    assert fact.startswith(f"no broker answers at {own_broker.bootstrap_servers} (")
+    assert "refused" in fact
+    assert "brokerTimeout" in fact
+    assert advice.startswith("Try: start the broker")
