@@ -1,9 +1,10 @@
-"""Committed and pending offsets against a dumb twin that goes through the whole history."""
+"""Committed and pending offsets beside a plain model that searches the whole history."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,12 +13,16 @@ from ottla.coordinator.offsets import (
     Committed,
     Offsets,
     declared_value,
+    decode,
     metadata_too_long,
+    offset_key,
     offset_record,
     offset_tombstone,
+    partition_key,
 )
 from ottla.wire.coordinator_records import (
     GROUP_RECORDS,
+    GroupMetadataKey,
     OffsetCommitKey,
     OffsetCommitValue,
     read_key,
@@ -25,6 +30,8 @@ from ottla.wire.coordinator_records import (
     write_key,
     write_value,
 )
+from ottla.wire.malformed import MalformedMessage
+from ottla.wire.schema import NO_UUID
 
 GROUPS = st.sampled_from(["g", "h"])
 PARTITIONS = st.sampled_from([("t", 0), ("t", 1), ("u", 0)])
@@ -72,30 +79,40 @@ def pending_by_hand(history: list[Event]) -> set[Any]:
     return found
 
 
-def replayed(history: list[Event]) -> Offsets:
+def replayed(history: list[Event], *, loading: bool) -> Offsets:
     offsets = Offsets()
     for number, (what, group, partition, producer) in enumerate(history):
         if what == "end":
             offsets.replay_marker(Producer(producer, 0), group)
             continue
         topic, index = partition
-        key = OffsetCommitKey(group=group, topic=topic, partition=index)
-        value = OffsetCommitValue(offset=number) if what == "commit" else None
-        owner = None if producer is None else Producer(producer, 0)
-        offsets.replay(key, value, owner, number)
+        record = offset_tombstone(group, topic, index)
+        if what == "commit":
+            record = offset_record(group, topic, index, Committed(number, -1, "", 0))
+        if loading and producer is None:
+            assert not offsets.load([(*record, number)])
+        else:
+            owner = None if producer is None else Producer(producer, 0)
+            offsets.replay(group, partition_key(topic, index), record.value, owner, number)
+    if loading:
+        offsets.loaded()
     return offsets
 
 
-@given(HISTORIES)
+@given(HISTORIES, st.booleans())
 @settings(max_examples=500, deadline=None)
-def test_any_history_gives_what_counting_by_hand_gives(history: list[Event]) -> None:
-    """The latest commit counts, a transaction's only by its marker; deletion undoes all before."""
-    offsets = replayed(history)
+def test_any_history_gives_what_the_model_gives(history: list[Event], loading: bool) -> None:
+    """The latest commit counts, a transaction's only by its marker; deletion undoes all before.
+
+    The same when the history is loaded from a log as when it is replayed one by one.
+    """
+    offsets = replayed(history, loading=loading)
     found = {
         (group, partition): committed.offset
-        for group, partitions in offsets.by_group.items()
-        for partition, committed in partitions.items()
+        for group in offsets.by_group
+        for partition, committed in offsets.of(group).items()
     }
+    assert all(offsets.by_group.values()), "a group without offsets is not kept"
     assert found == committed_by_hand(history)
     pending = pending_by_hand(history)
     for group in ("g", "h"):
@@ -108,6 +125,7 @@ def test_any_history_gives_what_counting_by_hand_gives(history: list[Event]) -> 
 
 
 TEXT = st.text(max_size=300)
+OLD_VALUE = offset_record("g", "t", 0, Committed(5, -1, "", 0)).value or b""
 
 
 @given(TEXT, TEXT, st.integers(0, 2**31 - 1), st.integers(-1, 2**63 - 1), TEXT, st.booleans(),
@@ -118,7 +136,7 @@ def test_records_say_what_was_committed(
 ) -> None:
     """Written and read back by the declared format: nothing is lost but what version 1 lacks."""
     expiry = 12345 if expires else -1
-    committed = Committed(offset, 3, note, 1_700_000_000_000, expiry, -1, topic_id)
+    committed = Committed(offset, 3, note, 1_700_000_000_000, expiry, topic_id)
     record = offset_record(group, topic, index, committed)
     found = read_key(GROUP_RECORDS, record.key)
     assert found is not None
@@ -131,6 +149,65 @@ def test_records_say_what_was_committed(
         assert record.value == write_value(declared_value(committed), 4)
     assert record.key == write_key(OffsetCommitKey(group=group, topic=topic, partition=index))
     assert offset_tombstone(group, topic, index) == (record.key, None)
+    offsets = Offsets()
+    assert not offsets.load([(*record, 7)])
+    epoch, kept_id = (-1, NO_UUID) if expires else (3, topic_id)
+    expected = committed._replace(leader_epoch=epoch, topic_id=kept_id)
+    assert dict(offsets.of(group)) == {(topic, index): expected}
+
+
+@given(st.integers(0, 4), TEXT, st.binary(min_size=16, max_size=16), st.integers(0, 2**62))
+@settings(max_examples=200, deadline=None)
+def test_values_of_every_version_are_read(
+    version: int, metadata: str, topic_id: bytes, offset: int
+) -> None:
+    """Also those of older brokers, and as the declaration of the format reads them."""
+    given = OffsetCommitValue(offset=offset, metadata=metadata, commit_timestamp=5)
+    if version == 4:
+        given.topic_id = topic_id
+    value = write_value(given, version)
+    assert decode(value) == Committed(
+        offset, -1, metadata, 5, -1, topic_id if version == 4 else NO_UUID
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"\0\1", b""),
+        (b"\0\1\0\5abc", b""),
+        (offset_key("g", "t", 0)[:-1], OLD_VALUE),
+        (offset_key("g", "t", 0) + b"x", OLD_VALUE),
+        (offset_key("g", "t", 0).replace(b"t", b"\xff"), OLD_VALUE),
+        (offset_key("g", "t", 0), b""),
+        (offset_key("g", "t", 0), b"\0\4"),
+        (offset_key("g", "t", 0), OLD_VALUE[:-1]),
+        (offset_key("g", "t", 0), OLD_VALUE + b"x"),
+        (offset_key("g", "t", 0), b"\0\x09" + OLD_VALUE[2:]),
+    ],
+)
+def test_a_record_that_is_no_offset_is_not_loaded(key: bytes, value: bytes) -> None:
+    """Loading fails with the reason, and not later when somebody reads the offset."""
+    with pytest.raises(MalformedMessage):
+        Offsets().load([(key, value, 0)])
+
+
+def test_other_records_are_returned() -> None:
+    """Loading offsets leaves every other record to the caller, in order."""
+    group = write_key(GroupMetadataKey(group="g"))
+    offset = offset_record("g", "t", 0, Committed(5, -1, "", 0))
+    others = [(group, b"x", 0), (None, b"x", 1), (group, None, 3)]
+    assert Offsets().load([*others[:2], (*offset, 2), others[2]]) == others
+
+
+def test_equal_partitions_are_kept_once() -> None:
+    """Groups that read the same topics share the keys of their offsets."""
+    offsets = Offsets()
+    committed = Committed(5, -1, "", 0)
+    offsets.load([(*offset_record(f"g{i}", "t", 0, committed), i) for i in range(10)])
+    keys = [key for stored in offsets.by_group.values() for key in stored]
+    assert len(keys) == 10
+    assert len({id(key) for key in keys}) == 1
 
 
 @given(st.text(max_size=40), st.integers(0, 40))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ from ottla.coordinator.runtime import RELOAD_DELAY_S, CoordinatorRuntime, load, 
 from ottla.seams.clock import ManualClock
 from ottla.wire.control import COMMIT, write_marker
 from ottla.wire.errors import ErrorCode
+from ottla.wire.key_values import KeyValue
 from tests.coordinator.fake_partition import FakePartition
 from tests.coordinator.group_driver import RecordedReply
 
@@ -31,6 +33,14 @@ class Counter:
         self.fired: list[TimerKey] = []
         self.parked: list[RecordedReply] = []
         self.load_count = 0
+
+    def load(self, records: list[KeyValue]) -> None:
+        for key, value, offset in records:
+            assert key is not None
+            self.replay(Record(key, value), None, offset)
+
+    def finish_loading(self) -> Iterator[None]:
+        yield
 
     def replay(self, record: Record, producer: Producer | None, offset: int) -> None:
         producer_id = -1 if producer is None else producer.producer_id

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -24,6 +24,7 @@ from ottla.coordinator.effects import Effects, Producer, Record, Reply, TimerKey
 from ottla.coordinator.timer import CoordinatorTimer
 from ottla.wire import records as wire_records
 from ottla.wire.errors import ErrorCode
+from ottla.wire.key_values import KeyValue
 
 if TYPE_CHECKING:
     from ottla.replica.partition import Partition
@@ -40,7 +41,17 @@ REPLIES_PER_TURN = 100
 
 
 class Shard(Protocol):
-    """The state of one partition of a coordinator's topic."""
+    """The state of one partition of a coordinator's topic.
+
+    While the log is loaded, `load` gets the records outside of transactions, `replay` those inside,
+    `replay_marker` the markers, all in the order of the log; `finish_loading` follows.
+    """
+
+    def load(self, records: list[KeyValue]) -> None:
+        """Apply records of the log that is being loaded."""
+
+    def finish_loading(self) -> Iterator[None]:
+        """Make the state complete after the last record; yields after each slice of work."""
 
     def replay(self, record: Record, producer: Producer | None, offset: int) -> None:
         """Apply one record; `producer` when it is pending until that producer's marker."""

@@ -7,7 +7,7 @@ rebalance.py and membership.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from ottla.coordinator.effects import Effects, Producer, Record, Reply, TimerKey
@@ -26,6 +26,7 @@ from ottla.coordinator.offset_expiration import (
     subscribed_topics,
 )
 from ottla.coordinator.offsets import (
+    OFFSET_KEY,
     Committed,
     Offsets,
     TopicPartition,
@@ -45,18 +46,21 @@ from ottla.wire.coordinator_records import (
     GROUP_RECORDS,
     GroupMetadataKey,
     GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
     read_key,
     read_value,
 )
 from ottla.wire.errors import ErrorCode
+from ottla.wire.key_values import KeyValue
 
 EXPIRY_TIMER = ("expiry",)
 # From this version on OffsetCommit answers GROUP_ID_NOT_FOUND.
 GROUP_NOT_FOUND_VERSION = 9
-# Groups whose offsets are checked for expiration in one turn of the loop.
+# Groups whose offsets are checked for expiration in one turn of the loop, and offsets after which
+# no further group is begun.
 EXPIRY_SLICE_GROUPS = 200
+EXPIRY_SLICE_OFFSETS = 2000
+# Members that are restored in one turn of the loop when a log has been loaded.
+FINISH_SLICE_MEMBERS = 500
 
 
 @dataclass(slots=True, frozen=True)
@@ -86,22 +90,53 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self._live = False
+        # While loading: the value of each group's last record.
+        self._loading: dict[str, bytes | None] = {}
         self._to_expire: list[str] = []
 
     # ---- replay: the only change of durable state ------------------------------------------------
 
+    def load(self, records: list[KeyValue]) -> None:
+        """Offsets take effect at once; of each group only the last record is kept, undecoded."""
+        for key, value, _ in self.offsets.load(records):
+            found = None if key is None else read_key(GROUP_RECORDS, key)
+            if found is not None and isinstance(found[0], GroupMetadataKey):
+                self._loading[found[0].group] = value
+
+    def finish_loading(self) -> Iterator[None]:
+        self.offsets.loaded()
+        left = FINISH_SLICE_MEMBERS
+        while self._loading:
+            group_id, value = self._loading.popitem()
+            if value is not None:
+                group = restore(group_id, read_value(GroupMetadataValue, value))
+                self.groups[group_id] = group
+                left -= 1 + len(group.members)
+            if left <= 0:
+                yield
+                left = FINISH_SLICE_MEMBERS
+        # Clients that commit without joining: groups without members.
+        alone = [each for each in self.offsets.group_ids() if each not in self.groups]
+        for number, group_id in enumerate(alone, 1):
+            self.groups[group_id] = Group(group_id)
+            if not number % FINISH_SLICE_MEMBERS:
+                yield
+
     def replay(self, record: Record, producer: Producer | None, offset: int) -> None:
-        found = read_key(GROUP_RECORDS, record.key)
+        data, value = record
+        if data[:2] == OFFSET_KEY:
+            split = 4 + (data[2] << 8 | data[3])
+            group_id = data[4:split].decode()
+            self.offsets.replay(group_id, data[split:], value, producer, offset)
+            if value is not None and group_id not in self.groups:
+                # A client commits without joining: a group without members.
+                self.groups[group_id] = Group(group_id)
+            return
+        found = read_key(GROUP_RECORDS, data)
         if found is None:
             return  # of a group protocol that is not supported; it stays in the log
-        key, value = found[0], record.value
-        if isinstance(key, OffsetCommitKey):
-            committed = None if value is None else read_value(OffsetCommitValue, value)
-            self.offsets.replay(key, committed, producer, offset)
-            if committed is not None and key.group not in self.groups:
-                # A client commits without joining: a group without members.
-                self.groups[key.group] = Group(key.group)
-        elif isinstance(key, GroupMetadataKey):
+        key = found[0]
+        if isinstance(key, GroupMetadataKey):
             if value is None:
                 self.groups.pop(key.group, None)
                 return
@@ -294,10 +329,13 @@ class GroupShard:
         effects.atomic = False
         if not self._to_expire:
             self._to_expire = list(self.groups)
-        for group_id in self._to_expire[-EXPIRY_SLICE_GROUPS:]:
+        groups = offsets = 0
+        while self._to_expire and groups < EXPIRY_SLICE_GROUPS and offsets < EXPIRY_SLICE_OFFSETS:
+            group_id = self._to_expire.pop()
             if group_id in self.groups:
                 self.expire_group(self.groups[group_id], effects, now_ms)
-        del self._to_expire[-EXPIRY_SLICE_GROUPS:]
+            groups += 1
+            offsets += len(self.offsets.of(group_id))
         delay_ms = 0 if self._to_expire else self.offset_rules.retention_check_interval_ms
         effects.set_timer(EXPIRY_TIMER, delay_ms)
 

@@ -1,8 +1,8 @@
-"""When a committed offset has outlived its use (KIP-211). Pure.
+"""When a committed offset expires (KIP-211). Pure.
 
-A group that still consumes a topic keeps its offsets for ever; one that no longer subscribes to it
-keeps them for `offsets.retention.minutes` after the last commit; a group without members keeps them
-for as long after it became empty.
+The offsets of a topic that the group subscribes to never expire; those of other topics expire
+`offsets.retention.minutes` after the last commit, those of a group without members as long after it
+became empty.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def expired_offsets(
     now_ms: int,
     retention_ms: int,
 ) -> list[TopicPartition]:
-    """The partitions whose offsets are to be forgotten."""
+    """The partitions whose offsets have expired."""
     used: set[str] = set()
     empty_since_ms = -1
     if group is not None and group.protocol_type is not None:
@@ -33,22 +33,20 @@ def expired_offsets(
         else:
             subscribed = subscribed_topics(group)
             if group.state is not STABLE or subscribed is None:
-                return []  # in the middle of a rebalance, or of a kind nobody can look into
+                return []  # in a rebalance, or of a protocol whose subscriptions are not known
             used = subscribed
 
-    def expired(topic: str, committed: Committed) -> bool:
-        if topic in used:
-            return False
+    def expired(committed: Committed) -> bool:
         if committed.expire_timestamp_ms != NO_EXPIRY:
             return now_ms >= committed.expire_timestamp_ms
         since_ms = committed.commit_timestamp_ms if empty_since_ms < 0 else empty_since_ms
         return now_ms - since_ms >= retention_ms
 
-    return [partition for partition, offset in offsets.items() if expired(partition[0], offset)]
+    return [each for each in offsets if each[0] not in used and expired(offsets[each])]
 
 
 def subscribed_topics(group: Group) -> set[str] | None:
-    """The topics that the members of a consumer group subscribe to; None where nobody can know."""
+    """The topics that the members of a consumer group subscribe to; None if they are not known."""
     if group.protocol_type != CONSUMER_PROTOCOL or group.protocol_name is None:
         return None
     topics: set[str] = set()

@@ -17,6 +17,7 @@ from ottla.coordinator.effects import Producer, Record
 from ottla.replica.partition import FetchIsolation
 from ottla.wire.control import COMMIT, control_type
 from ottla.wire.errors import ErrorCode
+from ottla.wire.key_values import KeyValue, is_plain, key_values_of, read_key_values
 from ottla.wire.records import batch_bounds, read_header, read_records
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ log = logging.getLogger("ottla.coordinator")
 # Read from the log at once while loading; a batch larger than this is still read whole.
 LOAD_READ_BYTES = 256 * 1024
 # Loading gives way to other work after so many records.
-LOAD_SLICE_RECORDS = 500
+LOAD_SLICE_RECORDS = 1000
 # Groups ask again and again, and hashing a long name as Java does takes a loop.
 KEYS_REMEMBERED_MAX = 16_384
 # How long after a failed append a partition is loaded again from its log.
@@ -147,9 +148,8 @@ class CoordinatorRuntime(Generic[ShardT]):
 
 
 def load(partition: Partition, shard: ShardT) -> Iterator[int]:
-    """Replay a partition from its start; yields after each slice how many records it was."""
+    """Replay a partition from its start; yields after each slice how many records it had."""
     offset = partition.log_start_offset
-    count = 0
     while offset < partition.end_offset:
         info = partition.read(offset, bytes_max=LOAD_READ_BYTES, isolation=FetchIsolation.LOG_END)
         if info.error_code:
@@ -158,16 +158,39 @@ def load(partition: Partition, shard: ShardT) -> Iterator[int]:
         if found is None or found.size == 0:
             break
         data = found.file.pread(found.size, found.position)
-        for start, end in batch_bounds(data):
-            batch = data[start:end]
-            header = read_header(batch)
-            if header.last_offset >= offset:
-                count += replay_batch(batch, shard)
-            offset = header.last_offset + 1
-            if count >= LOAD_SLICE_RECORDS:
-                yield count
-                count = 0
-    yield count
+        began = offset
+        for next_offset, count in replay_batches(data, shard):
+            offset = next_offset
+            yield count
+        if offset <= began:
+            raise OSError(f"{partition} has no whole batch at offset {offset}")
+    for _ in shard.finish_loading():
+        yield 0
+
+
+def replay_batches(data: bytes, shard: ShardT) -> Iterator[tuple[int, int]]:
+    """Replay the whole batches in `data`; yields the next offset and the records of each slice."""
+    position = 0
+    while position < len(data):
+        records: list[KeyValue] = []
+        position, next_offset = read_key_values(data, position, records, LOAD_SLICE_RECORDS)
+        count = len(records)
+        if records:
+            shard.load(records)
+        # Batches of transactions, markers and compressed ones.
+        while count < LOAD_SLICE_RECORDS:
+            bounds = next(batch_bounds(data, position), None)
+            if bounds is None:
+                position = len(data)
+                break
+            if is_plain(data, position):
+                break
+            position = bounds[1]
+            batch = data[bounds[0] : position]
+            count += replay_batch(batch, shard)
+            next_offset = read_header(batch).last_offset + 1
+        if next_offset >= 0:
+            yield next_offset, count
 
 
 def replay_batch(batch: bytes, shard: ShardT) -> int:
@@ -177,13 +200,12 @@ def replay_batch(batch: bytes, shard: ShardT) -> int:
     if header.control:
         for record in records:
             shard.replay_marker(producer, control_type(bytes(record.key or b"")) == COMMIT)
-        return len(records)
-    pending = producer if header.transactional else None
-    for record in records:
-        if record.key is None:
-            continue
-        value = None if record.value is None else bytes(record.value)
-        shard.replay(Record(bytes(record.key), value), pending, record.offset)
+    elif header.transactional:
+        for key, value, offset in key_values_of(records):
+            if key is not None:
+                shard.replay(Record(key, value), producer, offset)
+    else:
+        shard.load(key_values_of(records))
     return len(records)
 
 

@@ -11,7 +11,7 @@ continued by `loaded`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -40,12 +40,15 @@ from ottla.wire.coordinator_records import (
     read_value,
 )
 from ottla.wire.errors import ErrorCode
+from ottla.wire.key_values import KeyValue
 
 TIMEOUT_TIMER = ("timeouts",)
 EXPIRY_TIMER = ("expiry",)
 # What one expired timer writes at most; the rest follows in the next turn of the loop.
 TIMED_BYTES_MAX = 256 * 1024
 NEXT_TURN_MS = 1
+# Transactional ids that are restored in one turn of the loop when a log has been loaded.
+FINISH_SLICE_IDS = 200
 
 
 @dataclass(slots=True, frozen=True)
@@ -92,9 +95,23 @@ class TransactionShard:
         self._send_markers = send_markers
         self._take_producer_id = take_producer_id
         self._last_epochs: dict[str, int] = {}
+        # While loading: the value of each key's last record.
+        self._loading: dict[bytes, bytes | None] = {}
         self._timers_run = False
 
     # ---- replay ----------------------------------------------------------------------------------
+
+    def load(self, records: list[KeyValue]) -> None:
+        """Of each transactional id only the last record is kept, undecoded."""
+        for key, value, _ in records:
+            if key is not None:
+                self._loading[key] = value
+
+    def finish_loading(self) -> Iterator[None]:
+        while self._loading:
+            for _ in range(min(FINISH_SLICE_IDS, len(self._loading))):
+                self.replay(Record(*self._loading.popitem()), None, -1)
+            yield
 
     def replay(self, record: Record, producer: Producer | None, offset: int) -> None:
         found = read_key(TRANSACTION_RECORDS, record.key)

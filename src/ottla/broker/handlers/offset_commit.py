@@ -60,7 +60,7 @@ def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespon
                 answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             offset, epoch = asked.committed_offset, asked.committed_leader_epoch
-            committed = Committed(offset, epoch, metadata, now_ms, expires_ms, -1, topic_id)
+            committed = Committed(offset, epoch, metadata, now_ms, expires_ms, topic_id)
             offsets.append((partition, committed))
         shard.commit(request.group_id, caller, offsets, None, effects)
         effects.reply(reply, response)
