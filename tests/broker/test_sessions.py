@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.sessions import EPOCH_MAX, Sessions, Wanted, next_epoch
+from ottla.broker.sessions import EPOCH_MAX, CachedPartition, FetchSessionCache, next_epoch
+from ottla.replica.partition import Partition
 from ottla.seams.chance import SeededChance
 from ottla.seams.clock import ManualClock
 from ottla.wire.api.fetch import FetchRequest, ForgottenTopic
@@ -247,24 +248,26 @@ class TestCache:
         return ManualClock()
 
     @pytest.fixture
-    def sessions(self, clock: ManualClock) -> Sessions:
-        return Sessions(clock, SeededChance(1), 2, eviction_ms=1000)
+    def sessions(self, clock: ManualClock) -> FetchSessionCache:
+        return FetchSessionCache(clock, SeededChance(1), 2, eviction_ms=1000)
 
-    def create(self, sessions: Sessions, size: int, *, privileged: bool = False) -> int:
-        wanted = [Wanted("t", bytes(16), index, 0, 1) for index in range(size)]
+    def create(self, sessions: FetchSessionCache, size: int, *, privileged: bool = False) -> int:
+        wanted = [CachedPartition("t", bytes(16), index, 0, 1) for index in range(size)]
         return sessions.create(wanted, size, uses_ids=False, privileged=privileged)
 
-    def use(self, sessions: Sessions, session_id: int) -> None:
+    def use(self, sessions: FetchSessionCache, session_id: int) -> None:
         session = sessions._sessions[session_id]
         sessions.touch(session)
 
-    def test_a_full_cache_of_young_sessions_declines(self, sessions: Sessions) -> None:
+    def test_a_full_cache_of_young_sessions_declines(self, sessions: FetchSessionCache) -> None:
         """Also for a bigger newcomer."""
         assert self.create(sessions, 1)
         assert self.create(sessions, 1)
         assert self.create(sessions, 100) == 0
 
-    def test_an_idle_session_gives_way(self, sessions: Sessions, clock: ManualClock) -> None:
+    def test_an_idle_session_gives_way(
+        self, sessions: FetchSessionCache, clock: ManualClock
+    ) -> None:
         """The one unused for longest goes, whatever its size."""
         idle = self.create(sessions, 50)
         busy = self.create(sessions, 1)
@@ -276,7 +279,7 @@ class TestCache:
         assert sessions.evictions == 1
 
     def test_an_old_session_gives_way_to_a_bigger_one(
-        self, sessions: Sessions, clock: ManualClock
+        self, sessions: FetchSessionCache, clock: ManualClock
     ) -> None:
         """But not to a smaller one."""
         small, large = self.create(sessions, 2), self.create(sessions, 5)
@@ -289,7 +292,7 @@ class TestCache:
         assert small not in sessions._sessions
         assert large in sessions._sessions
 
-    def test_a_follower_takes_a_consumers_place(self, sessions: Sessions) -> None:
+    def test_a_follower_takes_a_consumers_place(self, sessions: FetchSessionCache) -> None:
         """Replication comes first; a consumer never takes a follower's place."""
         self.create(sessions, 5)
         self.create(sessions, 5)
@@ -298,11 +301,101 @@ class TestCache:
         assert self.create(sessions, 1, privileged=True) == 0
         assert self.create(sessions, 100) == 0
 
-    def test_idle_partitions_of_a_session_cost_little(self) -> None:
-        """A session of 1,000 partitions without news makes no answers, only comparisons."""
-        with BrokerHarness() as harness:
-            harness.create("t", 1_000)
-            client = Client(harness)
-            client.fetch(*(("t", index, 0) for index in range(1_000)))
-            assert client.fetch().responses == []
-            assert harness.broker.sessions.partitions == 1_000
+
+class TestCost:
+    """What a fetch costs follows what moved."""
+
+    @pytest.fixture
+    def reads(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        """The partitions that are read, one by one."""
+        seen: list[int] = []
+        read = Partition.read
+
+        def counting(self: Partition, offset: int, **options: Any) -> Any:
+            seen.append(self.index)
+            return read(self, offset, **options)
+
+        monkeypatch.setattr(Partition, "read", counting)
+        return seen
+
+    @pytest.fixture
+    def client(self, harness: BrokerHarness, reads: list[int]) -> Client:
+        """In a session of 300 partitions that has nothing new."""
+        harness.create("t", 300)
+        client = Client(harness)
+        client.fetch(*(("t", index, 0) for index in range(300)))
+        assert client.fetch().responses == []
+        reads.clear()
+        return client
+
+    def test_an_idle_session_reads_nothing(self, client: Client, reads: list[int]) -> None:
+        """However many partitions it has."""
+        assert client.fetch().responses == []
+        assert reads == []
+
+    def test_a_wake_reads_what_moved(
+        self, harness: BrokerHarness, client: Client, reads: list[int]
+    ) -> None:
+        """One record in one of 300 partitions: one read, and one more when the client went on."""
+        waiting = harness.post(client.request(max_wait_ms=500), 11)
+        client.epoch += 1
+        assert reads == []
+        harness.produce("t", 7, b"a")
+        harness.settle()
+        assert partitions(waiting.response) == [7]
+        assert reads == [7]
+        assert client.fetch(("t", 7, 1)).responses == []
+        assert reads == [7, 7]
+        client.fetch()
+        assert reads == [7, 7]
+
+    def test_min_bytes_counts_over_partitions(
+        self, harness: BrokerHarness, client: Client, reads: list[int]
+    ) -> None:
+        """Partitions that were idle when the request was parked add up, each append of them."""
+        waiting = harness.post(client.request(max_wait_ms=500, min_bytes=300), 11)
+        for index in (3, 3, 4):
+            harness.produce("t", index, b"a")
+            harness.settle()
+            assert not waiting.ready
+        assert reads == []
+        harness.produce("t", 3, b"x" * 100)
+        harness.settle()
+        assert sorted(partitions(waiting.response)) == [3, 4]
+
+    def test_a_closed_session_is_not_called_any_more(
+        self, harness: BrokerHarness, client: Client
+    ) -> None:
+        """Its partitions forget it, and the request that was parked in it is answered."""
+        watchers = [harness.partition("t", index)._watchers for index in range(300)]
+        assert all(len(each) == 1 for each in watchers)
+        waiting = harness.post(client.request(max_wait_ms=500), 11)
+        harness.broker.sessions.close(client.session_id)
+        assert waiting.response.responses == []
+        assert not any(watchers)
+        assert len(harness.broker.purgatory) == 0
+
+    def test_a_forgotten_partition_is_not_read(
+        self, harness: BrokerHarness, client: Client, reads: list[int]
+    ) -> None:
+        """Neither when it was idle nor when it was ready."""
+        harness.produce("t", 5, b"a")
+        forgotten = [ForgottenTopic(topic="t", partitions=[5, 6])]
+        assert client.fetch(forgotten_topics_data=forgotten).responses == []
+        harness.produce("t", 6, b"a")
+        assert client.fetch().responses == []
+        assert reads == []
+
+    def test_a_lost_connection_leaves_the_session(
+        self, harness: BrokerHarness, client: Client, reads: list[int]
+    ) -> None:
+        """The parked request is gone, what moves meanwhile is there for the next request."""
+        waiting = harness.post(client.request(max_wait_ms=500), 11)
+        assert waiting.pending is not None
+        waiting.pending.cancel()
+        assert len(harness.broker.purgatory) == 0
+        harness.produce("t", 8, b"a")
+        harness.settle()
+        assert reads == []
+        client.epoch += 1
+        assert partitions(client.fetch()) == [8]

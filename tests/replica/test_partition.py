@@ -221,7 +221,7 @@ class TestHighWatermark:
         partition.assign(NODE, 2, 1, (NODE, 2), (2,))
         assert fixture.announced == [partition]
         partition.remove()
-        assert fixture.announced == [partition] * 2
+        assert fixture.appended == [(partition, None)] * 3
         assert not partition.is_leader
 
 

@@ -1,5 +1,6 @@
 """Parked requests: woken by what they wait for and by time, cancelled without a trace."""
 
+import heapq
 import random
 from collections.abc import Callable
 
@@ -179,6 +180,141 @@ def test_closing_makes_the_last_attempt_for_all(clock: ManualClock, purgatory: P
     purgatory.close()
     assert [request.tries for request in requests] == [[True]] * 3
     assert clock.next_due_s() is None
+
+
+class TestTurns:
+    """One move may concern thousands; the work of one turn of the loop is bounded."""
+
+    @pytest.fixture
+    def purgatory(self, clock: ManualClock) -> Purgatory:
+        return Purgatory(clock, attempts_per_turn=10)
+
+    def park(self, purgatory: Purgatory, count: int, order: list[int]) -> None:
+        for number in range(count):
+            purgatory.park(["a"], 1000, lambda expired, number=number: not order.append(number))
+
+    def test_a_move_is_spread_over_turns_in_order(
+        self, clock: ManualClock, purgatory: Purgatory
+    ) -> None:
+        """Ten a turn, first come first served, and each once."""
+        order: list[int] = []
+        self.park(purgatory, 35, order)
+        purgatory.wake_soon("a", 1)
+        seen = []
+        while clock.next_due_s() == 0.0:
+            run_one_timer(clock)
+            seen.append(len(order))
+        assert seen == [10, 20, 30, 35]
+        assert order == list(range(35))
+        assert len(purgatory) == 0
+
+    def test_what_moves_in_between_comes_behind(
+        self, clock: ManualClock, purgatory: Purgatory
+    ) -> None:
+        """And is not lost: neither a later key, nor the same one again."""
+        order: list[int] = []
+        self.park(purgatory, 15, order)
+        late = Request()
+        purgatory.park(["b"], 1000, late.attempt)
+        purgatory.wake("a")
+        assert len(order) == 10
+        late.ready = True
+        purgatory.wake("b")
+        purgatory.wake("a")
+        clock.advance(0)
+        assert order == list(range(15))
+        assert late.tries == [False]
+
+    def test_acknowledgements_go_before_readers(
+        self, clock: ManualClock, purgatory: Purgatory
+    ) -> None:
+        """A producer that waits behind a thousand readers is answered in the first turn."""
+        order: list[int] = []
+        self.park(purgatory, 30, order)
+        ack = Request()
+        ack.ready = True
+        purgatory.park(["a"], 1000, ack.attempt, urgent=True)
+        purgatory.wake("a")
+        assert ack.answered
+        assert len(order) == 9
+
+    def test_deadlines_are_spread_too(self, clock: ManualClock, purgatory: Purgatory) -> None:
+        """Long polls that end in the same tick are answered over several turns, all of them."""
+        requests = [Request() for _ in range(25)]
+        for request in requests:
+            purgatory.park(["a"], 100, request.attempt)
+        clock.advance(99)
+        run_one_timer(clock)
+        assert sum(request.answered for request in requests) == 10
+        clock.advance(0)
+        assert all(request.tries == [True] for request in requests)
+
+    def test_one_that_is_cancelled_in_the_queue_is_not_tried(
+        self, clock: ManualClock, purgatory: Purgatory
+    ) -> None:
+        """Its connection went while it waited for its turn."""
+        self.park(purgatory, 10, [])
+        request = Request()
+        operation = purgatory.park(["a"], 1000, request.attempt)
+        purgatory.wake("a")
+        purgatory.cancel(operation)
+        clock.advance(2000)
+        assert request.tries == []
+
+    def test_a_stop_answers_what_is_queued(self, clock: ManualClock, purgatory: Purgatory) -> None:
+        """Also what has expired and waits for its turn."""
+        requests = [Request() for _ in range(25)]
+        for request in requests:
+            purgatory.park(["a"], 100, request.attempt)
+        clock.advance(99)
+        run_one_timer(clock)
+        purgatory.close()
+        assert all(request.tries == [True] for request in requests)
+        assert clock.next_due_s() is None
+
+    def test_a_failed_attempt_holds_nobody_up(
+        self, clock: ManualClock, purgatory: Purgatory
+    ) -> None:
+        """Its error is raised where it was tried; the others are tried, it is tried again."""
+
+        def fail(expired: bool) -> bool:
+            request.tries.append(expired)
+            raise ValueError("on purpose")
+
+        request, other = Request(), Request()
+        purgatory.park(["a"], 100, fail)
+        purgatory.park(["a"], 1000, other.attempt)
+        with pytest.raises(ValueError, match="on purpose"):
+            purgatory.wake("a")
+        clock.advance(0)
+        assert other.tries == [False]
+        with pytest.raises(ValueError, match="on purpose"):
+            clock.advance(110)
+        assert request.tries == [False, True]
+
+
+def test_a_parked_operation_can_wait_for_more(purgatory: Purgatory) -> None:
+    """A key that is added later wakes it as the first do, and is gone with it."""
+    request = Request()
+    operation = purgatory.park([], 1000, request.attempt, missing_bytes=10)
+    purgatory.watch(operation, "a")
+    purgatory.watch(operation, "a")
+    purgatory.wake("a", 9)
+    assert request.tries == []
+    purgatory.wake("a", 1)
+    assert request.tries == [False]
+    purgatory.cancel(operation)
+    purgatory.watch(operation, "b")
+    assert purgatory._by_key == {}
+
+
+def run_one_timer(clock: ManualClock) -> None:
+    """Move to the next timer and run it alone: one turn of an event loop."""
+    delay_s = clock.next_due_s()
+    assert delay_s is not None
+    clock._move(clock.monotonic() + delay_s)
+    timer = heapq.heappop(clock._timers)[2]
+    timer.callback(*timer.args)
 
 
 @pytest.mark.parametrize("seed", range(20))

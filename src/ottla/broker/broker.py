@@ -21,7 +21,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.metadata_applier import MetadataApplier
 from ottla.broker.partitions import Partitions
 from ottla.broker.producer_ids import ProducerIds
-from ottla.broker.sessions import Sessions
+from ottla.broker.sessions import FetchSessionCache
 from ottla.cluster.controller import Controller
 from ottla.cluster.image import ZERO_ID, BrokerInfo, ClusterImage, Endpoint, PartitionImage
 from ottla.cluster.state import Options
@@ -77,7 +77,7 @@ class Broker:
         if settings.flag("log.flush.before.ack"):
             self.group_commit = GroupCommit(clock, background)
         self.partitions = Partitions(self._open_partition)
-        self.sessions = Sessions(
+        self.sessions = FetchSessionCache(
             clock, chance, settings.integer("max.incremental.fetch.session.cache.slots")
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)

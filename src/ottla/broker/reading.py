@@ -1,8 +1,9 @@
-"""Reading what a fetch wants: one partition after the other, within the request's limits.
+"""Reading what a fetch request asks for: one partition after the other, within its limits.
 
 Nothing is read from a file here; a partition's answer refers to a range of a segment's file. The
 first batch found is given whole even where it is over a limit, or its reader could never get past
-it. In a session a partition without news has no answer at all: an idle one costs next to nothing.
+it. In a session a partition without anything new has no answer, and is not looked at again until
+it moves.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.partitions import missing
-from ottla.broker.sessions import NO_TOPIC_ID, Wanted
+from ottla.broker.sessions import NO_TOPIC_ID, CachedPartition, FetchSession
 from ottla.replica.partition import FetchIsolation
 from ottla.wire.api.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from ottla.wire.errors import ErrorCode
@@ -21,18 +22,18 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.replica.partition import Partition
 
-# Before it, a broken disk is told as "not the leader", so that the client looks elsewhere.
+# Clients before it do not know KAFKA_STORAGE_ERROR; with "not the leader" they look elsewhere.
 STORAGE_ERROR_FROM = 6
 # Before it, clients cannot know zstd.
 ZSTD_FROM = 10
 # A replica being built beside another on the same broker; it reads to the log's end.
 FUTURE_REPLICA = -3
 
-Answer = tuple[Wanted, PartitionData]
+Answer = tuple[CachedPartition, PartitionData]
 
 
 class Outcome:
-    """What one pass over the wanted partitions found."""
+    """The result of one pass over the partitions of a request."""
 
     __slots__ = ("answers", "erroneous", "must_answer", "size_bytes")
 
@@ -47,7 +48,7 @@ class Outcome:
 class Reader:
     """Reads on behalf of one fetch request."""
 
-    __slots__ = ("api_version", "broker", "bytes_max", "in_session", "isolation", "replica_id")
+    __slots__ = ("api_version", "broker", "bytes_max", "isolation", "replica_id", "session")
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Reader:
         replica_id: int,
         read_committed: bool,
         bytes_max: int,
-        in_session: bool,
+        session: FetchSession | None,
     ) -> None:
         self.broker = broker
         self.api_version = api_version
@@ -69,18 +70,31 @@ class Reader:
         else:
             self.isolation = FetchIsolation.HIGH_WATERMARK
         self.bytes_max = bytes_max
-        self.in_session = in_session
+        self.session = session
 
-    def read(self, items: Iterable[Wanted]) -> Outcome:
-        """Read every wanted partition in turn, as far as the limits allow."""
+    @property
+    def watches(self) -> bool:
+        """Whether this reader may rely on being called when a partition of its session moves.
+
+        A partition calls when the high watermark moves, not when its log does; and a client too
+        old for zstd must be given an error as soon as a topic is configured for it.
+        """
+        return (
+            self.session is not None
+            and self.api_version >= ZSTD_FROM
+            and self.isolation is not FetchIsolation.LOG_END
+        )
+
+    def read(self, partitions: Iterable[CachedPartition]) -> Outcome:
+        """Read every partition in turn, as far as the limits allow."""
         outcome = Outcome()
         answers = outcome.answers
         left = self.bytes_max
-        for wanted in items:
-            data = self._read_one(wanted, left, not outcome.size_bytes, outcome)
+        for cached in partitions:
+            data = self._read_one(cached, left, not outcome.size_bytes, outcome)
             if data is None:
                 continue
-            answers.append((wanted, data))
+            answers.append((cached, data))
             size = records_size(data)
             outcome.size_bytes += size
             left = left - size if left > size else 0
@@ -88,48 +102,48 @@ class Reader:
                 outcome.must_answer = True
         return outcome
 
-    def partition(self, wanted: Wanted) -> Partition | None:
-        """The partition that is wanted, if it is here."""
-        if wanted.topic is None:
+    def partition(self, cached: CachedPartition) -> Partition | None:
+        """The partition itself, if it is here."""
+        if cached.topic is None:
             return None
-        return self.broker.partitions.get(wanted.topic, wanted.index)
+        return self.broker.partitions.get(cached.topic, cached.index)
 
     def _read_one(
-        self, wanted: Wanted, left: int, nothing_yet: bool, outcome: Outcome
+        self, cached: CachedPartition, left: int, first: bool, outcome: Outcome
     ) -> PartitionData | None:
-        if wanted.topic is None:
+        if cached.topic is None:
             # The topic may have become known since the session began.
-            wanted.topic = self.broker.image.topic_name(wanted.topic_id)
-        partition = self.partition(wanted)
+            cached.topic = self.broker.image.topic_name(cached.topic_id)
+        partition = self.partition(cached)
         if partition is None:
-            if wanted.topic is None:
+            if cached.topic is None:
                 error = ErrorCode.UNKNOWN_TOPIC_ID
             else:
-                error = missing(self.broker.image, wanted.topic, wanted.index, self.broker.node_id)
+                error = missing(self.broker.image, cached.topic, cached.index, self.broker.node_id)
                 if error is ErrorCode.KAFKA_STORAGE_ERROR:
                     error = self.storage_error
                 if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    return failed(wanted.index, error)
-            outcome.erroneous.append((wanted, unknown(wanted.index, error)))
+                    return failed(cached.index, error)
+            outcome.erroneous.append((cached, unknown(cached.index, error)))
             return None
-        error = self._error(wanted, partition)
+        error = self._error(cached, partition)
         if error:
             partition.metrics.failed_fetch.value += 1
-            return failed(wanted.index, error)
-        return self._read_partition(wanted, partition, left, nothing_yet)
+            return failed(cached.index, error)
+        return self._read_partition(cached, partition, left, first)
 
-    def _error(self, wanted: Wanted, partition: Partition) -> ErrorCode:
+    def _error(self, cached: CachedPartition, partition: Partition) -> ErrorCode:
         """Why this partition is not read at all; NONE when it is."""
         if partition.offline is not None:
             return self.storage_error
-        if wanted.topic_id != partition.topic_id and wanted.topic_id != NO_TOPIC_ID:
+        if cached.topic_id != partition.topic_id and cached.topic_id != NO_TOPIC_ID:
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        error = partition.error_for_client(wanted.current_leader_epoch)
+        error = partition.error_for_client(cached.current_leader_epoch)
         if error:
             return error
         if self.replica_id >= 0:
             # Not one of this partition's replicas, or not yet: it will ask again.
-            known_epoch = wanted.current_leader_epoch >= 0
+            known_epoch = cached.current_leader_epoch >= 0
             return (
                 ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
             )
@@ -139,40 +153,43 @@ class Reader:
 
     @property
     def storage_error(self) -> ErrorCode:
+        """The error for a broken disk, as the client's version knows it."""
         if self.api_version < STORAGE_ERROR_FROM:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR
 
     def _read_partition(
-        self, wanted: Wanted, partition: Partition, left: int, first: bool
+        self, cached: CachedPartition, partition: Partition, left: int, first: bool
     ) -> PartitionData | None:
-        """The records and offsets to answer with; None when the session was told them before."""
-        bytes_max = wanted.bytes_max if wanted.bytes_max < left else left
+        """The records and offsets to answer with; None when the session has answered them."""
+        bytes_max = cached.bytes_max if cached.bytes_max < left else left
         info = partition.read(
-            wanted.fetch_offset,
+            cached.fetch_offset,
             bytes_max=bytes_max,
             isolation=self.isolation,
             first_batch_whole=first,
-            last_fetched_epoch=wanted.last_fetched_epoch,
+            last_fetched_epoch=cached.last_fetched_epoch,
         )
         error = info.error_code
         if (
             info.at_end
-            and self.in_session
-            and wanted.told_high_watermark == info.high_watermark
-            and wanted.told_log_start_offset == info.log_start_offset
+            and self.session is not None
+            and cached.answered_high_watermark == info.high_watermark
+            and cached.answered_log_start_offset == info.log_start_offset
             and info.diverging_epoch is None
             and not error
         ):
+            if self.watches:
+                self.session.watch(cached, partition)
             return None
         if not error and bytes_max < 0 and info.diverging_epoch is None:
             error = ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, whose read fails on it
         if error:
             if error is ErrorCode.KAFKA_STORAGE_ERROR:
                 error = self.storage_error
-            return failed(wanted.index, error)
+            return failed(cached.index, error)
         data = PartitionData(
-            partition_index=wanted.index,
+            partition_index=cached.index,
             high_watermark=info.high_watermark,
             last_stable_offset=info.last_stable_offset,
             log_start_offset=info.log_start_offset,

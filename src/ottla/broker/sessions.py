@@ -1,21 +1,26 @@
-"""Fetch sessions (KIP-227): a client says once what it wants and then only what changed.
+"""Fetch sessions (KIP-227): a client states once what it fetches, and then only what changed.
 
-A session remembers, per partition, what the client asked for and what it was last told. An
-incremental request names the partitions whose wishes changed; an incremental response carries the
-partitions with news. Both sides count requests with an epoch, so that a lost or repeated request is
-noticed. The cache has a fixed number of places: a session gives way when it has been idle for long,
-or, once it is old enough, to one with more partitions; a client that gets no place (session id 0)
-goes on with full requests.
+A session keeps, for each partition, what the client asked for and what it was last answered. An
+incremental request names the partitions whose request changed; an incremental response has the
+partitions with something new. A session also knows which of its partitions are *ready*, that is,
+may have something new: the others are watched, and the partition itself makes them ready when it
+moves. So the cost of a fetch follows the partitions that moved, not the size of the session. Both
+sides count requests with an epoch, so that a lost or repeated request is noticed. The cache has a
+fixed number of slots: a session is evicted when it has been idle for long, or, once it is old
+enough, for one with more partitions; a client that gets no slot (session id 0) goes on with full
+requests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.replica.partition import Partition
     from ottla.seams.chance import Chance
     from ottla.seams.clock import Clock
 
@@ -27,20 +32,26 @@ NO_TOPIC_ID = bytes(16)
 # Kafka's min.incremental.fetch.session.eviction.ms, which is not an option there either.
 EVICTION_MS = 120_000
 
+PartitionKey = tuple[str | bytes | None, int]
+_by_order = attrgetter("order")
 
-class Wanted:
-    """What a client wants of one partition, and what it was last told about it."""
+
+class CachedPartition:
+    """What a client fetches of one partition, and what it was last answered."""
 
     __slots__ = (
+        "answered_high_watermark",
+        "answered_log_start_offset",
         "bytes_max",
         "current_leader_epoch",
         "fetch_offset",
         "index",
         "last_fetched_epoch",
-        "told_high_watermark",
-        "told_log_start_offset",
+        "order",
+        "session",
         "topic",
         "topic_id",
+        "watched",
     )
 
     def __init__(
@@ -60,48 +71,146 @@ class Wanted:
         self.bytes_max = bytes_max
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
-        self.told_high_watermark = -1
-        self.told_log_start_offset = -1
+        self.answered_high_watermark = -1
+        self.answered_log_start_offset = -1
+        # The place in the session's order of service.
+        self.order = 0
+        self.session: FetchSession | None = None
+        # The partition that makes this one ready when it moves; None while it is ready.
+        self.watched: Partition | None = None
 
     @property
-    def key(self) -> tuple[str | bytes | None, int]:
-        """A session speaks of topics by id or by name, never both."""
+    def key(self) -> PartitionKey:
+        """A session names topics by id or by name, never both."""
         return (self.topic if self.topic_id == NO_TOPIC_ID else self.topic_id, self.index)
 
-    def ask(self, other: Wanted) -> None:
-        """Take over the wishes of a newer request."""
+    def update(self, other: CachedPartition) -> None:
+        """Take over the fields of a newer request."""
         self.fetch_offset = other.fetch_offset
         self.bytes_max = other.bytes_max
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
 
+    def moved(self, partition: Partition) -> None:
+        """The watched partition has changed."""
+        self.watched = None
+        session = self.session
+        if session is not None:
+            session.ready[self] = None
+            if session.parked is not None:
+                session.parked.moved(partition)
 
-class Session:
-    """One client's session. `partitions` is in the order of service: who got records goes last."""
 
-    __slots__ = ("created_ms", "epoch", "id", "partitions", "privileged", "used_ms", "uses_ids")
+class ParkedFetch(Protocol):
+    """The fetch request of a session that waits for more."""
+
+    def moved(self, partition: Partition) -> None:
+        """A partition of the session is ready that was not."""
+
+    def end(self) -> None:
+        """Nothing will be ready for this request any more: answer it now."""
+
+
+class FetchSession:
+    """The partitions one client fetches incrementally, and which of them may have something new."""
+
+    __slots__ = (
+        "_next_order",
+        "created_ms",
+        "epoch",
+        "id",
+        "parked",
+        "partitions",
+        "privileged",
+        "ready",
+        "used_ms",
+        "uses_ids",
+    )
 
     def __init__(
         self,
         session_id: int,
-        partitions: dict[tuple[str | bytes | None, int], Wanted],
+        partitions: Iterable[CachedPartition],
         *,
         uses_ids: bool,
         privileged: bool,
         now_ms: int,
     ) -> None:
         self.id = session_id
-        self.partitions = partitions
         self.uses_ids = uses_ids
         self.privileged = privileged
         self.created_ms = self.used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
+        self.partitions: dict[PartitionKey, CachedPartition] = {}
+        self.ready: dict[CachedPartition, None] = {}
+        self.parked: ParkedFetch | None = None
+        self._next_order = 0
+        for each in partitions:
+            self.request(each.key, each)
 
-    def served(self, wanted: Wanted) -> None:
-        """`wanted` got records: the others come first next time."""
-        key = wanted.key
-        self.partitions.pop(key, None)
-        self.partitions[key] = wanted
+    def request(self, key: PartitionKey, requested: CachedPartition) -> None:
+        """Add a partition, or change what is asked of it; either way it is ready."""
+        known = self.partitions.get(key)
+        if known is None:
+            known = self.partitions[key] = requested
+            known.session = self
+            self.serve_last(known)
+        else:
+            known.update(requested)
+            self._unwatch(known)
+        self.ready[known] = None
+
+    def forget(self, key: PartitionKey) -> None:
+        """Remove a partition, if it is there."""
+        known = self.partitions.pop(key, None)
+        if known is not None:
+            self._unwatch(known)
+            self.ready.pop(known, None)
+            known.session = None
+
+    def in_order(self) -> list[CachedPartition]:
+        """The ready partitions in the order of service: who got records comes last."""
+        return sorted(self.ready, key=_by_order)
+
+    def all_in_order(self) -> list[CachedPartition]:
+        """Every partition, in the order of service."""
+        return sorted(self.partitions.values(), key=_by_order)
+
+    @property
+    def watches(self) -> bool:
+        """Whether some partition is not ready, but may become so."""
+        return len(self.ready) < len(self.partitions)
+
+    def watch(self, cached: CachedPartition, partition: Partition) -> None:
+        """There is nothing new in `cached` until `partition` moves."""
+        self.ready.pop(cached, None)
+        cached.watched = partition
+        partition.watch(cached)
+
+    def serve_last(self, cached: CachedPartition) -> None:
+        """`cached` got records, or is new: the others are served first next time."""
+        cached.order = self._next_order
+        self._next_order += 1
+
+    def close(self) -> None:
+        """Stop watching, and answer the request that is parked."""
+        for each in self.partitions.values():
+            self._unwatch(each)
+            each.session = None
+        self.partitions.clear()
+        self.ready.clear()
+        self.end_parked()
+
+    def end_parked(self) -> None:
+        """Answer the request that is parked, if there is one."""
+        parked, self.parked = self.parked, None
+        if parked is not None:
+            parked.end()
+
+    def _unwatch(self, cached: CachedPartition) -> None:
+        if cached.watched is not None:
+            cached.watched.unwatch(cached)
+            cached.watched = None
 
 
 def next_epoch(epoch: int) -> int:
@@ -111,8 +220,8 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
-class Sessions:
-    """The cache of all sessions of a broker, in the order of their last use."""
+class FetchSessionCache:
+    """All fetch sessions of a broker, in the order of their last use."""
 
     def __init__(
         self, clock: Clock, chance: Chance, slots_max: int, *, eviction_ms: int = EVICTION_MS
@@ -121,11 +230,11 @@ class Sessions:
         self._chance = chance
         self._slots_max = slots_max
         self._eviction_ms = eviction_ms
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, FetchSession] = {}
         # After a search for a session to evict found none smaller than this, do not search again
-        # within the same second: thousands of clients without a place would pay for it.
-        self._no_room_at_ms = 0
-        self._no_room_size = -1
+        # within the same second: the search is long, and thousands of clients may ask for it.
+        self._full_at_ms = 0
+        self._full_size = -1
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -133,14 +242,16 @@ class Sessions:
 
     @property
     def partitions(self) -> int:
-        """How many partitions all sessions remember."""
+        """How many partitions all sessions have."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def close(self, session_id: int) -> None:
-        """Forget a session, if it is there."""
-        self._sessions.pop(session_id, None)
+        """Remove a session, if it is there."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
 
-    def find(self, session_id: int, epoch: int, uses_ids: bool) -> Session | ErrorCode:
+    def find(self, session_id: int, epoch: int, uses_ids: bool) -> FetchSession | ErrorCode:
         """The session of an incremental request, or why the request cannot be served."""
         session = self._sessions.get(session_id)
         if session is None:
@@ -151,26 +262,35 @@ class Sessions:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         return session
 
-    def touch(self, session: Session) -> None:
-        """The session is in use: move it and its epoch on."""
+    def touch(self, session: FetchSession) -> None:
+        """The session is in use: move it and its epoch on.
+
+        A request of an earlier epoch that is still parked is answered: its client has gone on.
+        """
         session.epoch = next_epoch(session.epoch)
         session.used_ms = self._clock.now_ms()
         del self._sessions[session.id]
         self._sessions[session.id] = session
+        session.end_parked()
 
     def create(
-        self, wanted: Iterable[Wanted], size: int, *, uses_ids: bool, privileged: bool
+        self,
+        partitions: Iterable[CachedPartition],
+        size: int,
+        *,
+        uses_ids: bool,
+        privileged: bool,
     ) -> int:
-        """A new session's id, or 0 when there is no place for it."""
+        """A new session's id, or 0 when there is no slot for it."""
         now_ms = self._clock.now_ms()
         if len(self._sessions) >= self._slots_max and not self._evict(size, privileged, now_ms):
             return NO_SESSION
         session_id = self._chance.integer(1, EPOCH_MAX)
         while session_id in self._sessions:
             session_id = self._chance.integer(1, EPOCH_MAX)
-        self._sessions[session_id] = Session(
+        self._sessions[session_id] = FetchSession(
             session_id,
-            {each.key: each for each in wanted},
+            partitions,
             uses_ids=uses_ids,
             privileged=privileged,
             now_ms=now_ms,
@@ -178,15 +298,15 @@ class Sessions:
         return session_id
 
     def _evict(self, size: int, privileged: bool, now_ms: int) -> bool:
-        """Make a place for a session of `size` partitions, if one may be taken from another."""
+        """Free a slot for a session of `size` partitions, if another session may be evicted."""
         if not self._sessions:
             return False
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.used_ms > self._eviction_ms:
             return self._remove(oldest)
-        if not privileged and size <= self._no_room_size and now_ms < self._no_room_at_ms + 1000:
+        if not privileged and size <= self._full_size and now_ms < self._full_at_ms + 1000:
             return False
-        victim: Session | None = None
+        victim: FetchSession | None = None
         rank = (privileged, size, 0)
         for session in self._sessions.values():
             old = session.used_ms - session.created_ms > self._eviction_ms
@@ -195,11 +315,12 @@ class Sessions:
                 if session_rank <= rank:
                     victim, rank = session, session_rank
         if victim is None:
-            self._no_room_at_ms, self._no_room_size = now_ms, size
+            self._full_at_ms, self._full_size = now_ms, size
             return False
         return self._remove(victim)
 
-    def _remove(self, session: Session) -> bool:
+    def _remove(self, session: FetchSession) -> bool:
         del self._sessions[session.id]
+        session.close()
         self.evictions += 1
         return True

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.log.failures import CorruptSegment, OffsetOutOfRange
 from ottla.log.log import AppendResult, Log, Origin
@@ -73,6 +73,13 @@ class LogReadInfo:
         self.diverging_epoch: tuple[int, int] | None = None
 
 
+class Watcher(Protocol):
+    """Wants to know, once, that anything a reader of a partition sees may have changed."""
+
+    def moved(self, partition: Partition) -> None:
+        """Called from inside appends: it may only take a note."""
+
+
 def _ignore_append(partition: Partition, size_bytes: int | None) -> None:
     pass
 
@@ -97,6 +104,7 @@ class Partition:
         "_alone",
         "_on_append",
         "_on_change",
+        "_watchers",
         "epoch_start_offset",
         "follower_end_offsets",
         "group_commit",
@@ -144,6 +152,7 @@ class Partition:
         self.follower_end_offsets: dict[int, int] = {}
         self.group_commit = group_commit
         self.high_watermark = max(log.log_start_offset, min(high_watermark, log.end_offset))
+        self._watchers: dict[Watcher, None] = {}
         self._on_append = on_append
         self._on_change = on_change
         # Leader, only member of the ISR, no fsync to wait for: an append is committed at once.
@@ -233,13 +242,16 @@ class Partition:
                 self.log.begin_epoch(leader_epoch)
         self._alone = self.is_leader and self.group_commit is None and in_sync == (node_id,)
         if self.log.offline is not None or not self._advance_as_leader():
-            self._on_change(self)
+            self.announce()
 
     def remove(self) -> None:
-        """Give the partition up: its topic was deleted. Requests that wait for it are answered."""
+        """Give the partition up: its topic was deleted. Requests that wait for it are answered.
+
+        Not before the caller has removed the topic's other partitions: they look at all of them.
+        """
         self.is_leader = self._alone = False
         self.log.on_change = None
-        self._on_change(self)
+        self._announce_soon(None)
 
     # The high watermark
 
@@ -248,7 +260,7 @@ class Partition:
         if high_watermark <= self.high_watermark:
             return False
         self.high_watermark = high_watermark
-        self._on_change(self)
+        self.announce()
         return True
 
     def synced(self, end_offset: int) -> None:
@@ -272,12 +284,36 @@ class Partition:
 
     def announce(self) -> None:
         """Have every request that waits for this partition look at it again."""
+        if self._watchers:
+            self._call_watchers()
         self._on_change(self)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call `watcher.moved` at the next change, and then no more.
+
+        One call, because a reader that has not looked yet need not be called again: the cost of
+        an append follows the readers that have seen everything before it.
+        """
+        self._watchers[watcher] = None
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Take back a `watch`; nothing happens if there is none."""
+        self._watchers.pop(watcher, None)
+
+    def _call_watchers(self) -> None:
+        watchers, self._watchers = self._watchers, {}
+        for watcher in watchers:
+            watcher.moved(self)
+
+    def _announce_soon(self, size_bytes: int | None) -> None:
+        if self._watchers:
+            self._call_watchers()
+        self._on_append(self, size_bytes)
 
     def _log_changed(self) -> None:
         """The log start has moved or the log went offline, maybe in the middle of an append."""
         self.high_watermark = max(self.high_watermark, self.log.log_start_offset)
-        self._on_append(self, None)
+        self._announce_soon(None)
 
     # Writing
 
@@ -321,7 +357,7 @@ class Partition:
             # because everything before it was committed.
             if log.end_offset > self.high_watermark:
                 self.high_watermark = log.end_offset
-                self._on_append(self, size_bytes)
+                self._announce_soon(size_bytes)
         elif self.group_commit is not None and (
             not result.duplicate or log.recovery_point <= result.last_offset
         ):

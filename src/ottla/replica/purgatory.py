@@ -1,14 +1,17 @@
-"""Requests that must wait (Kafka calls this place the purgatory).
+"""The purgatory: requests that cannot be answered yet, Kafka's delayed operations.
 
-A request is parked under the things it waits for (its keys, any hashable objects) and tried again
-when one of them moves, or for the last time when its time is up. It may say how many bytes it still
-misses; smaller news then only lower that number and cost nothing more. Time is coarse: one timer
-serves all, and deadlines are rounded up to the next tick, so a thousand idle long polls cost one
-wake-up per tick in which one of them ends. Cancelling leaves nothing behind.
+An operation is parked under keys (any hashable objects, here partitions). It is tried again when
+one of its keys moves, and for the last time when its time is up. It may state how many bytes it
+still misses; a smaller move then only lowers that number. The work of one turn of the event loop is
+bounded: a move that concerns thousands of operations is spread over turns, in order, and the
+requests that arrive in between are handled in between. Time is coarse: one timer serves all,
+and deadlines are rounded up to the next tick, so a thousand idle long polls cost one wake-up for
+each tick in which one of them ends.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from heapq import heappop, heappush
 from math import ceil
@@ -19,42 +22,60 @@ if TYPE_CHECKING:
 
 # How many requests may wait at once; beyond it a request is answered with what there is, at once.
 PARKED_MAX = 100_000
+# Operations tried in one turn of the event loop. A fetch takes 20 to 60 µs, so about 2 ms.
+ATTEMPTS_PER_TURN = 50
 # Deadlines are rounded up to whole ticks.
 TICK_S = 0.005
 
 
-class Waiter:
-    """One parked request. `attempt(expired)` answers it if it can and says whether it did."""
+class DelayedOperation:
+    """One parked request. `attempt(expired)` completes it if it can and returns whether it did.
 
-    __slots__ = ("attempt", "keys", "missing_bytes", "tick")
+    `attempt` is None once the operation is completed or cancelled.
+    """
+
+    __slots__ = ("attempt", "expired", "keys", "missing_bytes", "queued", "tick", "urgent")
 
     def __init__(
         self,
-        keys: tuple[Hashable, ...],
+        keys: Iterable[Hashable],
         tick: int,
         attempt: Callable[[bool], bool],
         missing_bytes: int,
+        urgent: bool,
     ) -> None:
-        self.keys = keys
+        self.keys = list(keys)
         self.tick = tick
         self.attempt: Callable[[bool], bool] | None = attempt
         self.missing_bytes = missing_bytes
-
-
-def _being_tried(expired: bool) -> bool:
-    return False
+        self.urgent = urgent
+        self.queued = False
+        self.expired = False
 
 
 class Purgatory:
-    """All that waits in one broker."""
+    """All delayed operations of one broker."""
 
-    def __init__(self, clock: Clock, *, parked_max: int = PARKED_MAX) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        parked_max: int = PARKED_MAX,
+        attempts_per_turn: int = ATTEMPTS_PER_TURN,
+    ) -> None:
         self._clock = clock
         self._parked_max = parked_max
-        self._by_key: dict[Hashable, dict[Waiter, None]] = {}
-        self._by_tick: dict[int, dict[Waiter, None]] = {}
+        self._attempts_per_turn = attempts_per_turn
+        self._by_key: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self._by_tick: dict[int, dict[DelayedOperation, None]] = {}
         self._ticks: list[int] = []
+        # Keys that have moved in this turn, and by how many bytes (None: look, whatever the size).
         self._moved: dict[Hashable, int | None] = {}
+        # Operations to try, each at most once: acknowledgements before readers.
+        self._urgent: deque[DelayedOperation] = deque()
+        self._queue: deque[DelayedOperation] = deque()
+        self._trying = False
+        self._turn: Timer | None = None
         self._timer: Timer | None = None
         self._timer_tick = 0
         self._parked = 0
@@ -69,49 +90,48 @@ class Purgatory:
         attempt: Callable[[bool], bool],
         *,
         missing_bytes: int = 0,
-    ) -> Waiter:
+        urgent: bool = False,
+    ) -> DelayedOperation:
         """Park until `attempt` succeeds or `wait_ms` has passed.
 
-        With no time to wait, or too many waiting already, the last attempt is made here and now.
+        With no time to wait, or too many parked already, the last attempt is made here and now.
+        `urgent` is for what only sends an acknowledgement: it is tried before the others.
         """
         tick = ceil((self._clock.monotonic() + wait_ms / 1000) / TICK_S - 1e-6)
-        waiter = Waiter(tuple(keys), tick, attempt, missing_bytes)
+        operation = DelayedOperation(keys, tick, attempt, missing_bytes, urgent)
         if wait_ms <= 0 or self._parked >= self._parked_max:
-            waiter.attempt = None
+            operation.attempt = None
             attempt(True)
-            return waiter
+            return operation
         self._parked += 1
-        for key in waiter.keys:
-            self._by_key.setdefault(key, {})[waiter] = None
+        for key in operation.keys:
+            self._by_key.setdefault(key, {})[operation] = None
         bucket = self._by_tick.get(tick)
         if bucket is not None:
-            bucket[waiter] = None
-            return waiter
-        self._by_tick[tick] = {waiter: None}
+            bucket[operation] = None
+            return operation
+        self._by_tick[tick] = {operation: None}
         heappush(self._ticks, tick)
         if self._timer is None or tick < self._timer_tick:
             self._arm()
-        return waiter
+        return operation
+
+    def watch(self, operation: DelayedOperation, key: Hashable) -> None:
+        """Let a parked operation wait for `key` as well."""
+        if operation.attempt is None:
+            return
+        operations = self._by_key.setdefault(key, {})
+        if operation not in operations:
+            operations[operation] = None
+            operation.keys.append(key)
 
     def wake(self, key: Hashable, size_bytes: int | None = None) -> None:
-        """`key` has moved by so many bytes; None when it changed so that all must look again."""
-        waiters = self._by_key.get(key)
-        if waiters is None:
-            return
-        for waiter in tuple(waiters):
-            if size_bytes is not None:
-                waiter.missing_bytes -= size_bytes
-                if waiter.missing_bytes > 0:
-                    continue
-            attempt = waiter.attempt
-            if attempt is None:
-                continue
-            # An answer may set off further appends: they must not try the same request again.
-            waiter.attempt = _being_tried
-            if attempt(False):
-                self.cancel(waiter)
-            elif waiter.attempt is _being_tried:
-                waiter.attempt = attempt
+        """`key` has moved by so many bytes; None when it changed so that all must look again.
+
+        Tries the first operations before it returns, the rest in the next turns.
+        """
+        self._enqueue(key, size_bytes)
+        self._try_some()
 
     def wake_soon(self, key: Hashable, size_bytes: int | None) -> None:
         """`wake`, but once for all that moves in this turn of the event loop.
@@ -122,45 +142,105 @@ class Purgatory:
             return
         moved = self._moved
         if not moved:
-            self._clock.call_later(0.0, self._wake_moved)
+            self._next_turn()
         before = moved.get(key, 0)
         moved[key] = None if size_bytes is None or before is None else before + size_bytes
 
-    def _wake_moved(self) -> None:
-        moved, self._moved = self._moved, {}
-        for key, size_bytes in moved.items():
-            self.wake(key, size_bytes)
+    def expire(self, operation: DelayedOperation) -> None:
+        """Make the last attempt now, as if its time were up."""
+        attempt = operation.attempt
+        if attempt is not None:
+            self.cancel(operation)
+            attempt(True)
 
-    def cancel(self, waiter: Waiter) -> None:
-        """Forget a waiter; nothing happens if it is gone already."""
-        if waiter.attempt is None:
+    def cancel(self, operation: DelayedOperation) -> None:
+        """Forget an operation; nothing happens if it is gone already."""
+        if operation.attempt is None:
             return
-        waiter.attempt = None
+        operation.attempt = None
         self._parked -= 1
-        for key in waiter.keys:
-            waiters = self._by_key.get(key)
-            if waiters is not None:
-                waiters.pop(waiter, None)
-                if not waiters:
+        for key in operation.keys:
+            operations = self._by_key.get(key)
+            if operations is not None:
+                operations.pop(operation, None)
+                if not operations:
                     del self._by_key[key]
-        bucket = self._by_tick.get(waiter.tick)
+        bucket = self._by_tick.get(operation.tick)
         if bucket is not None:
-            bucket.pop(waiter, None)
+            bucket.pop(operation, None)
 
     def close(self) -> None:
-        """Try everything parked for the last time: the broker stops."""
+        """Make the last attempt for everything parked: the broker stops."""
         for bucket in tuple(self._by_tick.values()):
-            for waiter in tuple(bucket):
-                self._expire(waiter)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+            for operation in tuple(bucket):
+                self.expire(operation)
+        while self._urgent or self._queue:  # expired already, and not tried yet
+            self.expire((self._urgent or self._queue).popleft())
+        for timer in (self._timer, self._turn):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._turn = None
+
+    # Trying what has moved
+
+    def _enqueue(self, key: Hashable, size_bytes: int | None) -> None:
+        for operation in self._by_key.get(key, ()):
+            if size_bytes is not None:
+                operation.missing_bytes -= size_bytes
+                if operation.missing_bytes > 0:
+                    continue
+            if not operation.queued:
+                self._queue_up(operation)
+
+    def _queue_up(self, operation: DelayedOperation) -> None:
+        operation.queued = True
+        (self._urgent if operation.urgent else self._queue).append(operation)
+
+    def _try_some(self) -> None:
+        """Try what is queued, up to the limit of one turn."""
+        if self._trying:
+            return  # an answer that was just sent has caused this move; the loop below goes on
+        self._trying = True
+        budget = self._attempts_per_turn
+        try:
+            while budget and (self._urgent or self._queue):
+                operation = (self._urgent or self._queue).popleft()
+                attempt = operation.attempt
+                if attempt is None:
+                    continue
+                budget -= 1
+                if operation.expired:
+                    self.expire(operation)
+                    continue
+                try:
+                    # Still queued meanwhile: what its own answer moves does not try it again.
+                    if attempt(False):
+                        self.cancel(operation)
+                finally:
+                    operation.queued = False
+        finally:
+            self._trying = False
+            if self._urgent or self._queue:
+                self._next_turn()
+
+    def _next_turn(self) -> None:
+        if self._turn is None:
+            self._turn = self._clock.call_later(0.0, self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._turn = None
+        moved, self._moved = self._moved, {}
+        for key, size_bytes in moved.items():
+            self._enqueue(key, size_bytes)
+        self._try_some()
+
+    # Time
 
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        # Ticks whose waiters are all gone need no wake-up.
+        # Ticks whose operations are all gone need no wake-up.
         while self._ticks and not self._by_tick.get(self._ticks[0], True):
             del self._by_tick[heappop(self._ticks)]
         if self._ticks:
@@ -172,14 +252,10 @@ class Purgatory:
         self._timer = None
         now_tick = self._clock.monotonic() / TICK_S + 1e-6
         while self._ticks and self._ticks[0] <= now_tick:
-            bucket = self._by_tick.pop(heappop(self._ticks))
-            for waiter in tuple(bucket):
-                self._expire(waiter)
+            for operation in self._by_tick.pop(heappop(self._ticks)):
+                operation.expired = True
+                if not operation.queued:
+                    self._queue_up(operation)
+        self._try_some()
         if self._timer is None:
             self._arm()
-
-    def _expire(self, waiter: Waiter) -> None:
-        attempt = waiter.attempt
-        if attempt is not None:
-            self.cancel(waiter)
-            attempt(True)

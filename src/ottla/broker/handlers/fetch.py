@@ -1,14 +1,13 @@
 """Fetch (KIP-227 sessions, KIP-320 epochs, KIP-516 topic ids, KIP-951 leader hints).
 
-A fetch is three steps: what is wanted (the request, or the session it refers to), reading it
-(`broker/reading.py`), and answering. Between the last two it may wait until `min_bytes` have come
-or `max_wait_ms` have passed. Consumers see only what lies below the high watermark, and with
-read_committed only below the last stable offset.
+A fetch is three steps: finding out what is asked for (the request, or the session it refers to),
+reading it (`broker/reading.py`), and answering. Between the last two it may wait until `min_bytes`
+have come or `max_wait_ms` have passed. Consumers see only what lies below the high watermark, and
+with read_committed only below the last stable offset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import Context, Pending
@@ -20,8 +19,9 @@ from ottla.broker.sessions import (
     INITIAL_EPOCH,
     NO_SESSION,
     NO_TOPIC_ID,
-    Session,
-    Wanted,
+    CachedPartition,
+    FetchSession,
+    PartitionKey,
 )
 from ottla.wire.api.fetch import (
     FetchableTopicResponse,
@@ -34,7 +34,8 @@ from ottla.wire.api.fetch import (
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.replica.purgatory import Waiter
+    from ottla.replica.partition import Partition
+    from ottla.replica.purgatory import DelayedOperation
 
 TOPIC_IDS_FROM = 13
 REPLICA_STATE_FROM = 15
@@ -43,30 +44,28 @@ READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
 LEADER_UNKNOWN = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
-WantedByKey = dict[tuple[str | bytes | None, int], Wanted]
-
 
 def handle(request: FetchRequest, context: Context) -> FetchResponse | Pending:
-    """Read what is wanted and answer, now or later."""
+    """Read what is asked for and answer, now or later."""
     if request.isolation_level not in ISOLATION_LEVELS:
         return failure(request, ErrorCode.UNKNOWN_SERVER_ERROR, context)
     uses_ids = context.api_version >= TOPIC_IDS_FROM
     sessions = context.broker.sessions
-    wanted = _wanted(request, context, uses_ids)
+    requested = _requested(request, context, uses_ids)
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
             sessions.close(request.session_id)
         creates_session = request.session_epoch == INITIAL_EPOCH
-        return Fetch(request, context, wanted.values(), None, creates_session).start()
+        return Fetch(request, context, list(requested.values()), None, creates_session).start()
     session = sessions.find(request.session_id, request.session_epoch, uses_ids)
-    if not isinstance(session, Session):
+    if not isinstance(session, FetchSession):
         return FetchResponse(error_code=session)
-    _update(session, wanted, request, uses_ids)
+    _update(session, requested, request, uses_ids)
     if not session.partitions:
         sessions.close(session.id)
-        return Fetch(request, context, wanted.values(), None, False).start()
+        return Fetch(request, context, list(requested.values()), None, False).start()
     sessions.touch(session)
-    return Fetch(request, context, session.partitions.values(), session, False).start()
+    return Fetch(request, context, [], session, False).start()
 
 
 def failure(request: FetchRequest, error_code: ErrorCode, context: Context) -> FetchResponse:
@@ -79,10 +78,12 @@ def failure(request: FetchRequest, error_code: ErrorCode, context: Context) -> F
     return FetchResponse(error_code=error_code, session_id=request.session_id, responses=responses)
 
 
-def _wanted(request: FetchRequest, context: Context, uses_ids: bool) -> WantedByKey:
-    """The partitions named in the request; of one named twice the last wish counts."""
+def _requested(
+    request: FetchRequest, context: Context, uses_ids: bool
+) -> dict[PartitionKey, CachedPartition]:
+    """The partitions named in the request; of one named twice the last counts."""
     image = context.broker.image
-    wanted: WantedByKey = {}
+    requested: dict[PartitionKey, CachedPartition] = {}
     for topic in request.topics:
         if uses_ids:
             topic_id = topic.topic_id
@@ -91,7 +92,7 @@ def _wanted(request: FetchRequest, context: Context, uses_ids: bool) -> WantedBy
             topic_id = NO_TOPIC_ID
             name = topic.topic
         for each in topic.partitions:
-            wanted[topic_id if uses_ids else name, each.partition] = Wanted(
+            requested[topic_id if uses_ids else name, each.partition] = CachedPartition(
                 name,
                 topic_id,
                 each.partition,
@@ -100,50 +101,50 @@ def _wanted(request: FetchRequest, context: Context, uses_ids: bool) -> WantedBy
                 max(each.current_leader_epoch, -1),  # whatever is negative says nothing
                 max(each.last_fetched_epoch, -1),
             )
-    return wanted
+    return requested
 
 
-def _update(session: Session, wanted: WantedByKey, request: FetchRequest, uses_ids: bool) -> None:
+def _update(
+    session: FetchSession,
+    requested: dict[PartitionKey, CachedPartition],
+    request: FetchRequest,
+    uses_ids: bool,
+) -> None:
     """Bring a session up to date with an incremental request."""
-    partitions = session.partitions
-    for key, one in wanted.items():
-        known = partitions.get(key)
-        if known is None:
-            partitions[key] = one
-        else:
-            known.ask(one)
+    for key, each in requested.items():
+        session.request(key, each)
     for topic in request.forgotten_topics_data:
         for index in topic.partitions:
-            partitions.pop((topic.topic_id if uses_ids else topic.topic, index), None)
+            session.forget((topic.topic_id if uses_ids else topic.topic, index))
 
 
 class Fetch:
-    """One fetch request under way."""
+    """One fetch request under way. In a session it reads what is ready, otherwise everything."""
 
     __slots__ = (
         "bytes_min",
         "context",
         "creates_session",
-        "items",
+        "operation",
+        "partitions",
         "pending",
         "reader",
         "session",
         "session_epoch",
         "unknown_count",
         "wait_ms",
-        "waiter",
     )
 
     def __init__(
         self,
         request: FetchRequest,
         context: Context,
-        items: Iterable[Wanted],
-        session: Session | None,
+        partitions: list[CachedPartition],
+        session: FetchSession | None,
         creates_session: bool,
     ) -> None:
         self.context = context
-        self.items = list(items)
+        self.partitions = partitions
         self.session = session
         self.session_epoch = session.epoch if session is not None else 0
         self.creates_session = creates_session
@@ -159,50 +160,93 @@ class Fetch:
             replica_id=replica_id,
             read_committed=request.isolation_level == READ_COMMITTED,
             bytes_max=bytes_max,
-            in_session=session is not None,
+            session=session,
         )
         self.unknown_count = 0
         self.pending: Pending | None = None
-        self.waiter: Waiter | None = None
+        self.operation: DelayedOperation | None = None
 
     def start(self) -> FetchResponse | Pending:
         """Answer at once if that can be done, otherwise wait for more."""
-        outcome = self.reader.read(self.items)
+        outcome = self.reader.read(self._to_read())
         missing_bytes = self.bytes_min - outcome.size_bytes
         if outcome.must_answer or missing_bytes <= 0 or self.wait_ms <= 0:
             return self.response(outcome)
-        partition_of = self.reader.partition
+        reader = self.reader
         keys = []
-        for wanted in self.items:
-            partition = partition_of(wanted)
+        for cached in self._to_read():
+            partition = reader.partition(cached)
             if partition is None:
                 continue
-            if partition.lags(wanted.fetch_offset, self.reader.isolation):
+            if partition.lags(cached.fetch_offset, reader.isolation):
                 return self.response(outcome)
             keys.append(partition)
-        if not keys:
+        session = self.session
+        if not keys and (session is None or not session.watches):
             return self.response(outcome)
         self.unknown_count = len(outcome.erroneous)
-        purgatory = self.context.broker.purgatory
         self.pending = pending = Pending()
-        self.waiter = waiter = purgatory.park(
+        purgatory = self.context.broker.purgatory
+        self.operation = purgatory.park(
             keys, self.wait_ms, self.attempt, missing_bytes=missing_bytes
         )
-        pending.on_cancel(lambda: purgatory.cancel(waiter))
+        if not pending.done:
+            pending.on_cancel(self._cancel)
+            if session is not None:
+                session.parked = self
         return pending
 
+    def _to_read(self) -> list[CachedPartition]:
+        session = self.session
+        if session is None:
+            return self.partitions
+        return session.in_order() if self.reader.watches else session.all_in_order()
+
     def attempt(self, expired: bool) -> bool:
-        """Something wanted has moved, or time is up: read again and answer if there is enough."""
-        assert self.pending is not None
-        outcome = self.reader.read(self.items)
+        """Something has moved, or time is up: read again and answer if there is enough."""
+        session = self.session
+        if session is not None and session.epoch != self.session_epoch:
+            # Another request of the same session was served while this one waited.
+            error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            self._answer(FetchResponse(error_code=error, session_id=session.id))
+            return True
+        outcome = self.reader.read(self._to_read())
         missing_bytes = self.bytes_min - outcome.size_bytes
         gone = len(outcome.erroneous) > self.unknown_count  # a topic was deleted meanwhile
         if expired or outcome.must_answer or missing_bytes <= 0 or gone:
-            self.pending.resolve(self.response(outcome))
+            self._answer(self.response(outcome))
             return True
-        if self.waiter is not None:
-            self.waiter.missing_bytes = missing_bytes
+        if self.operation is not None:
+            self.operation.missing_bytes = missing_bytes
         return False
+
+    def moved(self, partition: Partition) -> None:
+        """A partition of the session is ready that was not: wait for its bytes from now on."""
+        assert self.operation is not None
+        self.context.broker.purgatory.watch(self.operation, partition)
+
+    def end(self) -> None:
+        """The session is closed or has gone on to its next request."""
+        assert self.operation is not None
+        self.context.broker.purgatory.expire(self.operation)
+
+    def _answer(self, response: FetchResponse) -> None:
+        pending = self.pending
+        assert pending is not None
+        self._leave_session()
+        # The answer refers to open files: nothing may hold it once it is sent.
+        self.pending = None
+        pending.resolve(response)
+
+    def _cancel(self) -> None:
+        assert self.operation is not None
+        self._leave_session()
+        self.context.broker.purgatory.cancel(self.operation)
+
+    def _leave_session(self) -> None:
+        session = self.session
+        if session is not None and session.parked is self:
+            session.parked = None
 
     def response(self, outcome: Outcome) -> FetchResponse:
         """The answer, with the session brought up to date."""
@@ -214,10 +258,6 @@ class Fetch:
         session_id = NO_SESSION
         if session is not None:
             session_id = session.id
-            if session.epoch != self.session_epoch:
-                # Another request of the same session was served while this one waited.
-                error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
-                return FetchResponse(error_code=error, session_id=session_id)
             answers = [each for each in answers if _has_news(session, *each)]
         elif self.creates_session:
             session_id = self._create_session(answers)
@@ -229,70 +269,70 @@ class Fetch:
         return response
 
     def _count(self, answers: list[Answer]) -> None:
-        """What is being sent, per topic."""
+        """Count what is sent, per topic."""
         metrics = self.context.broker.metrics
-        for wanted, data in answers:
-            topic = metrics.topic(wanted.topic or "")
+        for cached, data in answers:
+            topic = metrics.topic(cached.topic or "")
             topic.fetch_requests.value += 1
             topic.bytes_out.value += records_size(data)
             if data.error_code:
                 metrics.error("Fetch", error_name(data.error_code))
 
     def _create_session(self, answers: list[Answer]) -> int:
-        for wanted, data in answers:
-            wanted.told_high_watermark = data.high_watermark
-            wanted.told_log_start_offset = data.log_start_offset
+        for cached, data in answers:
+            cached.answered_high_watermark = data.high_watermark
+            cached.answered_log_start_offset = data.log_start_offset
         return self.context.broker.sessions.create(
-            (wanted for wanted, _ in answers),
+            (cached for cached, _ in answers),
             len(answers),
             uses_ids=self.context.api_version >= TOPIC_IDS_FROM,
             privileged=self.reader.replica_id >= 0,
         )
 
 
-def _has_news(session: Session, wanted: Wanted, data: PartitionData) -> bool:
-    """Is there anything in `data` that the session has not told before? Notes what it tells now."""
+def _has_news(session: FetchSession, cached: CachedPartition, data: PartitionData) -> bool:
+    """Whether `data` has anything that the session has not answered before; it has after this."""
     has_records = records_size(data) > 0
     news = (
         has_records
         or data.error_code != ErrorCode.NONE
-        or wanted.told_high_watermark != data.high_watermark
-        or wanted.told_log_start_offset != data.log_start_offset
+        or cached.answered_high_watermark != data.high_watermark
+        or cached.answered_log_start_offset != data.log_start_offset
         or data.diverging_epoch.epoch >= 0
     )
-    # After an error the partition is told again when the error is gone.
-    wanted.told_high_watermark = -1 if data.error_code else data.high_watermark
-    wanted.told_log_start_offset = data.log_start_offset
+    # After an error the partition is answered again when the error is gone.
+    cached.answered_high_watermark = -1 if data.error_code else data.high_watermark
+    cached.answered_log_start_offset = data.log_start_offset
     if has_records:
-        session.served(wanted)
+        session.serve_last(cached)
     return news
 
 
 def _by_topic(answers: list[Answer]) -> list[FetchableTopicResponse]:
     """Group neighbours of the same topic, in the order in which they were read."""
     responses: list[FetchableTopicResponse] = []
-    last: Wanted | None = None
-    for wanted, data in answers:
-        if last is not None and last.topic == wanted.topic and last.topic_id == wanted.topic_id:
+    last: CachedPartition | None = None
+    for cached, data in answers:
+        if last is not None and last.topic == cached.topic and last.topic_id == cached.topic_id:
             responses[-1].partitions.append(data)
         else:
             responses.append(
                 FetchableTopicResponse(
-                    topic=wanted.topic or "", topic_id=wanted.topic_id, partitions=[data]
+                    topic=cached.topic or "", topic_id=cached.topic_id, partitions=[data]
                 )
             )
-        last = wanted
+        last = cached
     return responses
 
 
 def _hint_leaders(answers: list[Answer], context: Context) -> list[NodeEndpoint]:
-    """Tell a client that asked the wrong broker who leads, and where that is (KIP-951)."""
+    """Name the leader and its address to a client that asked another broker (KIP-951)."""
     image = context.broker.image
     endpoints: dict[int, NodeEndpoint] = {}
-    for wanted, data in answers:
+    for cached, data in answers:
         if data.error_code not in LEADER_UNKNOWN:
             continue
-        leader = current_leader(image, wanted.topic or "", wanted.index, context.peer.listener_name)
+        leader = current_leader(image, cached.topic or "", cached.index, context.peer.listener_name)
         data.current_leader = LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
         if leader.node is not None:
             node_id, host, port, rack = leader.node

@@ -268,8 +268,9 @@ def _park(
 
     purgatory = context.broker.purgatory
     pending = Pending()
-    waiter = purgatory.park([partition for partition, _, _ in waiting], timeout_ms, attempt)
-    pending.on_cancel(lambda: purgatory.cancel(waiter))
+    keys = [partition for partition, _, _ in waiting]
+    operation = purgatory.park(keys, timeout_ms, attempt, urgent=True)
+    pending.on_cancel(lambda: purgatory.cancel(operation))
     return pending
 
 

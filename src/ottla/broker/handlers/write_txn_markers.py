@@ -47,8 +47,9 @@ def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkers
         return True
 
     timeout_ms = context.broker.settings.integer("request.timeout.ms")
-    waiter = purgatory.park([each.partition for _, each in waiting], timeout_ms, attempt)
-    pending.on_cancel(lambda: purgatory.cancel(waiter))
+    keys = [each.partition for _, each in waiting]
+    operation = purgatory.park(keys, timeout_ms, attempt, urgent=True)
+    pending.on_cancel(lambda: purgatory.cancel(operation))
     return pending
 
 
