@@ -18,7 +18,7 @@ from ottla.replica.partition import Partition
 from ottla.seams.background import InlineBackground
 from ottla.seams.chance import SeededChance
 from ottla.seams.clock import ManualClock
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.settings import Settings
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.api.produce import (

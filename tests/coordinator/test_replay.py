@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.coordinator.coordinator_partition import CoordinatorState
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from ottla.wire.api.delete_topics import DeleteTopicsRequest
 from ottla.wire.api.describe_groups import DescribeGroupsRequest

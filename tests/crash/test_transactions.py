@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from tests.broker.harness import BrokerHarness
 from tests.broker.transactional import TOPIC, Client, Stopped, offset_of, visible
 

@@ -3,7 +3,7 @@
 from ottla.log.cleaner import run_at_once
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from tests.log.managed import TOPIC_ID, make_manager, put
 
 NOW = 1_700_000_000_000

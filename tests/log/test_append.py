@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ottla.log import inspection
 from ottla.log.append import Origin
 from ottla.log.log import Log
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.settings import LogConfig
 from ottla.wire.checksum import crc32c
 from ottla.wire.compression import Compression

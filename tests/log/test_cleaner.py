@@ -11,7 +11,7 @@ from ottla.log.cleaner import candidate
 from ottla.log.log import Log
 from ottla.seams.background import RealBackground
 from ottla.seams.clock import ManualClock
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from tests.log.cleaning import (
     COMPACT,
     NOW,

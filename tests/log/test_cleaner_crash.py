@@ -9,7 +9,7 @@ from ottla.log.log import Log
 from ottla.log.manager import LogManager
 from ottla.log.swap import SUFFIXES
 from ottla.seams.clock import ManualClock
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from tests.log.cleaning import (
     NOW,
     STALE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.epochs import EpochEntry, LeaderEpochs, format_entries, load_epochs, parse
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from tests.log.logs import DIRECTORY, new_log, put, reopen
 
 UNKNOWN = (-1, -1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ottla.log.index import PAGE_ENTRIES, OffsetIndex
 from ottla.log.time_index import TimeIndex, TimestampOffset
 from ottla.log.transaction_index import AbortedTransaction, TransactionIndex
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 
 BASE = 5_000_000_000
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ottla.log.failures import CorruptSegment
 from ottla.log.log import Log
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.settings import LogConfig
 from ottla.wire.compression import Compression
 from ottla.wire.records import Record, write_batch

@@ -18,7 +18,7 @@ from ottla.log import checkpoints
 from ottla.log.cleaner import run_at_once
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.wire.records import Record, write_batch
 from tests.log.logs import DIRECTORY, put, reopen, values
 from tests.log.managed import TOPIC_ID, contents, make_manager, started

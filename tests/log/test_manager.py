@@ -12,7 +12,7 @@ from ottla.log.directories import DirectoryProblem, parse_folder, renamed_folder
 from ottla.log.manager import NO_TOPIC_ID, LogManager
 from ottla.seams.clock import ManualClock
 from ottla.seams.disk import RealDisk
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.settings import Settings
 from tests.log.managed import TOPIC_ID, contents, make_manager, pass_time, put, started
 

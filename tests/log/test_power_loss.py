@@ -12,7 +12,7 @@ import random
 import pytest
 
 from ottla.log.log import Log
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.settings import LogConfig
 from tests.log.logs import DIRECTORY, NOW_MS, SMALL, new_log, put, read_all, reopen, values
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.log.producers import SEQUENCE_MAX, BatchNote, Producers, parse_snapshot
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.wire.errors import ErrorCode
 from tests.log.logs import NOW_MS, SMALL, new_log, put, reopen, values
 

@@ -11,7 +11,7 @@ from ottla.log.failures import OffsetOutOfRange
 from ottla.log.log import Log
 from ottla.log.segment import HINTS_MAX
 from ottla.seams.disk import RealDisk
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.settings import LogConfig
 from ottla.wire.records import batch_bounds, read_header
 from tests.log.logs import DIRECTORY, NOW_MS, SMALL, batch, new_log, put, read_all, reopen, values

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.log.failures import CorruptSegment
 from ottla.log.log import Log
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.settings import LogConfig
 from ottla.wire.errors import ErrorCode
 from tests.log.logs import DIRECTORY, NOW_MS, SMALL, new_log, put, read_all, reopen, values

@@ -17,7 +17,7 @@ from ottla.log.log import Log
 from ottla.log.upkeep import Remover
 from ottla.seams.background import InlineBackground
 from ottla.seams.clock import ManualClock
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, batch_bounds, read_records
 from tests import needs

@@ -10,7 +10,7 @@ from ottla.log.upkeep import SLICE_S, Breath, Flusher, Remover
 from ottla.seams.background import InlineBackground
 from ottla.seams.clock import ManualClock
 from ottla.seams.disk import RealDisk
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from tests.log.managed import TOPIC_ID, make_manager, pass_time, put
 
 

@@ -13,7 +13,7 @@ from ottla.metrics import Metrics
 from ottla.replica.group_commit import GroupCommit
 from ottla.replica.partition import FetchIsolation, Partition
 from ottla.seams.clock import ManualClock
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.settings import LogConfig
 from ottla.wire.control import COMMIT, write_marker
 from ottla.wire.errors import ErrorCode

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ottla.seams import posix
 from ottla.seams.disk import AlreadyLocked, Disk, RealDisk
-from ottla.seams.simulated_disk import SimulatedDisk
+from ottla.seams.simulated.disk import SimulatedDisk
 
 
 @pytest.fixture(params=["real", "simulated"])

@@ -22,7 +22,7 @@ from ottla.seams.network import (
     address_text,
     has_ipv6,
 )
-from ottla.seams.network_simulated import SimulatedNetwork, SimulatedStream
+from ottla.seams.simulated.network import SimulatedNetwork, SimulatedStream
 
 
 class Echo:

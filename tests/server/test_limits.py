@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ottla.seams.clock import ManualClock
-from ottla.seams.network_simulated import SimulatedNetwork, SimulatedStream
+from ottla.seams.simulated.network import SimulatedNetwork, SimulatedStream
 from ottla.server.limits import (
     CONNECTIONS_IDLE_MS_MAX,
     FRAME_BYTES_MAX,

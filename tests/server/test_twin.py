@@ -14,7 +14,7 @@ import pytest
 
 from ottla.seams.chance import SeededChance
 from ottla.seams.clock import ManualClock
-from ottla.seams.network_simulated import SimulatedNetwork
+from ottla.seams.simulated.network import SimulatedNetwork
 from ottla.server.limits import Limits
 from ottla.server.listener import Endpoint
 from ottla.server.server import Server

@@ -1,4 +1,4 @@
-"""The disk, handed in: files and directories, real here, simulated in simulated_disk.py.
+"""The disk, handed in: files and directories, real here, simulated in simulated/disk.py.
 
 A file is named by its path and costs a descriptor only while it is in use: RealDisk keeps at most
 `descriptors_max` of them open and closes those not used since the last sweep (a clock, not a

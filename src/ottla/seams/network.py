@@ -4,7 +4,7 @@ A `Stream` never blocks: reading and writing say how much went through, and the 
 when it is worth trying again. Both are level-triggered: the reader is called as long as bytes wait
 and reading is on, the writer as long as there is room and it was asked for. `RealNetwork` is
 non-blocking sockets on the event loop's `add_reader` and `add_writer`, with no task, no copy and
-no buffer of its own per connection. The twin in memory is in `network_simulated.py`.
+no buffer of its own per connection. The twin in memory is in `simulated/network.py`.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Stream(Protocol):
 
 
 class Listener(Protocol):
-    """An open door."""
+    """A port that takes connections."""
 
     port: int
 

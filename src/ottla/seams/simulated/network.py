@@ -1,10 +1,13 @@
-"""A network in memory on a manual clock: latency, bandwidth of a buffer, cuts, and one seed.
+"""A network in memory: latency, full buffers, cut and slow links, crashed hosts, one seed.
 
-Each direction of a connection is a pipe: bytes written wait `latency_s`, then can be read; a pipe
-takes `buffer_bytes` and then says "no room" until the reader has taken some. A cut between two
-hosts holds all bytes and refuses new connections until it is healed; `reset` ends connections as a
-crash of the other machine would. With a `Chance` each read and write moves only part of what it
-could, as real sockets may. Everything happens in the callbacks of the clock, in a fixed order.
+Each direction of a connection is a pipe: bytes written are readable after the latency of the link
+(with `jitter_s`, up to so much later, in order all the same); a pipe takes `buffer_bytes` and then
+0 bytes per send until the reader has taken some. A cut link holds all bytes and times new
+connections out until it is healed. With a `Chance` each read and write moves only a part of what
+it could, as real sockets may.
+
+Arrivals run on the network's clock, readers and writers on the clock of their host, so that a host
+that crashed is never called again and what it had sent arrives all the same.
 """
 
 from __future__ import annotations
@@ -59,6 +62,8 @@ class SimulatedStream:
         self.outgoing = Pipe()
         self.closed = False
         self.broken = False
+        self.vanished = False  # its host lost power: the peer has not been informed
+        self._clock = network.clock_of(host)
         self._reader: Callable[[], object] | None = None
         self._writer: Callable[[], object] | None = None
         self._reading = False
@@ -124,7 +129,7 @@ class SimulatedStream:
     # What the network does
 
     def break_off(self) -> None:
-        """The other machine is gone: whatever is tried next says so."""
+        """A reset has arrived: every later call raises ConnectionResetError."""
         self.broken = True
         self.wake_reader()
         self.wake_writer()
@@ -132,12 +137,12 @@ class SimulatedStream:
     def wake_reader(self) -> None:
         if not self._read_scheduled and self._can_read():
             self._read_scheduled = True
-            self._network.clock.call_later(0, self._run_reader)
+            self._clock.call_later(0, self._run_reader)
 
     def wake_writer(self) -> None:
         if not self._write_scheduled and self._can_write():
             self._write_scheduled = True
-            self._network.clock.call_later(0, self._run_writer)
+            self._clock.call_later(0, self._run_writer)
 
     def _can_read(self) -> bool:
         pipe = self.incoming
@@ -184,7 +189,7 @@ class SimulatedListener:
 
     def resume(self) -> None:
         self._accepting = True
-        self._network.clock.call_later(0, self.accept)
+        self._network.clock_of(self.host).call_later(0, self.accept)
 
     def close(self) -> None:
         self._network.listeners.pop((self.host, self.port), None)
@@ -197,7 +202,7 @@ class SimulatedListener:
 
 
 class HostNetwork:
-    """The network as one machine sees it."""
+    """The seam's network for one host."""
 
     def __init__(self, network: SimulatedNetwork, host: str) -> None:
         self._network = network
@@ -211,57 +216,88 @@ class HostNetwork:
 
 
 class SimulatedNetwork:
-    """All machines and what lies between them."""
+    """All hosts and the links between them."""
 
     def __init__(
         self,
         clock: Clock,
         *,
         latency_s: float = 0.0,
+        jitter_s: float = 0.0,
         buffer_bytes: int = BUFFER_BYTES,
         chance: Chance | None = None,
     ) -> None:
+        assert not jitter_s or chance is not None, "jitter is drawn from a Chance"
         self.clock = clock
         self.latency_s = latency_s
+        self.jitter_s = jitter_s
         self.buffer_bytes = buffer_bytes
         self.listeners: dict[tuple[str, int], SimulatedListener] = {}
         self.streams: list[SimulatedStream] = []
         self._chance = chance
-        self._cut: set[frozenset[str]] = set()
+        self._clocks: dict[str, Clock] = {}
+        self._latencies: dict[frozenset[str], float] = {}
+        self._cut: set[tuple[str, str]] = set()  # from, to
         self._ended_in_cut: list[SimulatedStream] = []
+        self._down: set[str] = set()
         self._next_port = FIRST_PORT
 
-    def host(self, name: str) -> Network:
+    def host(self, name: str, clock: Clock | None = None) -> Network:
+        """The network of one host, whose callbacks run on its clock; again after a crash."""
+        if clock is not None:
+            self._clocks[name] = clock
+        if name in self._down:
+            self._down.remove(name)
+            self._reset_forgotten(name)
         return HostNetwork(self, name)
 
-    def cut(self, one: str, other: str) -> None:
-        """Nothing passes between the two until `heal`; nobody is told."""
-        self._cut.add(frozenset((one, other)))
+    def clock_of(self, host: str) -> Clock:
+        return self._clocks.get(host, self.clock)
+
+    def slow(self, one: str, other: str, latency_s: float) -> None:
+        """Give one link a latency of its own, both ways."""
+        self._latencies[frozenset((one, other))] = latency_s
+
+    def cut(self, one: str, other: str, *, both_ways: bool = True) -> None:
+        """Let nothing pass from one to the other until `heal`; neither is informed."""
+        self._cut.add((one, other))
+        if both_ways:
+            self._cut.add((other, one))
 
     def heal(self, one: str, other: str) -> None:
-        self._cut.discard(frozenset((one, other)))
+        """Let everything pass again, both ways; what was held is delivered now."""
+        self._cut -= {(one, other), (other, one)}
         for stream in [*self.streams, *self._ended_in_cut]:
             if {stream.host, stream.peer_host} == {one, other}:
                 held, stream.outgoing.held_back = stream.outgoing.held_back, deque()
                 for data in held:
                     self._travel(stream.outgoing, data)
-                if stream.outgoing.ended:
+                if stream in self._ended_in_cut:
                     self._ended_in_cut.remove(stream)
-                    self._tell_end(stream.outgoing)
+                    self._announce_end(stream)
 
-    def crash(self, host: str) -> None:
-        """The machine is gone: its listeners close, its connections break."""
+    def crash(self, host: str, *, power: bool = False) -> None:
+        """End all listeners and connections of a host.
+
+        When a process dies, its kernel resets the connections. Without power nobody does: a peer
+        gets no answer, and a reset for what it has sent once the host is back (`host`).
+        """
         for key in [key for key in self.listeners if key[0] == host]:
             self.listeners[key].close()
         for stream in [each for each in self.streams if each.host == host]:
-            self.reset(stream)
+            if power:
+                stream.closed = stream.vanished = True
+                self.streams.remove(stream)
+            else:
+                self.reset(stream)
+        if power:
+            self._down.add(host)
 
     def reset(self, stream: SimulatedStream) -> None:
-        """Ends a connection from one side without a goodbye."""
-        stream.close()
-        reader = stream.outgoing.reader
-        if reader is not None and not reader.closed:
-            reader.break_off()
+        """End a connection from one side with a reset, which a cut link holds back."""
+        if not stream.closed:
+            stream.broken = True
+            stream.close()
 
     def part(self, size: int) -> int:
         """How much of what could be moved is moved."""
@@ -281,13 +317,13 @@ class SimulatedNetwork:
 
     async def connect(self, source: str, host: str, port: int) -> Stream:
         arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.clock.call_later(self.latency_s, arrived.set_result, None)
+        self.clock_of(source).call_later(self._latency_s(source, host), _resolve, arrived)
         await arrived
         return self.connect_now(source, host, port)
 
     def connect_now(self, source: str, host: str, port: int) -> SimulatedStream:
         """The same without waiting. Raises OSError."""
-        if frozenset((source, host)) in self._cut:
+        if {(source, host), (host, source)} & self._cut or host in self._down:
             raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
         listener = self.listeners.get((host, port))
         if listener is None or len(listener.queue) >= listener.backlog:
@@ -300,34 +336,58 @@ class SimulatedNetwork:
             writer.outgoing.writer, writer.outgoing.reader = writer, reader
         self.streams += (near, far)
         listener.queue.append(far)
-        self.clock.call_later(0, listener.accept)
+        self.clock_of(host).call_later(0, listener.accept)
         return near
 
     def carry(self, stream: SimulatedStream, data: bytes) -> None:
         pipe = stream.outgoing
         pipe.size += len(data)
-        if frozenset((stream.host, stream.peer_host)) in self._cut:
+        reader = pipe.reader
+        if (stream.host, stream.peer_host) in self._cut or stream.peer_host in self._down:
             pipe.held_back.append(data)
+        elif reader is not None and reader.vanished:
+            self.clock.call_later(self._latency_s(stream.host, stream.peer_host), stream.break_off)
         else:
             self._travel(pipe, data)
 
     def end(self, stream: SimulatedStream) -> None:
         stream.outgoing.ended = True
         self.streams.remove(stream)
-        if frozenset((stream.host, stream.peer_host)) in self._cut:
+        if (stream.host, stream.peer_host) in self._cut:
             self._ended_in_cut.append(stream)
         else:
-            self._tell_end(stream.outgoing)
+            self._announce_end(stream)
 
-    def _tell_end(self, pipe: Pipe) -> None:
-        if pipe.reader is not None:
-            self.clock.call_later(self.latency_s, pipe.reader.wake_reader)
+    def _announce_end(self, stream: SimulatedStream) -> None:
+        reader = stream.outgoing.reader
+        if reader is not None and not reader.closed:
+            announce = reader.break_off if stream.broken else reader.wake_reader
+            self.clock.call_later(self._latency_s(stream.host, stream.peer_host), announce)
+
+    def _reset_forgotten(self, host: str) -> None:
+        """A host that is back answers what was sent to its connections of before with a reset."""
+        for stream in self.streams:
+            if stream.peer_host == host and stream.outgoing.held_back:
+                self.clock.call_later(self._latency_s(stream.host, host), stream.break_off)
+
+    def _latency_s(self, one: str, other: str) -> float:
+        latency_s = self._latencies.get(frozenset((one, other)), self.latency_s)
+        if self.jitter_s and self._chance is not None:
+            latency_s += self._chance.integer(0, round(self.jitter_s * 1e6)) / 1e6
+        return latency_s
 
     def _travel(self, pipe: Pipe, data: bytes) -> None:
+        assert pipe.writer is not None
         pipe.travelling.append(data)
-        self.clock.call_later(self.latency_s, self._arrive, pipe)
+        latency_s = self._latency_s(pipe.writer.host, pipe.writer.peer_host)
+        self.clock.call_later(latency_s, self._arrive, pipe)
 
     def _arrive(self, pipe: Pipe) -> None:
         pipe.arrived += pipe.travelling.popleft()
         if pipe.reader is not None:
             pipe.reader.wake_reader()
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():  # a caller that gave up has cancelled it
+        future.set_result(None)

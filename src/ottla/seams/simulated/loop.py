@@ -1,0 +1,157 @@
+"""An asyncio event loop of one simulated node: virtual time, and no waiting.
+
+The loop never runs by itself. A `Simulation` asks it for its next callback, and moves the time when
+no loop has one. What asyncio promises is kept: callbacks of `call_soon` run in the order in which
+they were scheduled, timers not before they are due. What it does not promise, the order of timers
+that are due at the same moment, is drawn from the seed.
+
+A loop that is dropped (its node crashed) runs nothing again: whatever it holds, and whatever is
+scheduled on it later, is discarded without an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    from ottla.seams.simulated.clock import MachineTime
+    from ottla.seams.simulated.simulation import Simulation
+
+T = TypeVar("T")
+NS_PER_S = 1_000_000_000
+
+log = logging.getLogger("ottla.simulation")
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """The event loop of one process on a simulated machine."""
+
+    def __init__(self, simulation: Simulation, name: str, machine_time: MachineTime) -> None:
+        super().__init__()
+        self.name = name
+        self.dropped = False
+        self.paused = False
+        self.failures: list[dict[str, Any]] = []
+        self._simulation = simulation
+        self._machine_time = machine_time
+        self._soon: deque[asyncio.Handle] = deque()
+        self._left_of_round = 0
+        self._timers: list[tuple[int, int, int, asyncio.TimerHandle]] = []
+        self._order = itertools.count()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # What the simulation does
+
+    def runnable(self) -> bool:
+        """Whether a callback can run now."""
+        if self.dropped or self.paused:
+            return False
+        return bool(self._soon) or self._is_due()
+
+    def take(self) -> asyncio.Handle | None:
+        """Remove and return the next callback; None when the one that was next is cancelled.
+
+        As asyncio does, in rounds: all that is ready, then the timers that came due meanwhile.
+        """
+        if self._left_of_round == 0:
+            while self._is_due():
+                self._soon.append(heapq.heappop(self._timers)[3])
+            self._left_of_round = len(self._soon)
+        self._left_of_round -= 1
+        handle = self._soon.popleft()
+        return None if handle.cancelled() else handle
+
+    def next_due_ns(self) -> int | None:
+        """The true time of the next timer, or None when there is none."""
+        if self.dropped or self.paused:
+            return None
+        while self._timers and self._timers[0][3].cancelled():
+            heapq.heappop(self._timers)
+        return self._machine_time.true_ns_at(self._timers[0][0]) if self._timers else None
+
+    def drop(self) -> None:
+        """End as a killed process does: no callback runs again, and no clean-up either.
+
+        Suspended tasks stay referenced, for a collected one would run its `finally`.
+        """
+        if self.dropped:
+            return
+        self.dropped = True
+        self._tasks = asyncio.all_tasks(self)
+        for task in self._tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self._soon.clear()
+        self._timers.clear()
+        self._left_of_round = 0
+
+    def _is_due(self) -> bool:
+        return bool(self._timers) and self._timers[0][0] <= self._machine_time.monotonic_ns()
+
+    # The interface of asyncio
+
+    def time(self) -> float:
+        return self._machine_time.monotonic_ns() / NS_PER_S
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        if not self.dropped:
+            self._soon.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:  # fmt: skip
+        when_ns = self._machine_time.monotonic_ns() + max(0, round(delay * NS_PER_S))
+        return self._call_at_ns(when_ns, callback, args, context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:  # fmt: skip
+        return self._call_at_ns(round(when * NS_PER_S), callback, args, context)
+
+    def _call_at_ns(
+        self,
+        when_ns: int,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when_ns / NS_PER_S, callback, args, self, context)
+        if not self.dropped:
+            tie = self._simulation.tie()
+            heapq.heappush(self._timers, (when_ns, tie, next(self._order), handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """asyncio calls this; cancelled timers are left out when they come up."""
+
+    def run_until_complete(self, future: Any) -> Any:
+        return self._simulation.run_on(self, future)
+
+    def run_forever(self) -> NoReturn:
+        raise RuntimeError("a simulated loop is run by its Simulation")
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]
+        raise RuntimeError("the simulation has one thread: use the node's background work")
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Log as asyncio does, and keep it: the simulation fails for it when it ends."""
+        if self.dropped:
+            return
+        self.failures.append(context)
+        log.error(
+            "node %s: %s", self.name, context.get("message"), exc_info=context.get("exception")
+        )
