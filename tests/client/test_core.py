@@ -14,7 +14,7 @@ from ottla.client.config import COMMON, parse
 from ottla.client.network.cluster_client import ANY, Client
 from ottla.client.network.cluster_metadata import Broker, Cluster, Partition, Topic
 from ottla.client.network.io_thread import Loop
-from ottla.client.producer.accumulator import Batch, Lane, Memory
+from ottla.client.producer.accumulator import Batch, Memory, PartitionQueue
 from ottla.client.producer.idempotence import Identity
 from ottla.client.producer.retry_decision import judge
 from ottla.wire.api.api_versions import ApiVersion, ApiVersionsResponse
@@ -207,22 +207,22 @@ def test_a_hint_moves_the_leader_at_once() -> None:
     assert (moved.leader("t", 0), moved.brokers[3].host) == (3, "c")
 
 
-def batch_in(lane: Lane, sequence: int, count: int = 1, epoch: int = 0) -> Batch:
-    batch = Batch(lane, 100, 0.0, 1e12)
+def batch_in(queue: PartitionQueue, sequence: int, count: int = 1, epoch: int = 0) -> Batch:
+    batch = Batch(queue, 100, 0.0, 1e12)
     batch.count, batch.sequence, batch.epoch, batch.attempts = count, sequence, epoch, 1
     return batch
 
 
 def test_what_is_put_back_stands_in_the_order_of_its_numbers() -> None:
     """Also where the numbers begin again after the largest."""
-    lane = Lane("t", 0)
-    fresh = batch_in(lane, -1)
-    lane.closed.append(fresh)
+    queue = PartitionQueue("t", 0)
+    fresh = batch_in(queue, -1)
+    queue.closed.append(fresh)
     sequences = [2**31 - 10, 2**31 - 5, 0, 7]
-    batches = {number: batch_in(lane, number) for number in sequences}
+    batches = {number: batch_in(queue, number) for number in sequences}
     for number in (7, 2**31 - 5, 0, 2**31 - 10):
-        lane.put_back(batches[number])
-    assert list(lane.closed) == [*(batches[number] for number in sequences), fresh]
+        queue.put_back(batches[number])
+    assert list(queue.closed) == [*(batches[number] for number in sequences), fresh]
 
 
 @pytest.mark.parametrize(
@@ -243,10 +243,10 @@ def test_verdicts(code: ErrorCode, count: int, behind: bool, expected: tuple[str
     """Which errors are retried, which need a higher epoch first, which end it."""
     identity = Identity.__new__(Identity)
     identity.transactional_id = None
-    lane = Lane("t", 0)
+    queue = PartitionQueue("t", 0)
     if behind:
-        lane.in_flight.append(batch_in(lane, 3))
-    batch = batch_in(lane, 4, count)
+        queue.in_flight.append(batch_in(queue, 3))
+    batch = batch_in(queue, 4, count)
     verdict = judge(batch, errors.error_for(code), identity, {"retries": 5})
     assert (verdict.action, verdict.bump) == expected
     identity.transactional_id = "x"
@@ -259,8 +259,8 @@ def test_doubt_stays_until_the_broker_settles_it() -> None:
     """A lost answer leaves a batch ambiguous; only a wrong sequence proves it was not written."""
     identity = Identity.__new__(Identity)
     identity.transactional_id = None
-    lane = Lane("t", 0)
-    batch = batch_in(lane, 4)
+    queue = PartitionQueue("t", 0)
+    batch = batch_in(queue, 4)
     config = {"retries": 9}
     judge(batch, errors.KafkaConnectionError("cut"), identity, config)
     assert batch.ambiguous

@@ -176,7 +176,7 @@ def test_a_record_that_cannot_be_delivered_fails_in_time(tmp_path: Path) -> None
 
 
 def test_a_broker_that_lost_the_producers_state_gets_a_new_epoch(tmp_path: Path) -> None:
-    """A topic made anew knows nothing of the sequence: the epoch goes up and the lane goes on."""
+    """A topic made anew knows nothing of the sequence: the epoch goes up and the queue goes on."""
     from confluent_kafka.admin import AdminClient
 
     with Server(tmp_path / "data") as server:

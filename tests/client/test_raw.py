@@ -18,7 +18,7 @@ from ottla.client.errors import (
     OffsetOutOfRangeError,
     ProducerFencedError,
 )
-from ottla.client.producer.accumulator import Batch, Lane
+from ottla.client.producer.accumulator import Batch, PartitionQueue
 from ottla.client.producer.batch_encoding import restamp
 from ottla.client.producer.column_batches import ColumnBatches
 from ottla.client.producer.raw_producer import RawProducer
@@ -49,7 +49,7 @@ def test_a_stamped_batch_is_one_written_so(
 ) -> None:
     """Stamping changes header and checksum to what writing the batch so gives."""
     data = batch_of(*values, compression=codec, producer_id=5, base_sequence=9, producer_epoch=1)
-    batch = Batch(Lane("t", 0), 0, 0.0, 0.0)
+    batch = Batch(PartitionQueue("t", 0), 0, 0.0, 0.0)
     batch.encoded = [memoryview(bytearray(data[:HEADER_BYTES])), memoryview(data)[HEADER_BYTES:]]
     batch.producer_id, batch.epoch, batch.sequence = producer_id, epoch, sequence
     restamp(batch, transactional=transactional)

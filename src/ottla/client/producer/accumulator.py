@@ -1,7 +1,7 @@
-"""Records on their way: a lane for each partition, a lane's open batch, and the memory they share.
+"""Records on their way: a queue for each partition, a queue's open batch, and the memory they share.
 
 The caller's thread appends encoded records straight into the open batch's buffer; the background
-thread takes batches out. A lane's lock guards both, and is held for a moment only: whoever must
+thread takes batches out. A queue's lock guards both, and is held for a moment only: whoever must
 wait for memory lets go of it first. Memory is counted as buffers grow, not by the record.
 """
 
@@ -70,14 +70,38 @@ class Batch:
     """Records of one partition that are sent, retried, and acknowledged together."""
 
     __slots__ = (
-        "ambiguous", "append_time", "attempts", "base_offset", "buffer", "builder", "callbacks",
-        "codec", "count", "created_at", "deadline", "done", "encoded", "epoch", "error", "event",
-        "lane", "over", "parts", "producer_id", "record_errors", "reserved", "retry_at", "sent",
-        "sequence", "urgent",
+        "ambiguous",
+        "append_time",
+        "attempts",
+        "base_offset",
+        "buffer",
+        "builder",
+        "callbacks",
+        "codec",
+        "count",
+        "created_at",
+        "deadline",
+        "done",
+        "encoded",
+        "epoch",
+        "error",
+        "event",
+        "over",
+        "parts",
+        "producer_id",
+        "queue",
+        "record_errors",
+        "reserved",
+        "retry_at",
+        "sent",
+        "sequence",
+        "urgent",
     )  # fmt: skip
 
-    def __init__(self, lane: Lane, reserved: int, created_at: float, deadline: float) -> None:
-        self.lane = lane
+    def __init__(
+        self, queue: PartitionQueue, reserved: int, created_at: float, deadline: float
+    ) -> None:
+        self.queue = queue
         self.builder: Any = BatchBuilder(reserved)
         self.reserved = reserved
         self.count = 0
@@ -106,10 +130,10 @@ class Batch:
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait until it is done or split; it is sent without lingering, for somebody waits."""
-        with self.lane.lock:
+        with self.queue.lock:
             if self.over or self.parts is not None:
                 return True
-            if self.lane.inside():
+            if self.queue.inside():
                 raise IllegalStateError(
                     "this call waits, and a callback of the client may not wait\n"
                     "Try: do it in your own thread, after the callback"
@@ -123,11 +147,11 @@ class Batch:
     def hurry(self) -> None:
         if not self.urgent:
             self.urgent = True
-            self.lane.poke()
+            self.queue.poke()
 
     def add_callback(self, future: FutureRecordMetadata, action: Callback) -> bool:
         """Remember to call; False if it is done already."""
-        with self.lane.lock:
+        with self.queue.lock:
             if self.done:
                 return False
             if self.callbacks is None:
@@ -139,7 +163,7 @@ class Batch:
         self, base_offset: int = -1, append_time: int = -1, error: Exception | None = None
     ) -> None:
         """The outcome is known: call the callbacks, then wake who waits."""
-        with self.lane.lock:
+        with self.queue.lock:
             self.base_offset = base_offset
             self.append_time = append_time
             self.error = error
@@ -148,13 +172,13 @@ class Batch:
             self.builder = self.encoded = self.buffer = None
         for future, action in callbacks or ():
             future.call(action)
-        with self.lane.lock:
+        with self.queue.lock:
             self.over = True
         if self.event is not None:
             self.event.set()
 
 
-class Lane:
+class PartitionQueue:
     """The way of one partition: one open batch, closed ones behind it, those in flight."""
 
     __slots__ = (

@@ -19,7 +19,7 @@ def split(batch: Batch, config: dict[str, Any], incomplete: set[Batch]) -> tuple
     sequence = batch.sequence
     for part in records[:middle], records[middle:]:
         # No memory is counted: the whole's is free from now on, and the halves need no more.
-        half = Batch(batch.lane, 0, batch.created_at, batch.deadline)
+        half = Batch(batch.queue, 0, batch.created_at, batch.deadline)
         for record in part:
             fields = (record.timestamp, record.key, record.value, record.headers)
             while (needed := half.builder.append(*fields)) < 0:
@@ -34,7 +34,7 @@ def split(batch: Batch, config: dict[str, Any], incomplete: set[Batch]) -> tuple
         halves.append(half)
         incomplete.add(half)
     first, second = halves
-    with batch.lane.lock:
+    with batch.queue.lock:
         for future, action in batch.callbacks or ():
             half = first if future.index < first.count else second
             half.callbacks = [*(half.callbacks or []), (future, action)]

@@ -1,8 +1,8 @@
-"""Who the producer is: its id and epoch, and the sequence numbers of each lane.
+"""Who the producer is: its id and epoch, and the sequence numbers of each queue.
 
 In the background thread, except that transactions (transactions.py) set id and epoch while nothing
-is in flight. Without a transactional id the id comes from any broker, and after a gap in a lane's
-sequence the epoch goes up by one (KIP-360), once nothing of that lane is in flight any more.
+is in flight. Without a transactional id the id comes from any broker, and after a gap in a queue's
+sequence the epoch goes up by one (KIP-360), once nothing of that queue is in flight any more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.wire.errors import ErrorCode
 
 from ..errors import BrokerResponseError, KafkaError, error_for
 from ..network.cluster_client import ANY, Client
-from .accumulator import Batch, Lane
+from .accumulator import Batch, PartitionQueue
 
 log = logging.getLogger("ottla.client")
 
@@ -84,25 +84,25 @@ class Identity:
             self.on_fatal(problem)
 
     def set(self, producer_id: int, epoch: int) -> None:
-        """A new id or epoch; lanes begin at sequence 0 when they next send."""
+        """A new id or epoch; queues begin at sequence 0 when they next send."""
         self.producer_id, self.epoch = producer_id, epoch
 
     def assign(self, batch: Batch) -> None:
-        """The next sequence numbers of its lane."""
-        lane = batch.lane
+        """The next sequence numbers of its queue."""
+        queue = batch.queue
         current = (self.producer_id, self.epoch)
-        if (lane.producer_id, lane.epoch) != current and not self._outstanding(lane):
-            lane.producer_id, lane.epoch = current
-            lane.next_sequence = 0
-        batch.producer_id, batch.epoch = lane.producer_id, lane.epoch
-        batch.sequence = lane.next_sequence
-        lane.next_sequence = (lane.next_sequence + batch.count) & SEQUENCE_MASK
+        if (queue.producer_id, queue.epoch) != current and not self._outstanding(queue):
+            queue.producer_id, queue.epoch = current
+            queue.next_sequence = 0
+        batch.producer_id, batch.epoch = queue.producer_id, queue.epoch
+        batch.sequence = queue.next_sequence
+        queue.next_sequence = (queue.next_sequence + batch.count) & SEQUENCE_MASK
 
-    def _outstanding(self, lane: Lane) -> bool:
-        return bool(lane.in_flight) or any(batch.sequence >= 0 for batch in lane.closed)
+    def _outstanding(self, queue: PartitionQueue) -> bool:
+        return bool(queue.in_flight) or any(batch.sequence >= 0 for batch in queue.closed)
 
     def earlier(self, first: Batch, second: Batch) -> bool:
-        """Whether `first` comes before `second` in its lane's sequence."""
+        """Whether `first` comes before `second` in its queue's sequence."""
         if first is second or first.sequence < 0:
             return False
         if first.epoch != second.epoch:
@@ -110,32 +110,32 @@ class Identity:
         distance = (second.sequence - first.sequence) & SEQUENCE_MASK
         return 0 < distance < SEQUENCE_MASK // 2
 
-    def bump(self, lane: Lane) -> bool:
-        """Start the lane anew under a higher epoch, when nothing of it is in flight."""
-        if lane.in_flight:
+    def bump(self, queue: PartitionQueue) -> bool:
+        """Start the queue anew under a higher epoch, when nothing of it is in flight."""
+        if queue.in_flight:
             return False
         if self.transactional:
-            lane.needs_bump = False
+            queue.needs_bump = False
             return True
-        if (lane.producer_id, lane.epoch) == (self.producer_id, self.epoch):
+        if (queue.producer_id, queue.epoch) == (self.producer_id, self.epoch):
             if self.epoch >= EPOCH_MAX:
                 self.producer_id = self.epoch = -1
                 self.obtain()
                 return False
             self.epoch += 1
-        lane.needs_bump = False
-        lane.producer_id, lane.epoch = self.producer_id, self.epoch
-        lane.next_sequence = 0
-        with lane.lock:
-            again = [batch for batch in lane.closed if batch.sequence >= 0]
+        queue.needs_bump = False
+        queue.producer_id, queue.epoch = self.producer_id, self.epoch
+        queue.next_sequence = 0
+        with queue.lock:
+            again = [batch for batch in queue.closed if batch.sequence >= 0]
         for batch in again:
-            batch.producer_id, batch.epoch = lane.producer_id, lane.epoch
-            batch.sequence = lane.next_sequence
-            lane.next_sequence = (lane.next_sequence + batch.count) & SEQUENCE_MASK
+            batch.producer_id, batch.epoch = queue.producer_id, queue.epoch
+            batch.sequence = queue.next_sequence
+            queue.next_sequence = (queue.next_sequence + batch.count) & SEQUENCE_MASK
         return True
 
     def failed(self, batch: Batch, error: KafkaError) -> None:
-        """A batch is given up: its numbers are missing in the lane now."""
+        """A batch is given up: its numbers are missing in the queue now."""
         if self.transactional:
             code = error.errno if isinstance(error, BrokerResponseError) else None
             if code in FATAL:
@@ -143,4 +143,4 @@ class Identity:
             elif self.abortable is None:
                 self.abortable = error
         elif batch.sequence >= 0:
-            batch.lane.needs_bump = True
+            batch.queue.needs_bump = True

@@ -1,7 +1,7 @@
 """The producer: records in, acknowledgements out.
 
 `send` runs in the caller's thread: interceptors, serializers, partitioner, then straight into the
-open batch of the partition's lane (accumulator.py). The background thread sends (sender.py). The
+open batch of the partition's queue (accumulator.py). The background thread sends (sender.py). The
 common case touches one lock and builds one small object. A producer may be shared by threads; it is
 a context manager, and what is not sent when the interpreter ends is flushed for a few seconds.
 """
@@ -27,7 +27,7 @@ from ..interceptors import Chain, ProducerRecord
 from ..network.cluster_client import Client
 from ..serializers import as_bytes, as_serializer
 from ..structs import ConsumerGroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
-from .accumulator import FIRST_BYTES, Batch, Lane, Memory
+from .accumulator import FIRST_BYTES, Batch, Memory, PartitionQueue
 from .idempotence import Identity
 from .implicit_close import PRODUCERS, dropped
 from .options import PRODUCER, agree
@@ -130,16 +130,16 @@ class Producer(Generic[K, V]):
         # The common case, written out: this is run for every record.
         key_bytes: Any = key
         if key is None:
-            lane, key_size = known.sticky, -1
+            queue, key_size = known.sticky, -1
         else:
-            lane, key_size = known.lanes[murmur2(key) % len(known.lanes)], len(key_bytes)
+            queue, key_size = known.queues[murmur2(key) % len(known.queues)], len(key_bytes)
         timestamp = int(wall_clock() * 1000)
-        lock = lane.lock
+        lock = queue.lock
         lock.acquire()
-        batch = lane.open
+        batch = queue.open
         if batch is None or batch.builder.append(timestamp, key, value, None) < 0:
             lock.release()
-            return self._append(lane, timestamp, key_bytes, value, None, on_delivery, key is None)
+            return self._append(queue, timestamp, key_bytes, value, None, on_delivery, key is None)
         index = batch.count
         batch.count = index + 1
         future = FutureRecordMetadata(batch, index, timestamp, key_size, len(value), -1)
@@ -199,17 +199,17 @@ class Producer(Generic[K, V]):
             check_timestamp(timestamp_ms)
         if headers is not None:
             check_headers(headers)
-        lane = self._topics.lane(topic, partition, key_bytes, key, value, value_bytes)
+        queue = self._topics.queue(topic, partition, key_bytes, key, value, value_bytes)
         if self._transactions is not None:
-            self._transactions.about_to_send(lane)
+            self._transactions.about_to_send(queue)
         return self._append(
-            lane, timestamp_ms, key_bytes, value_bytes, headers, on_delivery,
+            queue, timestamp_ms, key_bytes, value_bytes, headers, on_delivery,
             partition is None and key_bytes is None,
         )  # fmt: skip
 
     def _append(
         self,
-        lane: Lane,
+        queue: PartitionQueue,
         timestamp: int,
         key: bytes | None,
         value: bytes | None,
@@ -218,15 +218,15 @@ class Producer(Generic[K, V]):
         movable: bool,
     ) -> FutureRecordMetadata:
         batch = None
-        with lane.lock:
-            batch = lane.open
+        with queue.lock:
+            batch = queue.open
             if batch is not None and batch.builder.append(timestamp, key, value, headers) > 0:
                 index = batch.count
                 batch.count = index + 1
             else:
                 batch = None
         if batch is None:
-            batch, index = self._make_room(lane, timestamp, key, value, headers, movable)
+            batch, index = self._make_room(queue, timestamp, key, value, headers, movable)
         future = FutureRecordMetadata(
             batch,
             index,
@@ -248,7 +248,7 @@ class Producer(Generic[K, V]):
 
     def _make_room(
         self,
-        lane: Lane,
+        queue: PartitionQueue,
         timestamp: int,
         key: bytes | None,
         value: bytes | None,
@@ -263,13 +263,13 @@ class Producer(Generic[K, V]):
             + (len(encoded_headers(headers)) if headers else 0)
         )
         if size > self.config["max_request_size"]:
-            return self._too_large(lane, size), 0
+            return self._too_large(queue, size), 0
         deadline = time.monotonic() + self.config["max_block_ms"] / 1000
         batch_size = self.config["batch_size"]
         fresh = False
         while True:
-            with lane.lock:
-                batch = lane.open
+            with queue.lock:
+                batch = queue.open
                 if batch is not None and batch.builder.append(timestamp, key, value, headers) > 0:
                     batch.count += 1
                     index = batch.count - 1
@@ -280,52 +280,52 @@ class Producer(Generic[K, V]):
                     wanted = max(GROWTH * room, batch.builder.byte_count + size)
                     grown = min(wanted, batch_size) - room
                 if grown <= 0 and batch is not None:
-                    lane.close_open()
+                    queue.close_open()
             if grown <= 0 and batch is not None:
-                self._batch_full(lane)
+                self._batch_full(queue)
                 if movable:
-                    lane = self._topics.next_lane(lane)
+                    queue = self._topics.next_queue(queue)
                     movable = False
                     continue
             reserved = grown if grown > 0 else max(min(FIRST_BYTES, batch_size), size)
             self._memory.reserve(reserved, deadline, self._sender.poke)
-            fresh |= self._give_room(lane, batch if grown > 0 else None, reserved)
+            fresh |= self._give_room(queue, batch if grown > 0 else None, reserved)
         if fresh:  # only now, for the sender passes over a batch that is still empty
             self._sender.poke_later(self._linger_s)
         return batch, index
 
-    def _give_room(self, lane: Lane, batch: Batch | None, reserved: int) -> bool:
+    def _give_room(self, queue: PartitionQueue, batch: Batch | None, reserved: int) -> bool:
         """Use reserved memory for `batch`, or for a new one, and tell whether there is a new one.
 
         If another thread was first the memory is given back.
         """
         fresh = False
-        with lane.lock:
-            if batch is not None and lane.open is batch:
+        with queue.lock:
+            if batch is not None and queue.open is batch:
                 room, spare = batch.builder.room + reserved, self._memory.spare
                 full = room + HEAD_BYTES == self._memory.buffer_size
                 batch.builder.grow(room, spare.pop() if full and spare else None)
                 batch.reserved += reserved
                 return False
-            if batch is None and lane.open is None:
+            if batch is None and queue.open is None:
                 now = time.monotonic()
-                lane.open = Batch(lane, reserved, now, now + self._delivery_s)
-                self._sender.incomplete.add(lane.open)
+                queue.open = Batch(queue, reserved, now, now + self._delivery_s)
+                self._sender.incomplete.add(queue.open)
                 fresh = True
         if fresh:
-            self._sender.enter(lane)
+            self._sender.enter(queue)
         else:
             self._memory.release(reserved)
         return fresh
 
-    def _batch_full(self, lane: Lane) -> None:
+    def _batch_full(self, queue: PartitionQueue) -> None:
         self._sender.poke()
-        if len(lane.closed) > CLOSED_MAX:
+        if len(queue.closed) > CLOSED_MAX:
             self._client.loop.settle()
 
-    def _too_large(self, lane: Lane, size: int) -> Batch:
+    def _too_large(self, queue: PartitionQueue, size: int) -> Batch:
         """A batch of one that has failed already: errors of a record are in its future."""
-        batch = Batch(lane, 0, 0.0, 0.0)
+        batch = Batch(queue, 0, 0.0, 0.0)
         batch.count = 1
         error = error_for(
             ErrorCode.MESSAGE_TOO_LARGE,

@@ -76,12 +76,12 @@ class RawProducer(Producer[Any, Any]):
             raise IllegalStateError(self._closed)
         view = memoryview(data).cast("B")
         count = checked_count(view, records)
-        lane = self._topics.lane(topic, partition, None, None, None, None)
+        queue = self._topics.queue(topic, partition, None, None, None, None)
         if self._transactions is not None:
-            self._transactions.about_to_send(lane)
+            self._transactions.about_to_send(queue)
         now = time.monotonic()
         self._memory.reserve(len(view), now + self.config["max_block_ms"] / 1000, self._sender.poke)
-        batch = Batch(lane, 0, now, now + self._delivery_s)
+        batch = Batch(queue, 0, now, now + self._delivery_s)
         batch.reserved = len(view)
         batch.builder = None
         batch.count = count
@@ -91,10 +91,10 @@ class RawProducer(Producer[Any, Any]):
         if self._identity is None:
             restamp(batch, transactional=False)
         self._sender.incomplete.add(batch)  # before it can be sent, and be complete
-        with lane.lock:
-            lane.close_open()
-            lane.closed.append(batch)
-        self._sender.enter(lane)
+        with queue.lock:
+            queue.close_open()
+            queue.closed.append(batch)
+        self._sender.enter(queue)
         self._sender.poke()
         return BatchFuture(batch)
 

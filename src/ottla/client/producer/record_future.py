@@ -99,11 +99,11 @@ class FutureRecordMetadata:
 
     def _metadata(self) -> RecordMetadata:
         batch = self.batch
-        lane = batch.lane
+        queue = batch.queue
         return RecordMetadata(
-            lane.topic,
-            lane.partition,
-            lane.topic_partition,
+            queue.topic,
+            queue.partition,
+            queue.topic_partition,
             batch.base_offset + self.index if batch.base_offset >= 0 else -1,
             batch.append_time if batch.append_time >= 0 else self.timestamp,
             None,

@@ -2,7 +2,7 @@
 
 Retry what Kafka says can be retried. Under idempotence a wrong sequence number is looked at
 closely: behind another batch that failed it is a mere consequence, and the batch goes again; at the
-head of its lane the broker has lost the producer's state, and the lane goes on under a higher epoch
+head of its queue the broker has lost the producer's state, and the queue goes on under a higher epoch
 (KIP-360), or the transaction must be aborted.
 """
 
@@ -63,9 +63,9 @@ def judge(
         return Verdict("split", error)
     may_retry = batch.attempts <= config["retries"]
     if identity is not None and code in SEQUENCE_TROUBLE:
-        behind = any(identity.earlier(other, batch) for other in batch.lane.in_flight)
+        behind = any(identity.earlier(other, batch) for other in batch.queue.in_flight)
         behind = behind or any(
-            other.sequence >= 0 and identity.earlier(other, batch) for other in batch.lane.closed
+            other.sequence >= 0 and identity.earlier(other, batch) for other in batch.queue.closed
         )
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and behind and may_retry:
             return Verdict("retry", error)

@@ -1,6 +1,6 @@
-"""Takes batches out of their lanes and sees them through: send, retry, keep the order, give up.
+"""Takes batches out of their queues and sees them through: send, retry, keep the order, give up.
 
-In the background thread. One request per broker holds one batch of each lane that is due; at most
+In the background thread. One request per broker holds one batch of each queue that is due; at most
 `max_in_flight_requests_per_connection` are open per broker. With idempotence every batch has a
 sequence number (idempotence.py); a batch sent again goes before all later ones and alone, so
 the order holds. The outcome of each batch is decided in retry_decision.py.
@@ -20,7 +20,7 @@ from ottla.wire.out import FileRange
 from ..errors import KafkaError, KafkaTimeoutError, error_for
 from ..network.cluster_client import Client
 from ..network.cluster_metadata import NO_UUID
-from .accumulator import Batch, Lane, Memory
+from .accumulator import Batch, Memory, PartitionQueue
 from .batch_encoding import encode, restamp
 from .batch_splitting import split
 from .idempotence import Identity
@@ -40,8 +40,10 @@ class Sender:
         self.memory = memory
         self.identity = identity
         self.config = client.config
-        self.lanes: dict[tuple[str, int], Lane] = {}
-        self.active: dict[Lane, None] = {}  # those with batches; the first was served longest ago
+        self.queues: dict[tuple[str, int], PartitionQueue] = {}
+        self.active: dict[
+            PartitionQueue, None
+        ] = {}  # those with batches; the first was served longest ago
         self.incomplete: set[Batch] = set()
         self.in_flight: dict[int, int] = {}
         self.flushing = 0
@@ -96,32 +98,32 @@ class Sender:
             pass
 
     def _expire(self, now: float) -> None:
-        for lane in list(self.active):
-            head = lane.head()
+        for queue in list(self.active):
+            head = queue.head()
             if head is None:
-                self._leave_if_empty(lane)
+                self._leave_if_empty(queue)
                 continue
             if head.deadline > now:
                 self._at(head.deadline)
                 continue
-            for batch in lane.expired(now):
+            for batch in queue.expired(now):
                 self.fail(batch, self._late(batch))
 
-    def enter(self, lane: Lane) -> None:
-        """The lane has a batch; from any thread, after the batch is in."""
-        self.active[lane] = None
+    def enter(self, queue: PartitionQueue) -> None:
+        """The queue has a batch; from any thread, after the batch is in."""
+        self.active[queue] = None
 
-    def _leave_if_empty(self, lane: Lane) -> None:
-        with lane.lock:  # so that no batch comes in between
-            if lane.empty:
-                self.active.pop(lane, None)
+    def _leave_if_empty(self, queue: PartitionQueue) -> None:
+        with queue.lock:  # so that no batch comes in between
+            if queue.empty:
+                self.active.pop(queue, None)
 
     def _late(self, batch: Batch) -> KafkaError:
-        lane = batch.lane
+        queue = batch.queue
         tried = f"sent {batch.attempts} times" if batch.attempts else "never sent"
         trouble = "; ".join(self.client.connections.failures())
         return KafkaTimeoutError(
-            f"{batch.count} records for {lane.topic}-{lane.partition} were not acknowledged within "
+            f"{batch.count} records for {queue.topic}-{queue.partition} were not acknowledged within "
             f"delivery_timeout_ms={self.config['delivery_timeout_ms']} ({tried})"
             + (f"\n{trouble}" if trouble else "")
         )
@@ -131,24 +133,24 @@ class Sender:
         cluster = self.client.cluster
         requests: dict[int, list[Batch]] = {}
         sizes: dict[int, int] = {}
-        for lane in list(self.active):
-            head = self._next(lane, now)
+        for queue in list(self.active):
+            head = self._next(queue, now)
             if head is None:
                 continue
-            leader = cluster.leader(lane.topic, lane.partition)
+            leader = cluster.leader(queue.topic, queue.partition)
             if leader < 0:
-                self._leaderless(lane)
+                self._leaderless(queue)
                 continue
             if self.in_flight.get(leader, 0) >= self.config[MAX_IN_FLIGHT]:
                 continue
             size = sizes.get(leader, 0)
             if size and size + head.reserved > self.config["max_request_size"]:
                 continue
-            if not lane.take(head):
+            if not queue.take(head):
                 continue
             sizes[leader] = size + head.reserved
-            self.active.pop(lane, None)
-            self.active[lane] = None  # behind all others, so that each has its turn
+            self.active.pop(queue, None)
+            self.active[queue] = None  # behind all others, so that each has its turn
             try:
                 self._prepare(head)
             except Exception as problem:
@@ -163,8 +165,8 @@ class Sender:
         if batch.retry_at > now:
             self._at(batch.retry_at)
             return False
-        lane = batch.lane
-        if lane.open is not batch or batch.urgent or self.flushing or self.closing:
+        queue = batch.queue
+        if queue.open is not batch or batch.urgent or self.flushing or self.closing:
             return True
         if self.memory.waiters:
             return True
@@ -174,38 +176,38 @@ class Sender:
             return False
         return True
 
-    def _next(self, lane: Lane, now: float) -> Batch | None:
-        """The batch of this lane that is due and can be sent without breaking the order."""
-        head = lane.head()
+    def _next(self, queue: PartitionQueue, now: float) -> Batch | None:
+        """The batch of this queue that is due and can be sent without breaking the order."""
+        head = queue.head()
         if head is None:
             return None
         identity = self.identity
         if identity is None:
             return head if self._due(head, now) else None
-        if lane.needs_bump:
-            if lane.in_flight:
+        if queue.needs_bump:
+            if queue.in_flight:
                 return None
             # Under new numbers a batch that was written before would be written twice. So each of
             # which nobody knows is first sent under its old ones: the broker answers that it has
             # it, or that it is out of order, and then it surely has not.
-            doubtful = lane.unsettled()
+            doubtful = queue.unsettled()
             if doubtful is not None:
                 return doubtful if self._due(doubtful, now) else None
-            if not identity.bump(lane):
+            if not identity.bump(queue):
                 return None
         if not self._due(head, now):
             return None
         # A broker that does not know the producer takes any number for the first. So the first
         # batch goes alone: should it fail, what comes after it must not be taken instead.
-        if lane.in_flight and lane.settled != (lane.producer_id, lane.epoch):
+        if queue.in_flight and queue.settled != (queue.producer_id, queue.epoch):
             return None
         # What is sent again waits for all before it; what is new may follow what is in flight.
-        if head.sequence >= 0 and any(identity.earlier(other, head) for other in lane.in_flight):
+        if head.sequence >= 0 and any(identity.earlier(other, head) for other in queue.in_flight):
             return None
         return head
 
-    def _leaderless(self, lane: Lane) -> None:
-        self.client.refresh([lane.topic])
+    def _leaderless(self, queue: PartitionQueue) -> None:
+        self.client.refresh([queue.topic])
         self._at(time.monotonic() + self.config["retry_backoff_ms"] / 1000)
 
     def _prepare(self, batch: Batch) -> None:
@@ -238,17 +240,17 @@ class Sender:
         for batch in batches:
             batch.attempts += 1
             batch.sent = True
-            lane = batch.lane
-            lane.in_flight.append(batch)
-            data = topics.get(lane.topic)
+            queue = batch.queue
+            queue.in_flight.append(batch)
+            data = topics.get(queue.topic)
             if data is None:
-                topic_id = known[lane.topic].topic_id
+                topic_id = known[queue.topic].topic_id
                 if topic_id == NO_UUID:
                     version_max = NAMED_VERSION_MAX
-                data = topics[lane.topic] = TopicProduceData(name=lane.topic, topic_id=topic_id)
+                data = topics[queue.topic] = TopicProduceData(name=queue.topic, topic_id=topic_id)
             # As ranges they are not copied into the request: the socket sends them from there.
             records: Any = [FileRange(piece, 0, len(piece)) for piece in batch.encoded]
-            data.partition_data.append(PartitionProduceData(index=lane.partition, records=records))
+            data.partition_data.append(PartitionProduceData(index=queue.partition, records=records))
             self.counts["bytes-sent"] += sum(map(len, batch.encoded))
         if identity is not None and identity.transactional and not identity.single_phase:
             version_max = TWO_PHASE_VERSION_MAX
@@ -278,7 +280,7 @@ class Sender:
     ) -> None:
         self.in_flight[leader] -= 1
         for batch in batches:
-            batch.lane.in_flight.remove(batch)
+            batch.queue.in_flight.remove(batch)
         problem = answer.exception()
         if problem is not None:
             assert isinstance(problem, KafkaError)
@@ -304,7 +306,7 @@ class Sender:
         stale = False
         # Errors first by sequence: an early batch's failure decides over the later ones.
         for batch in batches:
-            each = found.get((batch.lane.topic, batch.lane.partition))
+            each = found.get((batch.queue.topic, batch.queue.partition))
             if each is None:
                 problem = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker left it out")
                 self._settle(batch, judge(batch, problem, self.identity, self.config))
@@ -313,7 +315,7 @@ class Sender:
             else:
                 problem = error_for(each.error_code, each.error_message)
                 stale |= problem.invalid_metadata
-                self._follow_hint(batch.lane, each, answer.node_endpoints)
+                self._follow_hint(batch.queue, each, answer.node_endpoints)
                 batch.record_errors = {
                     wrong.batch_index: wrong.batch_index_error_message
                     or "another record of its batch was refused"
@@ -327,33 +329,33 @@ class Sender:
         if stale:
             self.client.refresh()
 
-    def _follow_hint(self, lane: Lane, each: Any, endpoints: Iterable[Any]) -> None:
+    def _follow_hint(self, queue: PartitionQueue, each: Any, endpoints: Iterable[Any]) -> None:
         """KIP-951: the answer may name the new leader."""
         hint = each.current_leader
         connections = self.client.connections
         connections.cluster = connections.cluster.with_leader(
-            lane.topic, lane.partition, hint.leader_id, hint.leader_epoch, endpoints
+            queue.topic, queue.partition, hint.leader_id, hint.leader_epoch, endpoints
         )
 
     # Outcomes
 
     def _settle(self, batch: Batch, verdict: Verdict) -> None:
         if verdict.bump:
-            batch.lane.needs_bump = True
+            batch.queue.needs_bump = True
         now = time.monotonic()
         if verdict.action == "split":
             self.counts["splits"] += 1
             for part in reversed(split(batch, self.config, self.incomplete)):
-                batch.lane.put_back(part)
-            self.enter(batch.lane)
+                batch.queue.put_back(part)
+            self.enter(batch.queue)
             self.memory.release(batch.reserved)
             self.incomplete.discard(batch)
         elif verdict.action == "retry" and batch.deadline > now and not self._hopeless:
             self.counts["retries"] += 1
             batch.record_errors = None
             batch.retry_at = now + self.client.backoff_s(batch.attempts - 1)
-            batch.lane.put_back(batch)
-            self.enter(batch.lane)
+            batch.queue.put_back(batch)
+            self.enter(batch.queue)
             self._at(batch.retry_at)
         else:
             late = verdict.action == "retry" and batch.deadline <= now
@@ -364,10 +366,10 @@ class Sender:
         return self.identity is not None and self.identity.fatal is not None
 
     def succeed(self, batch: Batch, base_offset: int, append_time: int) -> None:
-        lane = batch.lane
+        queue = batch.queue
         if base_offset >= 0:
-            lane.acknowledged = max(lane.acknowledged, base_offset + batch.count - 1)
-        lane.settled = (batch.producer_id, batch.epoch)
+            queue.acknowledged = max(queue.acknowledged, base_offset + batch.count - 1)
+        queue.settled = (batch.producer_id, batch.epoch)
         self.counts["records-sent"] += batch.count
         # An answer means that the broker has all bytes; without one they may be still on their way.
         buffer = batch.buffer if self.config["acks"] else None
@@ -388,8 +390,8 @@ class Sender:
 
     def fail_waiting(self, error: KafkaError) -> None:
         """Fail all that is not in flight; from the background thread."""
-        for lane in list(self.lanes.values()):
-            for batch in lane.take_all():
+        for queue in list(self.queues.values()):
+            for batch in queue.take_all():
                 self.fail(batch, error)
 
     def abandon(self) -> None:

@@ -1,6 +1,6 @@
-"""From a topic, a key and the partitioner to the lane of a partition.
+"""From a topic, a key and the partitioner to the queue of a partition.
 
-Lanes of a topic are made when its metadata is known, and added when it gets more partitions. The
+Queues of a topic are made when its metadata is known, and added when it gets more partitions. The
 default partitioner is built in, for it runs for every record; others are asked.
 """
 
@@ -16,18 +16,18 @@ from ..codec.records import murmur2
 from ..errors import IllegalArgumentError, KafkaTimeoutError, error_for
 from ..network.cluster_client import UNKNOWN_S_MAX, Client
 from ..network.cluster_metadata import Cluster, topic_trouble
-from .accumulator import Lane
+from .accumulator import PartitionQueue
 from .partitioners import ClusterView, DefaultPartitioner
 from .sender import Sender
 
 
-class TopicLanes:
-    """The lanes of one topic, and the one that records without a key go to now."""
+class TopicQueues:
+    """The queues of one topic, and the one that records without a key go to now."""
 
-    __slots__ = ("lanes", "sticky")
+    __slots__ = ("queues", "sticky")
 
-    def __init__(self, lanes: list[Lane], sticky: Lane) -> None:
-        self.lanes = lanes
+    def __init__(self, queues: list[PartitionQueue], sticky: PartitionQueue) -> None:
+        self.queues = queues
         self.sticky = sticky
 
 
@@ -38,10 +38,10 @@ class Topics:
         self.client = client
         self.sender = sender
         self.partitioner: Any = None if type(partitioner) is DefaultPartitioner else partitioner
-        self.known: dict[str, TopicLanes] = {}
+        self.known: dict[str, TopicQueues] = {}
         client.metadata.listeners.append(self._follow)
 
-    def lane(
+    def queue(
         self,
         topic: str,
         partition: int | None,
@@ -49,7 +49,7 @@ class Topics:
         key_object: Any,
         value: Any,
         value_bytes: bytes | None,
-    ) -> Lane:
+    ) -> PartitionQueue:
         """Where the record goes; waits for metadata of a new topic."""
         known = self.known.get(topic)
         if known is None:
@@ -62,43 +62,43 @@ class Topics:
                 return self._explicit(topic, known, partition)
         if key is None:
             return known.sticky
-        lanes = known.lanes
-        return lanes[murmur2(key) % len(lanes)]
+        queues = known.queues
+        return queues[murmur2(key) % len(queues)]
 
-    def next_lane(self, lane: Lane) -> Lane:
+    def next_queue(self, queue: PartitionQueue) -> PartitionQueue:
         """Another partition for records without a key, now that this one's batch is full."""
-        known = self.known[lane.topic]
-        if known.sticky is not lane:  # another thread has moved on already
+        known = self.known[queue.topic]
+        if known.sticky is not queue:  # another thread has moved on already
             return known.sticky
-        found = self.client.cluster.topics.get(lane.topic)
+        found = self.client.cluster.topics.get(queue.topic)
         choice = [
             each
-            for each in known.lanes
-            if each is not lane and (found is None or each.partition in found.available)
+            for each in known.queues
+            if each is not queue and (found is None or each.partition in found.available)
         ]
-        known.sticky = RANDOM.choice(choice) if choice else lane
+        known.sticky = RANDOM.choice(choice) if choice else queue
         return known.sticky
 
     def partition_count(self, topic: str) -> int:
-        return len((self.known.get(topic) or self._learn(topic)).lanes)
+        return len((self.known.get(topic) or self._learn(topic)).queues)
 
-    def _explicit(self, topic: str, known: TopicLanes, partition: int) -> Lane:
+    def _explicit(self, topic: str, known: TopicQueues, partition: int) -> PartitionQueue:
         if not isinstance(partition, int) or isinstance(partition, bool):
             raise TypeError(f"partition must be a whole number (got {partition!r})")
-        if not 0 <= partition < len(known.lanes):
+        if not 0 <= partition < len(known.queues):
             self.client.wait(self.client.refresh([topic]), self.client.config["max_block_ms"])
             known = self.known[topic]
-        if not 0 <= partition < len(known.lanes):
+        if not 0 <= partition < len(known.queues):
             raise IllegalArgumentError(
-                f"topic {topic!r} has no partition {partition}: it has {len(known.lanes)}, "
-                f"from 0 to {len(known.lanes) - 1}"
+                f"topic {topic!r} has no partition {partition}: it has {len(known.queues)}, "
+                f"from 0 to {len(known.queues) - 1}"
             )
-        return known.lanes[partition]
+        return known.queues[partition]
 
     def _ask(
         self,
         topic: str,
-        known: TopicLanes,
+        known: TopicQueues,
         key: bytes | None,
         key_object: Any,
         value: Any,
@@ -110,10 +110,10 @@ class Topics:
         else:
             found = self.client.cluster.topics.get(topic)
             available = list(found.available) if found is not None else []
-            chosen = self.partitioner(key, list(range(len(known.lanes))), available)
+            chosen = self.partitioner(key, list(range(len(known.queues))), available)
         return None if chosen is None else int(chosen)
 
-    def _learn(self, topic: str) -> TopicLanes:
+    def _learn(self, topic: str) -> TopicQueues:
         """Wait until the topic's metadata is there, or say why it cannot be."""
         if not isinstance(topic, str):
             raise TypeError(f"topic must be a string (got {topic!r})")
@@ -154,23 +154,23 @@ class Topics:
             return None
 
     def _follow(self, cluster: Cluster, new: str | None = None) -> None:
-        """Make lanes for the partitions that the picture has; partitions never go away."""
+        """Make queues for the partitions that the picture has; partitions never go away."""
         for topic in [*self.known, *([new] if new is not None else [])]:
             found = cluster.topics.get(topic)
             if found is None or found.error_code:
                 continue
             known = self.known.get(topic)
             count = len(found.partitions)
-            if known is not None and len(known.lanes) == count:
+            if known is not None and len(known.queues) == count:
                 continue
-            lanes = [self._lane(topic, index) for index in range(count)]
-            if lanes:
-                self.known[topic] = TopicLanes(lanes, RANDOM.choice(lanes))
+            queues = [self._queue(topic, index) for index in range(count)]
+            if queues:
+                self.known[topic] = TopicQueues(queues, RANDOM.choice(queues))
 
-    def _lane(self, topic: str, partition: int) -> Lane:
+    def _queue(self, topic: str, partition: int) -> PartitionQueue:
         key = (topic, partition)
-        lane = self.sender.lanes.get(key)
-        if lane is None:
-            lane = Lane(topic, partition, self.sender.poke, self.client.loop.is_inside)
-            lane = self.sender.lanes.setdefault(key, lane)
-        return lane
+        queue = self.sender.queues.get(key)
+        if queue is None:
+            queue = PartitionQueue(topic, partition, self.sender.poke, self.client.loop.is_inside)
+            queue = self.sender.queues.setdefault(key, queue)
+        return queue

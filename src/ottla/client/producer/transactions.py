@@ -36,7 +36,7 @@ from ..errors import (
 )
 from ..network.cluster_client import Client
 from ..structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from .accumulator import Lane
+from .accumulator import PartitionQueue
 from .idempotence import FATAL, Identity
 from .sender import Sender
 
@@ -110,7 +110,7 @@ class Transactions:
             self.identity.abortable = None
             self.state = State.OPEN
 
-    def about_to_send(self, lane: Lane) -> None:
+    def about_to_send(self, queue: PartitionQueue) -> None:
         """A record is on its way: is there a transaction, and does it know the partition?"""
         if self.state is not State.OPEN:
             self._check_alive()
@@ -121,7 +121,7 @@ class Transactions:
         if self.identity.abortable is not None or self.identity.fatal is not None:
             self._check_sound()
         self.started = True
-        place = (lane.topic, lane.partition)
+        place = (queue.topic, queue.partition)
         if self.identity.single_phase or place in self.added:
             return
         with self.lock:
