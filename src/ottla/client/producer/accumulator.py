@@ -1,4 +1,4 @@
-"""Records on their way: a queue for each partition, a queue's open batch, and the memory they share.
+"""Records that wait to be sent: a queue for each partition, its open batch, and their memory.
 
 The caller's thread appends encoded records straight into the open batch's buffer; the background
 thread takes batches out. A queue's lock guards both, and is held for a moment only: whoever must
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .record_future import FutureRecordMetadata
 
 FIRST_BYTES = 4 * 1024  # a new buffer; it doubles as it fills
+
+NOT_READY = -1  # no broker has this id
 
 SPARE_MAX = 16  # full-sized buffers kept
 
@@ -128,6 +130,13 @@ class Batch:
         self.callbacks: list[tuple[FutureRecordMetadata, Callback]] | None = None
         self.parts: tuple[Batch, Batch] | None = None
 
+    @property
+    def byte_count(self) -> int:
+        """Its size in a request; before it is encoded, its size without compression."""
+        if self.encoded is not None:
+            return sum(map(len, self.encoded))
+        return HEAD_BYTES + int(self.builder.byte_count)
+
     def wait(self, timeout_s: float | None) -> bool:
         """Wait until it is done or split; it is sent without lingering, for somebody waits."""
         with self.queue.lock:
@@ -147,7 +156,7 @@ class Batch:
     def hurry(self) -> None:
         if not self.urgent:
             self.urgent = True
-            self.queue.poke()
+            self.queue.changed(self.queue)
 
     def add_callback(self, future: FutureRecordMetadata, action: Callback) -> bool:
         """Remember to call; False if it is done already."""
@@ -179,11 +188,11 @@ class Batch:
 
 
 class PartitionQueue:
-    """The way of one partition: one open batch, closed ones behind it, those in flight."""
+    """The batches of one partition: the open one, closed ones before it, those in flight."""
 
     __slots__ = (
-        "acknowledged", "closed", "epoch", "in_flight", "inside", "lock", "needs_bump",
-        "next_sequence", "open", "partition", "poke", "producer_id", "settled", "topic",
+        "acknowledged", "changed", "closed", "epoch", "in_flight", "inside", "lock", "needs_bump",
+        "next_sequence", "open", "partition", "producer_id", "ready_for", "settled", "topic",
         "topic_partition",
     )  # fmt: skip
 
@@ -191,20 +200,22 @@ class PartitionQueue:
         self,
         topic: str,
         partition: int,
-        poke: Callable[[], object] = lambda: None,
+        changed: Callable[[PartitionQueue], object] = lambda queue: None,
         inside: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`poke` makes the sender look; `inside` tells whether this is the sender's thread."""
+        """`changed` makes the sender look at this queue; `inside` returns whether the caller is
+        the sender's thread."""
         self.topic = topic
         self.partition = partition
         self.topic_partition = TopicPartition(topic, partition)
-        self.poke = poke
+        self.changed = changed
         self.inside = inside
         self.lock = threading.Lock()
         self.open: Batch | None = None
         self.closed: deque[Batch] = deque()
         # What follows belongs to the background thread.
         self.in_flight: list[Batch] = []
+        self.ready_for = NOT_READY  # the broker among whose ready queues this one stands
         self.producer_id = -1
         self.epoch = -1
         self.next_sequence = 0

@@ -86,7 +86,6 @@ class Producer(Generic[K, V]):
             or self._value_serializer
             or self._topics.partitioner
         )
-        self._linger_s = config["linger_ms"] / 1000
         self._delivery_s = config["delivery_timeout_ms"] / 1000
         if self._identity is not None:
             self._identity.on_fatal = self._sender.fail_waiting
@@ -291,7 +290,7 @@ class Producer(Generic[K, V]):
             self._memory.reserve(reserved, deadline, self._sender.poke)
             fresh |= self._give_room(queue, batch if grown > 0 else None, reserved)
         if fresh:  # only now, for the sender passes over a batch that is still empty
-            self._sender.poke_later(self._linger_s)
+            self._sender.begun(queue)
         return batch, index
 
     def _give_room(self, queue: PartitionQueue, batch: Batch | None, reserved: int) -> bool:
@@ -312,14 +311,12 @@ class Producer(Generic[K, V]):
                 queue.open = Batch(queue, reserved, now, now + self._delivery_s)
                 self._sender.incomplete.add(queue.open)
                 fresh = True
-        if fresh:
-            self._sender.enter(queue)
-        else:
+        if not fresh:
             self._memory.release(reserved)
         return fresh
 
     def _batch_full(self, queue: PartitionQueue) -> None:
-        self._sender.poke()
+        self._sender.changed(queue)
         if len(queue.closed) > CLOSED_MAX:
             self._client.loop.settle()
 
@@ -394,8 +391,8 @@ class Producer(Generic[K, V]):
             PRODUCERS.discard(self)
             if not self._client.closed:
                 error = KafkaError("the producer was closed before the record was sent")
+                self._sender.discard(error)
                 self._sender.closing = True
-                self._client.call_soon(self._sender.fail_waiting, error)
                 self._client.close()
             self._interceptors.close()
 

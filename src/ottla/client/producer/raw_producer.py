@@ -94,8 +94,7 @@ class RawProducer(Producer[Any, Any]):
         with queue.lock:
             queue.close_open()
             queue.closed.append(batch)
-        self._sender.enter(queue)
-        self._sender.poke()
+        self._sender.changed(queue)
         return BatchFuture(batch)
 
     def read_batches(

@@ -2,8 +2,8 @@
 
 Retry what Kafka says can be retried. Under idempotence a wrong sequence number is looked at
 closely: behind another batch that failed it is a mere consequence, and the batch goes again; at the
-head of its queue the broker has lost the producer's state, and the queue goes on under a higher epoch
-(KIP-360), or the transaction must be aborted.
+head of its queue the broker has lost the producer's state, and the queue goes on under a higher
+epoch (KIP-360), or the transaction must be aborted.
 """
 
 from __future__ import annotations

@@ -1,14 +1,23 @@
-"""Takes batches out of their queues and sees them through: send, retry, keep the order, give up.
+"""Takes batches out of their queues, sends them, retries, keeps the order, gives up.
 
-In the background thread. One request per broker holds one batch of each queue that is due; at most
-`max_in_flight_requests_per_connection` are open per broker. With idempotence every batch has a
-sequence number (idempotence.py); a batch sent again goes before all later ones and alone, so
-the order holds. The outcome of each batch is decided in retry_decision.py.
+All in the background thread, except `poke`, `changed` and `begun`. One request per broker holds one
+batch of each partition that is due; at most `max_in_flight_requests_per_connection` are open per
+broker. With idempotence every batch has a sequence number (idempotence.py); a batch sent again goes
+before all later ones and alone, so the order holds. What follows an error is decided in
+retry_decision.py.
+
+A partition's queue is looked at when something about it has changed: a batch was begun or is full,
+a request was answered, or a time has come (linger, retry, delivery timeout). A look puts it among
+those ready for its leader or notes the time of the next look, so the cost of a send follows the
+batches that are due, not the partitions that there are.
 """
 
 from __future__ import annotations
 
+import heapq
+import math
 import time
+from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any
@@ -20,9 +29,10 @@ from ottla.wire.out import FileRange
 from ..errors import KafkaError, KafkaTimeoutError, error_for
 from ..network.cluster_client import Client
 from ..network.cluster_metadata import NO_UUID
-from .accumulator import Batch, Memory, PartitionQueue
+from .accumulator import NOT_READY, Batch, Memory, PartitionQueue
 from .batch_encoding import encode, restamp
 from .batch_splitting import split
+from .due_times import DueTimes
 from .idempotence import Identity
 from .options import MAX_IN_FLIGHT
 from .retry_decision import Verdict, judge
@@ -40,16 +50,24 @@ class Sender:
         self.memory = memory
         self.identity = identity
         self.config = client.config
+        self.linger_s: float = client.config["linger_ms"] / 1000
         self.queues: dict[tuple[str, int], PartitionQueue] = {}
-        self.active: dict[
-            PartitionQueue, None
-        ] = {}  # those with batches; the first was served longest ago
+        self.touched: deque[PartitionQueue] = deque()  # to be looked at; any thread appends
+        self.lingering = DueTimes()
+        self.retrying = DueTimes()  # after an error, or without a leader
+        self.deadlines = DueTimes()
+        self.ready: dict[int, deque[PartitionQueue]] = {}  # by leader, in turn
+        self.leaderless: dict[PartitionQueue, None] = {}
+        self.cluster = client.cluster  # as it was when the leaders were last looked up
+        self.look_count = 0
         self.incomplete: set[Batch] = set()
         self.in_flight: dict[int, int] = {}
         self.flushing = 0
+        self.unwanted: KafkaError | None = None  # what is not in flight is to fail with this
         self.closing = False
         self.planned = False
-        self.timer_at = float("inf")
+        self.timers: list[float] = []  # a heap: when the loop will call `_timer`
+        self.timer_at = math.inf
         self.counts = dict.fromkeys(
             ("records-sent", "records-failed", "batches-sent", "bytes-sent", "requests-sent",
              "retries", "splits"), 0,
@@ -57,12 +75,12 @@ class Sender:
         client.connections.on_ended = self._connection_ended
         client.metadata.listeners.append(lambda cluster: self.poke())
         if identity is not None:
-            identity.ready = self.poke
+            identity.ready = self._identified
 
     # When to run
 
     def poke(self) -> None:
-        """Look soon; from any thread."""
+        """Run soon; from any thread."""
         if not self.planned:
             self.planned = True
             try:
@@ -70,120 +88,115 @@ class Sender:
             except KafkaError:
                 self.planned = False
 
-    def poke_later(self, delay_s: float) -> None:
-        """Look after a while; from any thread."""
-        if delay_s <= 0:
-            self.poke()
-        else:
-            self.client.call_later(delay_s, self.run)
+    def changed(self, queue: PartitionQueue) -> None:
+        """Look at this queue soon; from any thread, after the change."""
+        self.touched.append(queue)
+        self.poke()
 
-    def _at(self, when: float) -> None:
+    def begun(self, queue: PartitionQueue) -> None:
+        """The queue has a new open batch with a record in it; from any thread."""
+        self.touched.append(queue)
+        # If the sender runs before the batch is due anyway, it need not be woken for it. It empties
+        # `touched` after it has cleared `timer_at`, so no queue is passed over in between.
+        if self.linger_s <= 0 or self.timer_at > time.monotonic() + self.linger_s:
+            self.poke()
+
+    def _timer(self) -> None:
+        now = time.monotonic()
+        while self.timers and self.timers[0] <= now:
+            heapq.heappop(self.timers)
+        self.timer_at = self.timers[0] if self.timers else math.inf
+        self.run()
+
+    def _set_timer(self) -> None:
+        """Run again when the next time comes, unless a timer comes before that."""
+        when = min(self.lingering.next_at, self.retrying.next_at, self.deadlines.next_at)
         if when < self.timer_at:
+            heapq.heappush(self.timers, when)
             self.timer_at = when
             self.client.call_later(max(0.0, when - time.monotonic()), self._timer)
 
-    def _timer(self) -> None:
-        self.timer_at = float("inf")
-        self.run()
+    def discard(self, error: KafkaError) -> None:
+        """Fail all that is not in flight; from any thread. Nothing of it is sent after this."""
+        self.unwanted = error
+        self.poke()
+
+    def _identified(self) -> None:
+        """There is a producer id, which all queues may have waited for."""
+        self.touched.extend(list(self.queues.values()))
+        self.poke()
 
     def run(self) -> None:
         """Send all that may be sent now."""
         self.planned = False
+        if self.unwanted is not None:
+            error, self.unwanted = self.unwanted, None
+            self.fail_waiting(error)
         now = time.monotonic()
-        self._expire(now)
-        if self.identity is not None and not self.identity.usable:
-            self.identity.obtain()
-            return
-        while self._send_round(now):
-            pass
-
-    def _expire(self, now: float) -> None:
-        for queue in list(self.active):
-            head = queue.head()
-            if head is None:
-                self._leave_if_empty(queue)
-                continue
-            if head.deadline > now:
-                self._at(head.deadline)
-                continue
+        if self.client.cluster is not self.cluster:
+            self._leaders_changed()
+        for queue in self.deadlines.pop_due(now):
             for batch in queue.expired(now):
                 self.fail(batch, self._late(batch))
+            self.touched.append(queue)
+        self.touched.extend(self.retrying.pop_due(now))
+        everything = self.flushing or self.closing or self.memory.waiters
+        self.touched.extend(self.lingering.pop_all() if everything else self.lingering.pop_due(now))
+        while self.touched:
+            self._look(self.touched.popleft(), now)
+        if self.identity is None or self.identity.usable:
+            for leader in list(self.ready):
+                self._send_ready(leader, now)
+        else:
+            self.identity.obtain()
+        self._set_timer()
+        if self.touched:
+            self.poke()
 
-    def enter(self, queue: PartitionQueue) -> None:
-        """The queue has a batch; from any thread, after the batch is in."""
-        self.active[queue] = None
+    def _leaders_changed(self) -> None:
+        """Look again at all queues that wait for a leader, or for their turn at another one."""
+        self.cluster = cluster = self.client.cluster
+        self.touched.extend(self.leaderless)
+        for leader, waiting in self.ready.items():
+            for queue in waiting:
+                if cluster.leader(queue.topic, queue.partition) != leader:
+                    self.touched.append(queue)
 
-    def _leave_if_empty(self, queue: PartitionQueue) -> None:
-        with queue.lock:  # so that no batch comes in between
-            if queue.empty:
-                self.active.pop(queue, None)
+    # What a queue waits for
 
-    def _late(self, batch: Batch) -> KafkaError:
-        queue = batch.queue
-        tried = f"sent {batch.attempts} times" if batch.attempts else "never sent"
-        trouble = "; ".join(self.client.connections.failures())
-        return KafkaTimeoutError(
-            f"{batch.count} records for {queue.topic}-{queue.partition} were not acknowledged within "
-            f"delivery_timeout_ms={self.config['delivery_timeout_ms']} ({tried})"
-            + (f"\n{trouble}" if trouble else "")
-        )
-
-    def _send_round(self, now: float) -> bool:
-        """At most one request for each broker; whether any was sent."""
-        cluster = self.client.cluster
-        requests: dict[int, list[Batch]] = {}
-        sizes: dict[int, int] = {}
-        for queue in list(self.active):
-            head = self._next(queue, now)
-            if head is None:
-                continue
-            leader = cluster.leader(queue.topic, queue.partition)
-            if leader < 0:
-                self._leaderless(queue)
-                continue
-            if self.in_flight.get(leader, 0) >= self.config[MAX_IN_FLIGHT]:
-                continue
-            size = sizes.get(leader, 0)
-            if size and size + head.reserved > self.config["max_request_size"]:
-                continue
-            if not queue.take(head):
-                continue
-            sizes[leader] = size + head.reserved
-            self.active.pop(queue, None)
-            self.active[queue] = None  # behind all others, so that each has its turn
-            try:
-                self._prepare(head)
-            except Exception as problem:
-                self.fail(head, KafkaError(f"the batch cannot be made into bytes: {problem}"))
-                continue
-            requests.setdefault(leader, []).append(head)
-        for leader, batches in requests.items():
-            self._send(leader, batches)
-        return bool(requests)
-
-    def _due(self, batch: Batch, now: float) -> bool:
-        if batch.retry_at > now:
-            self._at(batch.retry_at)
-            return False
-        queue = batch.queue
-        if queue.open is not batch or batch.urgent or self.flushing or self.closing:
-            return True
-        if self.memory.waiters:
-            return True
-        due_at = batch.created_at + self.config["linger_ms"] / 1000
-        if due_at > now:
-            self._at(due_at)
-            return False
-        return True
-
-    def _next(self, queue: PartitionQueue, now: float) -> Batch | None:
-        """The batch of this queue that is due and can be sent without breaking the order."""
+    def _look(self, queue: PartitionQueue, now: float) -> None:
+        """Put the queue where its next batch belongs: among those ready, or at a time."""
+        self.look_count += 1
         head = queue.head()
         if head is None:
-            return None
+            return
+        self.deadlines.add(queue, head.deadline)
+        if self.identity is not None and not self.identity.usable:
+            return  # `_identified` looks again
+        batch = self._candidate(queue)
+        if batch is None:
+            return  # an answer to what is in flight looks again
+        due_at = self._due_at(batch)
+        if due_at > now:
+            (self.retrying if batch.retry_at > now else self.lingering).add(queue, due_at)
+            return
+        leader = self.client.cluster.leader(queue.topic, queue.partition)
+        if leader < 0:
+            self.leaderless[queue] = None
+            self.client.refresh([queue.topic])
+            self.retrying.add(queue, now + self.config["retry_backoff_ms"] / 1000)
+            return
+        self.leaderless.pop(queue, None)
+        if queue.ready_for != leader:
+            queue.ready_for = leader
+            self.ready.setdefault(leader, deque()).append(queue)
+
+    def _candidate(self, queue: PartitionQueue) -> Batch | None:
+        """The batch of this queue that can be sent next without breaking the order."""
+        head = queue.head()
         identity = self.identity
-        if identity is None:
-            return head if self._due(head, now) else None
+        if head is None or identity is None:
+            return head
         if queue.needs_bump:
             if queue.in_flight:
                 return None
@@ -192,11 +205,9 @@ class Sender:
             # it, or that it is out of order, and then it surely has not.
             doubtful = queue.unsettled()
             if doubtful is not None:
-                return doubtful if self._due(doubtful, now) else None
+                return doubtful
             if not identity.bump(queue):
                 return None
-        if not self._due(head, now):
-            return None
         # A broker that does not know the producer takes any number for the first. So the first
         # batch goes alone: should it fail, what comes after it must not be taken instead.
         if queue.in_flight and queue.settled != (queue.producer_id, queue.epoch):
@@ -206,9 +217,67 @@ class Sender:
             return None
         return head
 
-    def _leaderless(self, queue: PartitionQueue) -> None:
-        self.client.refresh([queue.topic])
-        self._at(time.monotonic() + self.config["retry_backoff_ms"] / 1000)
+    def _due_at(self, batch: Batch) -> float:
+        """When the batch may be sent; 0 for at once."""
+        if (
+            batch.queue.open is not batch
+            or batch.urgent
+            or self.flushing
+            or self.closing
+            or self.memory.waiters
+        ):
+            return batch.retry_at
+        return max(batch.retry_at, batch.created_at + self.linger_s)
+
+    def _late(self, batch: Batch) -> KafkaError:
+        queue = batch.queue
+        tried = f"sent {batch.attempts} times" if batch.attempts else "never sent"
+        trouble = "; ".join(self.client.connections.failures())
+        return KafkaTimeoutError(
+            f"{batch.count} records for {queue.topic}-{queue.partition} were not acknowledged "
+            f"within delivery_timeout_ms={self.config['delivery_timeout_ms']} ({tried})"
+            + (f"\n{trouble}" if trouble else "")
+        )
+
+    def _send_ready(self, leader: int, now: float) -> None:
+        """Send what is ready for this broker, in as many requests as it may have open."""
+        waiting = self.ready[leader]
+        while waiting and self.in_flight.get(leader, 0) < self.config[MAX_IN_FLIGHT]:
+            batches = self._take_ready(leader, now)
+            if batches:
+                self._send(leader, batches)
+                for batch in batches:
+                    self._look(batch.queue, now)  # for what comes behind it
+        if not waiting:
+            del self.ready[leader]
+
+    def _take_ready(self, leader: int, now: float) -> list[Batch]:
+        """Batches for one request: one of each queue, up to `max_request_size`."""
+        waiting = self.ready[leader]
+        batches: list[Batch] = []
+        size = 0
+        while waiting:
+            queue = waiting[0]
+            batch = self._candidate(queue) if queue.ready_for == leader else None
+            if batch is not None:
+                added = batch.byte_count
+                if size and size + added > self.config["max_request_size"]:
+                    break
+                size += added
+            waiting.popleft()
+            if queue.ready_for != leader:
+                continue  # it has another leader since
+            queue.ready_for = NOT_READY
+            if batch is None or not queue.take(batch):
+                self._look(queue, now)
+                continue
+            try:
+                self._prepare(batch)
+            except Exception as problem:
+                self.fail(batch, KafkaError(f"the batch cannot be made into bytes: {problem}"))
+                continue
+            batches.append(batch)
+        return batches
 
     def _prepare(self, batch: Batch) -> None:
         """Give it its numbers and bytes."""
@@ -281,6 +350,7 @@ class Sender:
         self.in_flight[leader] -= 1
         for batch in batches:
             batch.queue.in_flight.remove(batch)
+            self.touched.append(batch.queue)
         problem = answer.exception()
         if problem is not None:
             assert isinstance(problem, KafkaError)
@@ -347,7 +417,6 @@ class Sender:
             self.counts["splits"] += 1
             for part in reversed(split(batch, self.config, self.incomplete)):
                 batch.queue.put_back(part)
-            self.enter(batch.queue)
             self.memory.release(batch.reserved)
             self.incomplete.discard(batch)
         elif verdict.action == "retry" and batch.deadline > now and not self._hopeless:
@@ -355,8 +424,6 @@ class Sender:
             batch.record_errors = None
             batch.retry_at = now + self.client.backoff_s(batch.attempts - 1)
             batch.queue.put_back(batch)
-            self.enter(batch.queue)
-            self._at(batch.retry_at)
         else:
             late = verdict.action == "retry" and batch.deadline <= now
             self.fail(batch, self._late(batch) if late else verdict.error)
@@ -387,12 +454,14 @@ class Sender:
         self.memory.release(batch.reserved)
         batch.finish(error=error)
         self.incomplete.discard(batch)
+        self.touched.append(batch.queue)
 
     def fail_waiting(self, error: KafkaError) -> None:
         """Fail all that is not in flight; from the background thread."""
         for queue in list(self.queues.values()):
             for batch in queue.take_all():
                 self.fail(batch, error)
+        self.poke()
 
     def abandon(self) -> None:
         """Nobody holds the producer any more: send what waits, then end the thread."""

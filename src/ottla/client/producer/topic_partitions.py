@@ -171,6 +171,7 @@ class Topics:
         key = (topic, partition)
         queue = self.sender.queues.get(key)
         if queue is None:
-            queue = PartitionQueue(topic, partition, self.sender.poke, self.client.loop.is_inside)
+            changed, inside = self.sender.changed, self.client.loop.is_inside
+            queue = PartitionQueue(topic, partition, changed, inside)
             queue = self.sender.queues.setdefault(key, queue)
         return queue

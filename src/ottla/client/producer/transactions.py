@@ -222,7 +222,7 @@ class Transactions:
                 self._check_sound()
             else:
                 error = TransactionAbortedError("the transaction was aborted before it was sent")
-                self.client.call_soon(self.sender.fail_waiting, error)
+                self.sender.discard(error)
                 producer.flush(timeout_s)
                 self._check_alive()
             self._end(commit, timeout_s)
