@@ -51,6 +51,43 @@ def produce(bootstrap: str, topic: str, megabytes: int, **config: object) -> flo
     return time.perf_counter() - began
 
 
+def to_each_by_ottla(bootstrap: str, topics: list[str], partitions: int) -> float:
+    """Seconds for a record to every partition, with Ottla's producer and its defaults."""
+    from ottla import Producer
+
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for topic in topics:
+            producer.partitions_for(topic)
+        began = time.perf_counter()
+        futures = [
+            producer.send(topic, b"value", partition=partition)
+            for topic in topics
+            for partition in range(partitions)
+        ]
+        producer.flush()
+        elapsed = time.perf_counter() - began
+        assert all(future.succeeded() for future in futures)
+        return elapsed
+
+
+def to_each_by_confluent(bootstrap: str, topics: list[str], partitions: int) -> float:
+    """The same with confluent-kafka."""
+    producer = ck.Producer(
+        {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True}
+    )
+    for topic in topics:
+        producer.list_topics(topic, timeout=60)
+    began = time.perf_counter()
+    for topic in topics:
+        for partition in range(partitions):
+            producer.produce(topic, b"value", partition=partition)
+    assert producer.flush(120) == 0
+    return time.perf_counter() - began
+
+
+TO_EACH = {"Ottla's producer": to_each_by_ottla, "confluent-kafka": to_each_by_confluent}
+
+
 def consume(bootstrap: str, topic: str, megabytes: int, *, offset: int = 0) -> float:
     """Seconds to read so many MB of them from `offset` on, by assign."""
     consumer = ck.Consumer(

@@ -20,6 +20,8 @@ from benchmarks import clients, raw
 from benchmarks.servers import BOTH, Broker, Ottla
 from benchmarks.transactions import transactions
 
+EACH = 100  # partitions of a topic, where there are many
+
 Figures = dict[str, dict[str, list[float]]]
 
 
@@ -111,13 +113,14 @@ def startup(run: Run) -> None:
 
 
 def many_partitions(run: Run) -> None:
-    """10,000 partitions: create, start after a clean stop, start after SIGKILL, memory."""
+    """10,000 partitions: create, memory, a record to each, start after a stop and SIGKILL."""
     for kind in BOTH:
         broker = kind()
         try:
             broker.start()
             run.record("10,000 partitions: create, s", broker.name, create_many(run, broker))
             run.record("10,000 partitions: memory, MB", broker.name, broker.memory_mb())
+            record_to_each(run, broker)
             broker.stop()
             seconds = broker.start(topic="many-0")
             run.record("10,000 partitions: start after a clean stop, s", broker.name, seconds)
@@ -128,7 +131,19 @@ def many_partitions(run: Run) -> None:
             broker.remove()
 
 
-def create_many(run: Run, broker: Broker, each: int = 100) -> float:
+def record_to_each(run: Run, broker: Broker) -> None:
+    """One record to every partition by one producer, until all are acknowledged: ours, and
+    confluent-kafka. The first round opens the logs and does not count."""
+    topics = [f"many-{i}" for i in range(run.partitions // EACH)]
+    for number in range(run.rounds + 1):
+        for name, measure in clients.TO_EACH.items():
+            seconds = measure(broker.bootstrap, topics, EACH)
+            if number:
+                row = f"10,000 partitions: a record to each by {name}, s"
+                run.record(row, broker.name, seconds)
+
+
+def create_many(run: Run, broker: Broker, each: int = EACH) -> float:
     """Seconds until all topics are made and every partition has a leader.
 
     In requests of 2,000 partitions: both brokers refuse more than 10,000 records in one.
