@@ -34,6 +34,9 @@ TARGETS: dict[str, list[tuple[str, str, float]]] = {
     "restart with 100,000 committed offsets, s": [("ratio", AT_MOST, 1.0)],
     "loading 100,000 committed offsets after the first produce, s": [("ratio", AT_MOST, 1.0)],
     "1,000 members that heartbeat, % of a core": [("value", AT_MOST, 10)],
+    "2,000 members join: another client p99, ms": [("value", AT_MOST, 20)],
+    "loading offset records/s": [("value", AT_LEAST, 500_000)],
+    "loading: another client p99, ms": [("value", AT_MOST, 20)],
 }
 
 Row = dict[str, Any]
