@@ -47,12 +47,16 @@ class Workload:
             ) as producer:
                 producer.init_transactions()
                 turn = 0
-                while not self.stop.is_set():
+                while not (self.stop.is_set() and self._enough()):
                     turn += 1
                     self._transaction(producer, number, turn, chance)
         except BaseException as problem:
             self.problems.append(problem)
             raise
+
+    def _enough(self) -> bool:
+        """Whether the run has seen enough to mean something; on a slow machine it goes on."""
+        return self.ended[True] > 20 and self.ended[False] > 5
 
     def _transaction(
         self, producer: Producer[Any, Any], number: int, turn: int, chance: random.Random
@@ -98,8 +102,6 @@ class Workload:
         report = check(self.history, may_skip=True)
         assert report, str(report)
         assert report.unseen == 0, str(report)
-        assert self.ended[True] > 20
-        assert self.ended[False] > 5
 
 
 def test_transactions_survive_cut_connections(tmp_path: Path) -> None:

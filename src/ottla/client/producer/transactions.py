@@ -1,9 +1,12 @@
-"""Transactions: what the producer may do when, and the talk with the coordinator.
+"""Transactions: what the producer may do in which state, and the requests to the coordinator.
 
-Runs in the caller's thread and waits; the sender only asks `identity`. Two generations of the
+Runs in the caller's thread and waits; the sender only reads `identity`. Two generations of the
 protocol (KIP-890): with `transaction.version` 2 a Produce adds its partition by itself and every
 EndTxn brings the next epoch; before that each partition is added first, and the epoch goes up only
 after an error. An error of a batch makes the transaction abortable; being fenced is the end.
+
+Once EndTxn was sent, a commit that got no answer may have happened or not. As with Kafka's own
+producer it can then only be repeated: an abort is refused until the outcome is known.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from ..errors import (
     CommitFailedError,
     IllegalStateError,
     KafkaError,
+    KafkaTimeoutError,
     TransactionAbortedError,
     raise_for,
 )
@@ -59,7 +63,16 @@ class State(Enum):
     NEW = "not initialized"
     READY = "ready"
     OPEN = "in a transaction"
+    COMMITTING = "committing a transaction, which got no answer yet"
+    ABORTING = "aborting a transaction, which got no answer yet"
     BROKEN = "failed for good"
+
+
+HINTS = {
+    State.NEW: "call init_transactions() first",
+    State.COMMITTING: "commit_transaction() again: it may have been committed, or not",
+    State.ABORTING: "abort_transaction() again",
+}
 
 
 class Transactions:
@@ -100,11 +113,7 @@ class Transactions:
         with self.lock:
             self._check_alive()
             if self.state is not State.READY:
-                hint = "call init_transactions() first" if self.state is State.NEW else ""
-                raise IllegalStateError(
-                    f"begin_transaction: the producer is {self.state.value}"
-                    + (f"\nTry: {hint}" if hint else "")
-                )
+                raise self._wrong_state("begin_transaction")
             self.added.clear()
             self.started = False
             self.identity.abortable = None
@@ -154,9 +163,7 @@ class Transactions:
         with self.lock:
             if self.state is not State.OPEN:
                 self._check_alive()
-                raise IllegalStateError(
-                    f"send_offsets_to_transaction: the producer is {self.state.value}"
-                )
+                raise self._wrong_state("send_offsets_to_transaction")
             self._check_sound()
             if not offsets:
                 return
@@ -211,22 +218,32 @@ class Transactions:
         )
 
     def end(self, producer: Producer[Any, Any], commit: bool, timeout_s: float | None) -> None:
-        """Commit or abort; an abort drops what has not been sent."""
+        """Commit or abort; an abort drops what has not been sent. After an end without an answer
+        the same may be called again, and asks the coordinator again."""
         with self.lock:
             self._check_alive()
-            if self.state is not State.OPEN:
-                name = "commit_transaction" if commit else "abort_transaction"
-                raise IllegalStateError(f"{name}: the producer is {self.state.value}")
-            if commit:
-                producer.flush(timeout_s)
-                self._check_sound()
-            else:
-                error = TransactionAbortedError("the transaction was aborted before it was sent")
-                self.sender.discard(error)
-                producer.flush(timeout_s)
-                self._check_alive()
+            ending = State.COMMITTING if commit else State.ABORTING
+            if self.state is State.OPEN:
+                self._finish_sending(producer, commit, timeout_s)
+                self.state = ending
+            elif self.state is not ending:
+                raise self._wrong_state("commit_transaction" if commit else "abort_transaction")
             self._end(commit, timeout_s)
             self.state = State.READY
+
+    def _finish_sending(
+        self, producer: Producer[Any, Any], commit: bool, timeout_s: float | None
+    ) -> None:
+        """Wait for what was sent: all records before a commit, those in flight before an abort."""
+        if commit:
+            producer.flush(timeout_s)
+            self._check_sound()
+            return
+        self.sender.discard(
+            TransactionAbortedError("the transaction was aborted before it was sent")
+        )
+        producer.flush(timeout_s)
+        self._check_alive()
 
     def _end(self, commit: bool, timeout_s: float | None) -> None:
         identity = self.identity
@@ -238,18 +255,38 @@ class Transactions:
             producer_epoch=identity.epoch,
             committed=commit,
         )
-        answer = self._ask(
-            message,
-            timeout_s,
-            version_max=32767 if identity.single_phase else FIRST_GENERATION_VERSION_MAX,
-        )
+        version_max = 32767 if identity.single_phase else FIRST_GENERATION_VERSION_MAX
+        try:
+            answer = self._ask(message, timeout_s, version_max=version_max)
+        except KafkaError as problem:
+            raise self._not_ended(problem, commit) from problem
         if answer.producer_id >= 0:  # the next epoch comes with the answer (KIP-890)
             identity.set(answer.producer_id, answer.producer_epoch)
         elif identity.abortable is not None:
             self._init(timeout_s, bump=True)
         identity.abortable = None
 
-    # Talking to a coordinator
+    def _not_ended(self, problem: KafkaError, commit: bool) -> KafkaError:
+        """What an EndTxn that failed means for the transaction, and the error to raise."""
+        code = problem.errno if isinstance(problem, BrokerResponseError) else None
+        if self.state is State.BROKEN:
+            return problem
+        if code == ErrorCode.TRANSACTION_ABORTABLE and commit:
+            self.state = State.OPEN
+            self.identity.abortable = problem
+            return problem
+        if problem.retriable or code in LOST_COORDINATOR or code in AGAIN:
+            name = "commit" if commit else "abort"
+            return KafkaTimeoutError(
+                f"the {name} of the transaction got no answer in time, so whether it is done is "
+                f"not known: {problem}\nTry: {name}_transaction() again"
+            )
+        if code is not None:  # as Kafka's producer: any other answer to EndTxn is the end
+            self.identity.fatal = problem
+            self.state = State.BROKEN
+        return problem
+
+    # Requests to a coordinator
 
     def _ask(
         self,
@@ -304,6 +341,12 @@ class Transactions:
             ) from problem
         raise problem
 
+    def _wrong_state(self, name: str) -> IllegalStateError:
+        hint = HINTS.get(self.state)
+        return IllegalStateError(
+            f"{name}: the producer is {self.state.value}" + (f"\nTry: {hint}" if hint else "")
+        )
+
     def _check_alive(self) -> None:
         if self.identity.fatal is not None:
             self.state = State.BROKEN
@@ -319,7 +362,10 @@ class Transactions:
 
 @contextmanager
 def scope(producer: Producer[Any, Any]) -> Iterator[Producer[Any, Any]]:
-    """One transaction: commit at the end, abort on an exception; the first one initializes."""
+    """One transaction: commit at the end, abort on an exception; the first one initializes.
+
+    A commit that was asked for is never followed by an abort: the state is no longer OPEN then.
+    """
     transactions = producer._transactional()
     if transactions.state is State.NEW:
         producer.init_transactions()
