@@ -1,24 +1,26 @@
 """A whole broker in memory, without a network: requests go through the dispatcher.
 
-`BrokerHarness` owns an event loop, a clock that stands still and a simulated disk, so that a test
-is a plain function: `harness.ask(request, version)` returns the response as a client would decode
-it, `harness.post(...)` an answer that may come later.
+`BrokerHarness` runs a broker on a node of a simulation: time stands still until the test lets it
+pass, the disk is simulated, and a test is a plain function. `harness.ask(request, version)` returns
+the response as a client would decode it, `harness.post(...)` an answer that may come later.
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import Peer, Pending
 from ottla.cluster.requests import NewTopic
+from ottla.log.helper import JOBS
 from ottla.metrics import Metrics
 from ottla.replica.partition import Partition
-from ottla.seams.background import InlineBackground
 from ottla.seams.chance import SeededChance
-from ottla.seams.clock import ManualClock
+from ottla.seams.clock import Clock
+from ottla.seams.simulated.background import NO_TIME, Durations
+from ottla.seams.simulated.clock import EPOCH_MS
 from ottla.seams.simulated.disk import SimulatedDisk
+from ottla.seams.simulated.simulation import Simulation
 from ottla.settings import Settings
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.api.produce import (
@@ -34,6 +36,7 @@ from ottla.wire.records import Record, read_records, write_batch
 from ottla.wire.schema import reader, writer
 
 DATA = "/data"
+WORK_S_MAX = 60.0  # virtual; more than any background work takes
 API_BY_REQUEST = {f"{api.name}Request": api for api in API.values()}
 
 
@@ -67,20 +70,35 @@ class Answer:
 
 
 class BrokerHarness:
-    """A started broker; close it (or use `with`)."""
+    """A started broker; close it (or use `with`).
+
+    With `clock` its wall clock goes on from there, as after a restart. `order` is the seed of what
+    asyncio leaves open, None for first come, first served; `durations` let background work take
+    time.
+    """
 
     def __init__(
         self,
         *,
         disk: SimulatedDisk | None = None,
-        clock: ManualClock | None = None,
+        clock: Clock | None = None,
         seed: int = 1,
+        order: int | None = None,
+        durations: Durations = NO_TIME,
         endpoints: dict[str, tuple[str, int]] | None = None,
         **settings: object,
     ) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.disk = disk or SimulatedDisk()
-        self.clock = clock or ManualClock()
+        self.simulation = Simulation(order)
+        self.node = self.simulation.node(
+            "broker",
+            disk=disk,
+            jobs=JOBS,
+            durations=durations,
+            wall_ms=EPOCH_MS if clock is None else clock.now_ms(),
+        )
+        self.disk = self.node.disk
+        self.clock = self.node.clock
+        self._patience_s = 0 if durations == NO_TIME else WORK_S_MAX
         self.peer = Peer("PLAINTEXT", "127.0.0.1:50000")
         named = {name.replace("_", "."): value for name, value in settings.items()}
         self.broker = Broker(
@@ -88,7 +106,7 @@ class BrokerHarness:
             clock=self.clock,
             disk=self.disk,
             chance=SeededChance(seed),
-            background=InlineBackground(self.disk, loop=self.loop),
+            background=self.node.background,
             metrics=Metrics(),
         )
         self.run(self.broker.start(endpoints or {"PLAINTEXT": ("127.0.0.1", 9092)}))
@@ -101,41 +119,27 @@ class BrokerHarness:
 
     def close(self) -> None:
         """Stop the broker cleanly."""
-        if not self.loop.is_closed():
+        if self.node.alive:
             self.run(self.broker.stop())
-            self.loop.close()
+            self.kill()
+            self.simulation.check()
 
     def kill(self) -> None:
         """End as SIGKILL or a power cut would: nothing is finished or announced."""
-        for task in asyncio.all_tasks(self.loop):
-            task.cancel()
-        self.settle()
-        self.loop.close()
+        self.node.crash()
+        self.simulation.close()
 
     def run(self, coroutine: Any) -> Any:
-        """Run a coroutine to its end, with timers that are due."""
-        task = self.loop.create_task(coroutine)
-        for _ in range(10_000):
-            self.turn()
-            if task.done():
-                return task.result()
-        raise AssertionError("this takes for ever")
-
-    def turn(self, ms: float = 0) -> None:
-        """One turn of the event loop, and the timers that are due."""
-        self.loop.call_soon(self.clock.advance, ms)
-        self.loop.call_soon(self.loop.stop)
-        self.loop.run_forever()
+        """Run a coroutine to its end; only background work may let time pass."""
+        return self.node.run(coroutine, limit_s=self._patience_s)
 
     def settle(self) -> None:
-        """Some turns, so that whatever can happen without time passing has happened."""
-        for _ in range(20):
-            self.turn()
+        """Run whatever can run without time passing."""
+        self.simulation.run_ready()
 
     def advance(self, ms: float) -> None:
-        """Let time pass."""
-        self.turn(ms)
-        self.settle()
+        """Let time pass, and run what is due."""
+        self.simulation.run_for(ms / 1000)
 
     def handle(self, frame: bytes, peer: Peer | None = None) -> Out | Pending | None:
         """A raw request, without its length."""
@@ -143,7 +147,7 @@ class BrokerHarness:
         async def inside_the_loop() -> Out | Pending | None:
             return self.broker.dispatcher.handle(memoryview(bytearray(frame)), peer or self.peer)
 
-        return self.loop.run_until_complete(inside_the_loop())
+        return self.node.run(inside_the_loop())
 
     def post(
         self,
@@ -169,11 +173,8 @@ class BrokerHarness:
     def ask(self, request: Any, version: int, **options: Any) -> Any:
         """Send a request whose answer needs no time to pass."""
         answer = self.post(request, version, **options)
-        for _ in range(10_000):
-            if answer.ready:
-                return answer.response
-            self.turn()
-        raise AssertionError("no answer")
+        self.simulation.run_until(lambda: answer.ready, limit_s=self._patience_s)
+        return answer.response
 
     # What most tests need
 

@@ -148,7 +148,7 @@ def test_without_configs_nothing_is_deleted(caplog: pytest.LogCaptureFixture) ->
         harness.create("t", retention_ms="-1")
         harness.produce("t", 0, b"old")
     forget_configs(harness, "t-0")
-    harness.clock.advance(30 * DAY_MS)
+    harness.advance(30 * DAY_MS)
     with caplog.at_level(logging.WARNING, "ottla.broker"), without_tree(harness) as later:
         assert dict(later.broker.image.configs_of("t")) == {
             "retention.ms": "-1",

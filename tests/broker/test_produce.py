@@ -351,7 +351,7 @@ class TestFlushBeforeAck:
             handle = harness.broker.dispatcher.handle
             return [handle(memoryview(bytearray(frame)), harness.peer) for frame in frames]
 
-        pendings = harness.loop.run_until_complete(burst())
+        pendings = harness.run(burst())
         harness.settle()
         assert all(pending.done for pending in pendings)  # type: ignore[attr-defined]
         assert len(rounds) == 1

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from ottla.log.helper import JOBS
-from ottla.seams.background import InlineBackground
 from tests.broker.harness import BrokerHarness, fetch_request
 from tests.broker.transactional import TOPIC, Client, visible
 
@@ -62,7 +60,7 @@ def write_load(harness: BrokerHarness, seed: int, steps: int = 120, keys: int = 
         open_offsets[client.name] = []
 
     for step in range(steps):
-        harness.turn(1)
+        harness.advance(1)
         value = b"%d" % step
         key = b"k%d" % chance.randrange(keys) if keys else None
         client = chance.choice(clients)
@@ -139,6 +137,7 @@ def test_an_open_transaction_outlives_a_crash(flushed: bool) -> None:
     client.begin()
     client.write(0, b"first")
     later = restarted(harness) if flushed else killed(harness)
+    later.settle()
     [answer] = (
         later.ask(fetch_request((TOPIC, 0, 0), isolation_level=1), 11).responses[0].partitions
     )
@@ -198,9 +197,6 @@ def test_after_a_compaction(seed: int) -> None:
 
 
 def compact(harness: BrokerHarness) -> None:
-    background = harness.broker.background
-    assert isinstance(background, InlineBackground)
-    background._jobs = JOBS
     log = harness.partition(TOPIC).log
     cleaner = harness.broker.logs.cleaner
     cleaner.offsets.pop((TOPIC, 0), None)

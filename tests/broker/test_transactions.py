@@ -328,11 +328,11 @@ def test_a_transaction_over_many_partitions(flush: str) -> None:
         )
         client.ask(added, 3)
         client.end(commit=True)
-        turns = 0
+        steps = 0
         while state_of(harness).transaction_state != "CompleteCommit":
-            harness.turn()
-            turns += 1
-            assert turns < 100
+            assert harness.simulation.step()
+            steps += 1
+            assert steps < 1000
         harness.settle()
         ends = {harness.partition("wide", index).log.end_offset for index in range(count)}
         assert ends == {1}

@@ -62,7 +62,7 @@ class Client:
                 raise Stopped
             if answer.ready:
                 return answer.response
-            self.harness.turn(1)
+            self.harness.advance(1)
         raise AssertionError(f"no answer to {request}")
 
     def until(self, request: Any, version: int) -> Any:

@@ -180,7 +180,7 @@ def wait_until_loaded(harness: BrokerHarness) -> None:
     for _ in range(1000):
         if not harness.ask(ListGroupsRequest(), 4).error_code:
             return
-        harness.turn()
+        harness.simulation.step()
     raise AssertionError("loading takes for ever")
 
 

@@ -15,7 +15,7 @@ from ottla.cluster.requests import NewPartitions, NewTopic, TopicRef
 from ottla.metadata_store.local_store import Store
 from ottla.metadata_store.tree import ConnectionLoss
 from tests.broker.harness import DATA, BrokerHarness, fetch_request, values
-from tests.crash.test_transactions import StoppingDisk
+from tests.crash.test_transactions import DURATIONS, StoppingDisk
 
 PARTITIONS, GROWN = 3, 5
 
@@ -23,9 +23,9 @@ PARTITIONS, GROWN = 3, 5
 class StoppingBroker:
     """A broker whose machine stops at a given change, and what it has answered."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, order: int) -> None:
         self.disk = StoppingDisk()
-        self.told: list[str] = []
+        self.acknowledged: list[str] = []
         write: Callable[..., Any] = Store.write
 
         def counted(store: Store, *arguments: Any) -> Any:
@@ -35,24 +35,24 @@ class StoppingBroker:
             return write(store, *arguments)
 
         monkeypatch.setattr(Store, "write", counted)
-        self.harness = BrokerHarness(disk=self.disk)
+        self.harness = BrokerHarness(disk=self.disk, order=order, durations=DURATIONS)
 
-    def do(self, what: str, deed: Callable[[BrokerHarness], Any]) -> bool:
+    def do(self, what: str, action: Callable[[BrokerHarness], Any]) -> bool:
         """Whether it was answered well before the machine stopped."""
         try:
-            code = deed(self.harness)
+            code = action(self.harness)
         except AssertionError:
             assert self.disk.stopped
             return False
         if self.disk.stopped:
             return False
         assert code == 0, (what, code)
-        self.told.append(what)
+        self.acknowledged.append(what)
         return True
 
     def run(self) -> bool:
-        """All deeds in turn; whether none was cut short."""
-        return all(self.do(what, deed) for what, deed in DEEDS.items())
+        """All actions in turn; whether none was cut short."""
+        return all(self.do(what, action) for what, action in ACTIONS.items())
 
 
 def create(harness: BrokerHarness) -> Any:
@@ -74,7 +74,7 @@ def delete(harness: BrokerHarness) -> Any:
     return outcome.error_code
 
 
-DEEDS: dict[str, Callable[[BrokerHarness], Any]] = {
+ACTIONS: dict[str, Callable[[BrokerHarness], Any]] = {
     "created": create,
     "written": lambda harness: harness.produce("t", 0, b"old").error_code,
     "grown": grow,
@@ -85,18 +85,18 @@ DEEDS: dict[str, Callable[[BrokerHarness], Any]] = {
 }
 
 
-def check(harness: BrokerHarness, told: list[str], cut: str) -> None:
-    """The topic is there or not, whole, and as was told; nothing of another one is left."""
+def check(harness: BrokerHarness, acknowledged: list[str], cut: str) -> None:
+    """The topic is there or not, whole, and as was acknowledged; nothing of another one is left."""
     topic = harness.broker.image.topics.get("t")
-    last = told[-1] if told else ""
+    last = acknowledged[-1] if acknowledged else ""
     if last in ("created", "written", "grown", "created again", "written again"):
-        assert topic is not None, told
+        assert topic is not None, acknowledged
     if topic is None:
         assert create(harness) == 0
         topic = harness.broker.image.topics["t"]
     count = len(topic.partitions)
-    assert count in ((GROWN,) if last == "grown" else (PARTITIONS, GROWN)), told
-    begun_anew = "deleted" in told
+    assert count in ((GROWN,) if last == "grown" else (PARTITIONS, GROWN)), acknowledged
+    begun_anew = "deleted" in acknowledged
     found = values(harness.ask(fetch_request(("t", 0, 0)), 11))["t", 0]
     assert found in ([], [b"new"] if begun_anew else [b"old"])
     if cut == "kill" and last in ("written", "grown", "written again"):
@@ -110,11 +110,11 @@ def check(harness: BrokerHarness, told: list[str], cut: str) -> None:
 
 @pytest.mark.parametrize("cut", ["kill", "power"])
 def test_a_stop_at_every_change(cut: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the next start a topic is whole or not there, as was told, and works."""
+    """After the next start a topic is whole or not there, as was acknowledged, and works."""
     stops = 0
     while True:
         with monkeypatch.context() as patched:
-            stopping = StoppingBroker(patched)
+            stopping = StoppingBroker(patched, stops)
             stopping.disk.stop_at = stopping.disk.changes + 1 + stops
             done = stopping.run()
             stopping.harness.kill()
@@ -127,7 +127,7 @@ def test_a_stop_at_every_change(cut: str, monkeypatch: pytest.MonkeyPatch) -> No
                 disk=stopping.disk, clock=stopping.harness.clock, seed=2 + stops
             ) as later:
                 later.settle()
-                check(later, stopping.told, cut)
+                check(later, stopping.acknowledged, cut)
         stops += 1
         if done:
             break

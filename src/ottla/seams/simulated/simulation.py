@@ -39,7 +39,7 @@ STEPS_AT_ONCE_MAX = 1_000_000  # callbacks in one moment; more is a loop that wa
 RECENT_STEPS = 50  # in the message of a failure
 
 
-class SimulationStuck(Exception):
+class SimulationStuck(AssertionError):
     """What was waited for cannot come: nothing is scheduled, or time does not move."""
 
 
