@@ -113,13 +113,15 @@ def startup(run: Run) -> None:
 
 
 def many_partitions(run: Run) -> None:
-    """10,000 partitions: create, memory, a record to each, start after a stop and SIGKILL."""
+    """10,000 partitions: create, memory, metadata, a record to each, starts after both stops."""
     for kind in BOTH:
         broker = kind()
         try:
             broker.start()
             run.record("10,000 partitions: create, s", broker.name, create_many(run, broker))
             run.record("10,000 partitions: memory, MB", broker.name, broker.memory_mb())
+            cpu_ms = metadata_cpu_ms(broker)
+            run.record("10,000 partitions: CPU ms per Metadata request", broker.name, cpu_ms)
             record_to_each(run, broker)
             broker.stop()
             seconds = broker.start(topic="many-0")
@@ -166,6 +168,17 @@ def create_many(run: Run, broker: Broker, each: int = EACH) -> float:
         if led == run.partitions:
             return time.perf_counter() - began
         time.sleep(0.02)
+
+
+def metadata_cpu_ms(broker: Broker, requests: int = 500) -> float:
+    """CPU of the broker for one Metadata request about all topics; one client, one at a time."""
+    with raw.connect(broker.port) as sock:
+        for place in range(2 * requests):
+            if place == requests:  # the first half warms both brokers
+                before = broker.cpu_s()
+            sock.sendall(raw.ALL_METADATA_FRAME)
+            assert len(raw.receive(sock)) > 100_000
+    return (broker.cpu_s() - before) / requests * 1000
 
 
 def random_reads(run: Run) -> None:

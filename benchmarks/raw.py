@@ -51,6 +51,7 @@ def metadata_frame(topic: str) -> bytes:
     return frame(METADATA, METADATA_VERSION, body)
 
 
+ALL_METADATA_FRAME = frame(METADATA, METADATA_VERSION, struct.pack(">i", -1) + b"\0")
 API_VERSIONS_FRAME = frame(API_VERSIONS, 0, b"")
 
 

@@ -23,6 +23,7 @@ TARGETS: dict[str, list[tuple[str, str, float]]] = {
     "10,000 partitions: start after SIGKILL, s": [("ratio", AT_MOST, 0.3)],
     "10,000 partitions: memory, MB": [("ratio", AT_MOST, 0.4)],
     "10,000 partitions: a record to each by Ottla's producer, s": [("value", AT_MOST, 0.5)],
+    "10,000 partitions: CPU ms per Metadata request": [("value", AT_MOST, 2)],
     "random read, big over small": [("value", AT_MOST, 1.1)],
     "1,000 waiting fetches, % of a core": [("value", AT_MOST, 2.0)],
     "loop stall p99.9, ms": [("value", AT_MOST, 20)],

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.adoption import adopt_topics
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
+from ottla.broker.metadata_answers import MetadataAnswers
 from ottla.broker.metadata_applier import MetadataApplier
 from ottla.broker.partitions import Partitions
 from ottla.broker.producer_ids import ProducerIds
@@ -82,6 +83,7 @@ class Broker:
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.coordinators = Coordinators(self)
+        self.metadata_answers = MetadataAnswers()
         self.dispatcher = Dispatcher(self)
         self.logs: LogManager
         self.controller: Controller

@@ -73,6 +73,18 @@ class Context:
         self.client_id = client_id
 
 
+class Encoded:
+    """The body of a response, already encoded in the request's version.
+
+    The bytes may be shared with other answers: nobody changes them.
+    """
+
+    __slots__ = ("body",)
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+
 class Pending:
     """An answer that comes later: a response object on the handler's side, a frame on the other."""
 

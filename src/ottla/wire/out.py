@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["FileRange", "Out", "RecordsPart", "RecordsToWrite", "frame_bytes"]
+__all__ = ["BytesFile", "FileRange", "Out", "RecordsPart", "RecordsToWrite", "frame_bytes"]
 
 
 class FileRange:
@@ -37,6 +37,24 @@ class FileRange:
 
     def __repr__(self) -> str:
         return f"FileRange({self.file!r}, position={self.position}, size={self.size})"
+
+
+class BytesFile:
+    """Bytes in the place of a file: a `FileRange` of it is sent in slices, and never copied.
+
+    For large answers that several connections share.
+    """
+
+    __slots__ = ("_view",)
+
+    def __init__(self, data: bytes) -> None:
+        self._view = memoryview(data)
+
+    def pread(self, size: int, position: int) -> memoryview:
+        return self._view[position : position + size]
+
+    def fileno(self) -> int | None:
+        return None
 
 
 RecordsPart = bytes | bytearray | memoryview | FileRange

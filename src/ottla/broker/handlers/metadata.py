@@ -1,30 +1,31 @@
-"""Metadata (KIP-516 topic ids): brokers, topics, leaders; and topics made by being asked for.
+"""Metadata (KIP-516 topic ids): brokers, topics, leaders; and topics created by asking for them.
 
-A client is told addresses of the listener it came through. A topic that is created on the way is
-in this very answer, with its leader: the next request of the client can go there.
+A client gets the addresses of the listener it is connected to. A topic that is created by the
+request is in this very answer, with its leader: the next request of the client can go there.
+
+Answers are put together from encoded topics that are kept (metadata_answers.py).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
+from typing import TypeAlias
 
-from ottla.broker.context import Context
-from ottla.broker.endpoints import nodes
-from ottla.cluster.image import ZERO_ID, ClusterImage, PartitionImage, TopicImage
+from ottla.broker.context import Context, Encoded
+from ottla.broker.metadata_answers import Variant
+from ottla.cluster.image import ZERO_ID, ClusterImage, TopicImage
 from ottla.cluster.names import INTERNAL, name_error
 from ottla.cluster.requests import NewTopic
 from ottla.wire.api.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
     MetadataResponseTopic,
 )
 from ottla.wire.errors import ErrorCode
 
 TOPIC_IDS_FROM = 12
-LISTENER_ERROR_FROM = 6
 AUTHORIZED_OPERATIONS_FROM = 8
 CLUSTER_OPERATIONS_UP_TO = 10
 
@@ -33,28 +34,31 @@ TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 NOT_ASKED = -(1 << 31)
 
+# A topic of the image, or the answer about one that is not there.
+Topic: TypeAlias = TopicImage | MetadataResponseTopic
+
 
 def handle(
     request: MetadataRequest, context: Context
-) -> MetadataResponse | Awaitable[MetadataResponse]:
+) -> MetadataResponse | Encoded | Awaitable[Encoded]:
     """At once when every topic is there, after their creation when some must be made."""
     version = context.api_version
     topics = request.topics
     image = context.broker.image
     if topics is None or (not topics and version == 0):
-        return respond(request, context, _topics(image.topics.values(), context))
+        return _all_topics(request, context)
     if version < TOPIC_IDS_FROM and any(_needs_ids(topic) for topic in topics):
         return failure(request, ErrorCode.INVALID_REQUEST, context)
     topic_ids = [topic.topic_id for topic in topics if topic.topic_id != ZERO_ID]
     if topic_ids:
-        return respond(request, context, _by_id(dict.fromkeys(topic_ids), context))
+        return _encoded(_by_id(dict.fromkeys(topic_ids), image), request, context)
     names = list(dict.fromkeys(topic.name or "" for topic in topics))
     settings = context.broker.settings
     if request.allow_auto_topic_creation and settings.flag("auto.create.topics.enable"):
         new = [name for name in names if name not in image.topics and name_error(name) is None]
         if new:
             return _create(new, names, request, context)
-    return respond(request, context, _by_name(names, context))
+    return _encoded(_by_name(names, image), request, context)
 
 
 def failure(request: MetadataRequest, error_code: ErrorCode, context: Context) -> MetadataResponse:
@@ -71,37 +75,71 @@ def failure(request: MetadataRequest, error_code: ErrorCode, context: Context) -
     )
 
 
-def respond(
-    request: MetadataRequest, context: Context, topics: list[MetadataResponseTopic]
-) -> MetadataResponse:
-    """The brokers and the cluster around the topics."""
+def _all_topics(request: MetadataRequest, context: Context) -> Encoded | Awaitable[Encoded]:
     image = context.broker.image
-    version = context.api_version
-    cluster_operations = NOT_ASKED
-    if version >= AUTHORIZED_OPERATIONS_FROM:
-        if version <= CLUSTER_OPERATIONS_UP_TO and request.include_cluster_authorized_operations:
-            cluster_operations = CLUSTER_OPERATIONS
-        if request.include_topic_authorized_operations:
-            for topic in topics:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
-    return MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(node_id=each.id, host=each.host, port=each.port, rack=each.rack)
-            for each in nodes(image, context.peer.listener_name)
-        ],
-        cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
-        topics=topics,
-        cluster_authorized_operations=cluster_operations,
+    body = _variant(request, context).all_topics(image, _cluster_operations(request, context))
+    if body is not None:
+        return Encoded(body)
+    return _encoded(list(image.topics.values()), request, context, whole=True)
+
+
+def _encoded(
+    topics: Sequence[Topic], request: MetadataRequest, context: Context, *, whole: bool = False
+) -> Encoded | Awaitable[Encoded]:
+    """The answer about these topics; later, when too much of it has to be encoded first."""
+    answers, image = context.broker.metadata_answers, context.broker.image
+    variant = _variant(request, context)
+    operations = _cluster_operations(request, context)
+
+    def finish(parts: list[bytes]) -> Encoded:
+        body = variant.answer(image, parts, operations)
+        if whole:
+            variant.keep_all_topics(image, operations, body)
+        answers.limit()
+        return Encoded(body)
+
+    async def later() -> Encoded:
+        # One at a time: the next one finds encoded what this one has.
+        async with variant.encoding:
+            parts: list[bytes] = []
+            for _ in variant.encode(topics, parts):
+                await asyncio.sleep(0)
+            return finish(parts)
+
+    if variant.encoding.locked():
+        return later()
+    parts: list[bytes] = []
+    for _ in variant.encode(topics, parts):
+        return later()
+    return finish(parts)
+
+
+def _variant(request: MetadataRequest, context: Context) -> Variant:
+    asked = request.include_topic_authorized_operations
+    if context.api_version < AUTHORIZED_OPERATIONS_FROM:
+        asked = False
+    return context.broker.metadata_answers.variant(
+        context.broker.image,
+        context.peer.listener_name,
+        context.api_version,
+        TOPIC_OPERATIONS if asked else NOT_ASKED,
     )
+
+
+def _cluster_operations(request: MetadataRequest, context: Context) -> int:
+    version = context.api_version
+    if not AUTHORIZED_OPERATIONS_FROM <= version <= CLUSTER_OPERATIONS_UP_TO:
+        return NOT_ASKED
+    return CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
 
 
 async def _create(
     new: Sequence[str], names: Sequence[str], request: MetadataRequest, context: Context
-) -> MetadataResponse:
-    """Make the topics with the broker's defaults; what cannot be made stays unknown."""
+) -> Encoded:
+    """Create the topics with the broker's defaults; what cannot be created stays unknown."""
     await context.broker.controller.create_topics([NewTopic(name) for name in new])
-    return respond(request, context, _by_name(names, context))
+    answer = _encoded(_by_name(names, context.broker.image), request, context)
+    return answer if isinstance(answer, Encoded) else await answer
 
 
 def _needs_ids(topic: MetadataRequestTopic) -> bool:
@@ -109,92 +147,27 @@ def _needs_ids(topic: MetadataRequestTopic) -> bool:
     return topic.name is None or topic.topic_id != ZERO_ID
 
 
-def _by_id(topic_ids: Iterable[bytes], context: Context) -> list[MetadataResponseTopic]:
-    image = context.broker.image
-    known = [each for each in topic_ids if each in image.topics_by_id]
-    unknown = [
+def _by_id(topic_ids: Iterable[bytes], image: ClusterImage) -> list[Topic]:
+    """Unknown topics first, as Kafka answers them."""
+    found: list[Topic] = [
         MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
         for topic_id in topic_ids
         if topic_id not in image.topics_by_id
     ]
-    return unknown + _topics((image.topics_by_id[each] for each in known), context)
+    by_id = image.topics_by_id
+    return found + [by_id[topic_id] for topic_id in topic_ids if topic_id in by_id]
 
 
-def _by_name(names: Iterable[str], context: Context) -> list[MetadataResponseTopic]:
-    topics = context.broker.image.topics
-    answers = []
-    for name in names:
-        topic = topics.get(name)
-        if topic is not None:
-            answers += _topics((topic,), context)
-            continue
-        bad_name = name_error(name) is not None
-        answers.append(
-            MetadataResponseTopic(
-                error_code=(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION
-                    if bad_name
-                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                ),
-                name=name,
-                is_internal=name in INTERNAL,
-            )
-        )
-    return answers
+def _by_name(names: Iterable[str], image: ClusterImage) -> list[Topic]:
+    return [image.topics.get(name) or _unknown(name) for name in names]
 
 
-def _topics(topics: Iterable[TopicImage], context: Context) -> list[MetadataResponseTopic]:
-    image = context.broker.image
-    alive = {each.id for each in nodes(image, context.peer.listener_name)}
-    return [
-        MetadataResponseTopic(
-            name=topic.name,
-            topic_id=topic.id,
-            is_internal=topic.name in INTERNAL,
-            partitions=[
-                _sound(each)
-                if alive.issuperset(each.replicas) and each.leader >= 0
-                else _partition(image, each, alive, context.api_version)
-                for each in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
-
-
-def _sound(partition: PartitionImage) -> MetadataResponsePartition:
-    """All its replicas are reached through this listener: nothing needs a second look."""
-    return MetadataResponsePartition(
-        partition_index=partition.index,
-        leader_id=partition.leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=list(partition.replicas),
-        isr_nodes=list(partition.isr),
-    )
-
-
-def _partition(
-    image: ClusterImage, partition: PartitionImage, living: set[int], version: int
-) -> MetadataResponsePartition:
-    """With an error, or without those that version 0 cannot be told of."""
-    alive = [each for each in partition.replicas if each in living]
-    # Version 0 cannot tell a client of replicas without an address, so it leaves them out.
-    replicas = alive if version == 0 else list(partition.replicas)
-    in_sync = [each for each in partition.isr if version > 0 or each in alive]
-    error = ErrorCode.NONE
-    leader = partition.leader
-    if leader not in alive:
-        leader = -1
-        listener_gone = partition.leader in image.brokers and version >= LISTENER_ERROR_FROM
-        error = ErrorCode.LISTENER_NOT_FOUND if listener_gone else ErrorCode.LEADER_NOT_AVAILABLE
-    elif len(replicas) < len(partition.replicas) or len(in_sync) < len(partition.isr):
-        error = ErrorCode.REPLICA_NOT_AVAILABLE
-    return MetadataResponsePartition(
-        error_code=error,
-        partition_index=partition.index,
-        leader_id=leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=replicas,
-        isr_nodes=in_sync,
-        offline_replicas=[each for each in partition.replicas if each not in alive],
+def _unknown(name: str) -> MetadataResponseTopic:
+    bad_name = name_error(name) is not None
+    return MetadataResponseTopic(
+        error_code=(
+            ErrorCode.INVALID_TOPIC_EXCEPTION if bad_name else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        ),
+        name=name,
+        is_internal=name in INTERNAL,
     )
