@@ -14,14 +14,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ottla.client.codec.columns import RecordColumns
 from ottla.client.consumer import Consumer
+from ottla.client.consumer.nonblocking import NonblockingConsumer
 from ottla.client.errors import IllegalStateError
 from ottla.client.structs import (
     ConsumerRecord,
@@ -43,10 +44,11 @@ class AsyncConsumer:
         self._options = options
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="ottla-aio-consumer")
         self._consumer: Consumer | None = None
+        self._reads: NonblockingConsumer[Any, Any]  # of it, once it is there
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
         self._turn = asyncio.Lock()
-        self._listening = False
+        self.listening = False  # a listener runs, and may use the consumer
         self._records: Iterator[ConsumerRecord] = iter(())
 
     async def start(self) -> None:
@@ -57,7 +59,7 @@ class AsyncConsumer:
         self._consumer = await self._run(
             functools.partial(Consumer, *self._arguments, **self._options)
         )
-        self._consumer._signal.listener = self._told
+        self._reads = NonblockingConsumer(self._consumer, self._changed)
 
     async def stop(self, autocommit: bool = True) -> None:
         """Commit (if that is automatic), leave the group, close."""
@@ -82,11 +84,7 @@ class AsyncConsumer:
         """Records by partition: what is there, or what comes within `timeout_ms`; of these
         partitions alone if some are named."""
 
-        def take(consumer: Consumer) -> dict[TopicPartition, list[ConsumerRecord]]:
-            with only(consumer, partitions):
-                return consumer.poll(0, max_records)
-
-        return await self._wait(take, timeout_ms) or {}
+        return await self._wait(lambda: self._reads.poll(partitions, max_records), timeout_ms) or {}
 
     async def poll(
         self, timeout_ms: float = 0, max_records: int | None = None
@@ -98,39 +96,37 @@ class AsyncConsumer:
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> list[RecordColumns]:
         """Whole batches by column."""
-        return await self._wait(lambda c: c.poll_batches(0, max_records), timeout_ms) or []
+        consumer = self._started()
+        return await self._wait(lambda: consumer.poll_batches(0, max_records), timeout_ms) or []
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
         """The next record, of one of these partitions if some are named; waits for it."""
-
-        def take(consumer: Consumer) -> Iterator[ConsumerRecord] | None:
-            with only(consumer, partitions):
-                return consumer._next_records()
-
         if partitions:
             self._records = iter(())  # the consumer has what is left of it
         while True:
             record = next(self._records, None)
             if record is not None:
                 return record
-            self._records = await self._wait(take, float("inf")) or iter(())
+            self._records = await self._wait(
+                lambda: self._reads.next_records(partitions), math.inf
+            ) or iter(())
 
     def __aiter__(self) -> AsyncConsumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        if self._consumer is not None and self._consumer._closed:
+        if self._consumer is not None and self._reads.closed:
             raise StopAsyncIteration
         return await self.getone()
 
-    async def _wait(self, take: Callable[[Consumer], T | None], timeout_ms: float) -> T | None:
-        """What `take` finds; between two looks the event loop goes on."""
+    async def _wait(self, take: Callable[[], T | None], timeout_ms: float) -> T | None:
+        """What `take` finds; between two calls of it the event loop goes on."""
         consumer = self._started()
         deadline = time.monotonic() + timeout_ms / 1000
         async with self._turn:
             while True:
                 self._news.clear()
-                taken = asyncio.ensure_future(self._run(lambda: take(consumer)))
+                taken = asyncio.ensure_future(self._run(take))
                 try:
                     found = await asyncio.shield(taken)
                 except asyncio.CancelledError:
@@ -139,7 +135,7 @@ class AsyncConsumer:
                 left_s = deadline - time.monotonic()
                 if found or left_s <= 0:
                     return found
-                consumer._fetcher.wake()
+                self._reads.fetch()
                 try:
                     await asyncio.wait_for(self._news.wait(), min(left_s, STEP_S_MAX))
                 except TimeoutError:
@@ -280,31 +276,14 @@ class AsyncConsumer:
     async def _run(self, work: Callable[[], T]) -> T:
         """In the worker thread, after what was asked before; at once while that thread waits for a
         listener, which may use the consumer."""
-        if self._listening:
+        if self.listening:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._worker, work)
 
-    def _told(self) -> None:
-        """The background thread has news."""
+    def _changed(self) -> None:
+        """There may be something new to read (background thread)."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._news.set)
-
-
-@contextmanager
-def only(consumer: Consumer, partitions: tuple[TopicPartition, ...]) -> Iterator[None]:
-    """For one look: records of these partitions alone; all if none is named."""
-    others = [
-        state
-        for partition, state in consumer._subscription.states.items()
-        if partitions and partition not in partitions and not state.paused
-    ]
-    for state in others:
-        state.paused = True
-    try:
-        yield
-    finally:
-        for state in others:
-            state.paused = False
 
 
 class LoopListener:
@@ -329,12 +308,12 @@ class LoopListener:
 
     def _call(self, name: str, partitions: list[TopicPartition]) -> None:
         async def call() -> None:
-            self.consumer._listening = True
+            self.consumer.listening = True
             try:
                 result = getattr(self.listener, name)(partitions)
                 if inspect.isawaitable(result):
                     await result
             finally:
-                self.consumer._listening = False
+                self.consumer.listening = False
 
         asyncio.run_coroutine_threadsafe(call(), self.loop).result()

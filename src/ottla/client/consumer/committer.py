@@ -27,7 +27,7 @@ Callback = Callable[[Any, Any], object]
 BEFORE_REBALANCE_MS_MAX = 5_000
 
 
-class Committing:
+class Committer:
     """The commits of one consumer."""
 
     def __init__(

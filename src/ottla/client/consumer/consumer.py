@@ -24,20 +24,27 @@ from ..argument_checks import check_properties, check_timeout
 from ..codec.columns import RecordColumns
 from ..errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from ..network.cluster_client import Client
-from ..structs import ConsumerRecord, K, OffsetAndMetadata, TopicPartition, V
-from .committer import Committing
+from ..structs import (
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    K,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+    V,
+)
+from .committer import Committer
 from .deserializers import Deserializers
 from .fetcher import Fetcher
 from .group_membership import Group
 from .interceptors import ConsumerInterceptors
-from .list_offsets import Offsets
+from .list_offsets import BEGINNING, END, Offsets
 from .offset_commits import Commits, offsets_to_commit
 from .options import CONSUMER, read_options
 from .pending_errors import PendingErrors
 from .positions import Positions
-from .queries import Questions
 from .rebalance import Rebalance
-from .record_delivery import Taker
+from .record_delivery import RecordDelivery
 from .subscription import PartitionState, Subscription, check_partition
 from .wakeup_signal import Signal
 
@@ -47,7 +54,7 @@ STEP_S_MAX = 0.5  # how long a poll waits at most without a look around
 LEAVE_TIMEOUT_MS = 2_000
 
 
-class Consumer(Questions, Generic[K, V]):
+class Consumer(Generic[K, V]):
     """Reads records."""
 
     DEFAULT_CONFIG: Mapping[str, Any] = {option.name: option.default for option in CONSUMER}
@@ -78,7 +85,7 @@ class Consumer(Questions, Generic[K, V]):
             self.config["key_deserializer"], self.config["value_deserializer"]
         )
         self._interceptors = ConsumerInterceptors(self.config["interceptors"], self.config)
-        self._taker = Taker(
+        self._delivery = RecordDelivery(
             self._subscription, self._deserializers, check_crcs=self.config["check_crcs"]
         )
         self._iterator: Iterator[ConsumerRecord[K, V]] | None = None
@@ -108,13 +115,13 @@ class Consumer(Questions, Generic[K, V]):
         )
         self._fetcher = Fetcher(client, subscription, self._positions, self._signal.set, self._fail)
         client.metadata.listeners.append(lambda cluster: self._found())
-        self._committing = Committing(
+        self._committer = Committer(
             self._commits, subscription, self.config, self._interceptors, self._signal.set
         )
         self._rebalance: Rebalance | None = None
         if self._group is not None:
             self._rebalance = Rebalance(
-                client, self._group, subscription, self._committing.before_rebalance, self._wake
+                client, self._group, subscription, self._committer.before_rebalance, self._wake
             )
 
     # What to read
@@ -129,7 +136,7 @@ class Consumer(Questions, Generic[K, V]):
         self._check_open()
         if self.config["group_id"] is None and (topics or pattern):
             log.debug("subscribed without a group: all partitions are read")
-        self._taker.end()
+        self._delivery.end()
         self._subscription.subscribe(topics, pattern, listener)
         self._subscription_changed()
 
@@ -150,8 +157,8 @@ class Consumer(Questions, Generic[K, V]):
         if not wanted:
             self.unsubscribe()
             return
-        self._taker.end()
-        self._committing.commit_now()
+        self._delivery.end()
+        self._committer.commit_now()
         self._subscription.assign_by_user(wanted)
         self._client.metadata.topics = set(self._subscription.topics)
         self._client.refresh()
@@ -160,9 +167,9 @@ class Consumer(Questions, Generic[K, V]):
     def unsubscribe(self) -> None:
         """Read nothing; leave the group."""
         self._check_open()
-        self._taker.end()
+        self._delivery.end()
         self._iterator = None
-        self._committing.before_rebalance()
+        self._committer.before_rebalance()
         if self._rebalance is not None and self._group is not None:
             if self._subscription.managed:
                 self._rebalance.leave()
@@ -194,9 +201,11 @@ class Consumer(Questions, Generic[K, V]):
         if most <= 0:
             raise ValueError(f"max_records must be 1 or more (got {most})")
         self._check_open()
-        self._taker.end()
+        self._delivery.end()
         self._iterator = None
-        found = self._wait_for(lambda: self._taker.take(most), time.monotonic() + timeout_ms / 1000)
+        found = self._wait_for(
+            lambda: self._delivery.take(most), time.monotonic() + timeout_ms / 1000
+        )
         return self._interceptors.on_consume(found) if found else {}
 
     def poll_batches(
@@ -206,11 +215,11 @@ class Consumer(Questions, Generic[K, V]):
         each partition; no new batch is begun after `max_records`."""
         check_timeout(timeout_ms)
         self._check_open()
-        self._taker.end()
+        self._delivery.end()
         self._iterator = None
         return (
             self._wait_for(
-                lambda: self._taker.take_columns(max_records),
+                lambda: self._delivery.take_columns(max_records),
                 time.monotonic() + timeout_ms / 1000,
             )
             or []
@@ -243,7 +252,7 @@ class Consumer(Questions, Generic[K, V]):
                 self._rebalance.step()
             else:
                 self._take_all()
-        self._committing.step()
+        self._committer.step()
         if self._positions.validation.forks:
             self._positions.validation.settle()
         self._raise_pending()
@@ -296,21 +305,14 @@ class Consumer(Questions, Generic[K, V]):
                 self._iterator = None
                 return
             yield records
-            self._taker.end()
+            self._delivery.end()
 
     def _begin(self) -> Iterator[ConsumerRecord[K, V]] | None:
         """The next records of one partition, to iterate over."""
-        records = self._taker.begin(self.config["max_poll_records"])
+        records = self._delivery.begin(self.config["max_poll_records"])
         if records is not None and self._interceptors.chain:
             return self._interceptors.each(records)
         return records
-
-    def _next_records(self) -> Iterator[ConsumerRecord[K, V]] | None:
-        """The same without waiting, for an iteration that waits elsewhere."""
-        self._check_open()
-        self._taker.end()
-        found: Iterator[ConsumerRecord[K, V]] | None = self._wait_for(self._begin, 0.0)
-        return found
 
     # Where to read
 
@@ -346,7 +348,7 @@ class Consumer(Questions, Generic[K, V]):
     def _move(
         self, state: PartitionState, offset: int | None, reset: str | None, epoch: int = -1
     ) -> None:
-        self._taker.end()
+        self._delivery.end()
         with self._subscription.lock:
             state.move(offset, reset=reset, epoch=epoch)
         self._wake()
@@ -354,7 +356,7 @@ class Consumer(Questions, Generic[K, V]):
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int | None:
         """The offset of the record that comes next."""
         self._check_open()
-        self._taker.settle()
+        self._delivery.settle()
         state = self._subscription.state(partition)
         state.held = False
         if timeout_ms is None:
@@ -376,7 +378,7 @@ class Consumer(Questions, Generic[K, V]):
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these until `resume`; they stay assigned."""
-        self._taker.end()
+        self._delivery.end()
         for each in partitions:
             self._subscription.state(each).paused = True
 
@@ -399,8 +401,8 @@ class Consumer(Questions, Generic[K, V]):
     ) -> None:
         """Commit what was returned so far, or these offsets (each the next to read); waits."""
         self._check_group()
-        self._taker.settle()
-        self._committing.commit(None if offsets is None else offsets_to_commit(offsets), timeout_ms)
+        self._delivery.settle()
+        self._committer.commit(None if offsets is None else offsets_to_commit(offsets), timeout_ms)
 
     def commit_async(
         self,
@@ -410,12 +412,135 @@ class Consumer(Questions, Generic[K, V]):
         """The same without waiting or retrying; `callback(offsets, error or None)` is called by a
         later poll or commit."""
         self._check_group()
-        self._taker.settle()
-        return self._committing.commit_async(
+        self._delivery.settle()
+        return self._committer.commit_async(
             None if offsets is None else offsets_to_commit(offsets), callback
         )
 
-    # The end
+    # How far it is
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The end of the partition as the last fetch told; None before the first."""
+        return self._subscription.state(partition).high_watermark
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets this consumer is behind, as the last fetch told; None if unknown."""
+        self._delivery.settle()
+        state = self._subscription.state(partition)
+        committed_only = self.config["isolation_level"] == "read_committed"
+        end = state.last_stable_offset if committed_only else state.high_watermark
+        if end is None or state.position is None:
+            return None
+        return max(0, end - state.position)
+
+    # Offsets of the log
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each."""
+        return self._list_offsets(partitions, BEGINNING, timeout_ms)
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset that the next record of each will have."""
+        return self._list_offsets(partitions, END, timeout_ms)
+
+    def _list_offsets(
+        self, partitions: Iterable[TopicPartition], what: int, timeout_ms: float | None
+    ) -> dict[TopicPartition, int]:
+        self._check_open()
+        wanted = {check_partition(each): what for each in partitions}
+        found = self._offsets.find(wanted, timeout_ms)
+        return {each: found[each].offset for each in wanted}
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after a time (ms) in each; None if there is none."""
+        self._check_open()
+        wanted = {}
+        for partition, stamp in timestamps.items():
+            if int(stamp) < 0:
+                raise ValueError(f"a time must be 0 or more (got {stamp} for {partition})")
+            wanted[check_partition(partition)] = int(stamp)
+        found = self._offsets.find(wanted, timeout_ms)
+        return {each: found[each] if found[each].offset >= 0 else None for each in wanted}
+
+    # The group
+
+    def committed(
+        self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None
+    ) -> Any:
+        """The offset that the group has committed (with its metadata if wanted), or None."""
+        commits = self._check_group()
+        found = commits.committed([check_partition(partition)], timeout_ms).get(partition)
+        return found if metadata or found is None else found.offset
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who this consumer is in its group: for `send_offsets_to_transaction`."""
+        return self._identity()
+
+    def _identity(self) -> ConsumerGroupMetadata:
+        if self._group is None:
+            return ConsumerGroupMetadata(self.config["group_id"])
+        if not self._subscription.managed:
+            return ConsumerGroupMetadata(self._group.group_id)
+        return self._group.identity()
+
+    # The cluster
+
+    def topics(self) -> set[str]:
+        """The names of all topics that this client may see."""
+        self._check_open()
+        metadata = self._client.metadata
+        before, metadata.all_topics = metadata.all_topics, True
+        try:
+            cluster = self._client.wait(self._client.refresh(), self.config["request_timeout_ms"])
+        finally:
+            metadata.all_topics = before
+        return {name for name, topic in cluster.topics.items() if not topic.error_code}
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """The numbers of a topic's partitions; empty if there is no such topic."""
+        self._check_open()
+        known = self._client.cluster.topics.get(topic)
+        if known is None or known.error_code:
+            if topic not in self.topics():
+                return set()
+            known = self._client.cluster.topics.get(topic)
+        return set() if known is None else {each.partition for each in known.partitions}
+
+    def bootstrap_connected(self) -> bool:
+        """Whether a broker has answered."""
+        return bool(self._client.cluster.brokers)
+
+    def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
+        """Wait for the first picture of the cluster, or a new one."""
+        if refresh or not self._client.cluster.brokers:
+            self._client.bootstrap(timeout_ms)
+
+    def metrics(self, raw: bool = False) -> dict[str, dict[str, float]]:
+        """Counts and times under the names of Kafka's metrics."""
+        self._delivery.settle()
+        prefix = self.config["metric_group_prefix"]
+        lags = [self.lag(each) for each in self._subscription.states]
+        return {
+            f"{prefix}-fetch-manager-metrics": {
+                "records-consumed-total": float(self._delivery.record_count),
+                "bytes-consumed-total": float(self._fetcher.fetched_bytes),
+                "fetch-total": float(self._fetcher.fetch_count),
+                "records-lag-max": float(max((lag for lag in lags if lag is not None), default=0)),
+            },
+            f"{prefix}-coordinator-metrics": {
+                "assigned-partitions": float(len(self._subscription.states)),
+                "commit-total": float(self._committer.commit_count),
+                "rebalance-total": float(self._group.rebalance_count if self._group else 0),
+            },
+        }
+
+    # Closing
 
     def __enter__(self) -> Consumer[K, V]:
         return self
@@ -430,20 +555,20 @@ class Consumer(Questions, Generic[K, V]):
             return
         if timeout_ms is None:
             timeout_ms = self.config["request_timeout_ms"]
-        self._taker.settle()
+        self._delivery.settle()
         try:
             if not self._client.closed:
                 self._leave(autocommit, timeout_ms)
         finally:
             self._closed = True
             self._client.close()
-            self._committing.call_back()
+            self._committer.call_back()
             self._interceptors.close()
             self._deserializers.close()
 
     def _leave(self, autocommit: bool, timeout_ms: float) -> None:
         if autocommit:
-            self._committing.before_rebalance(timeout_ms)
+            self._committer.before_rebalance(timeout_ms)
         try:
             if self._rebalance is not None and self._subscription.managed:
                 self._rebalance.leave()
@@ -454,7 +579,24 @@ class Consumer(Questions, Generic[K, V]):
                 except KafkaError as problem:
                     log.debug("not told to the group that this member leaves: %s", problem)
 
-    # Small things
+    # Preconditions
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateError("the consumer is closed\nTry: make a new one")
+        if self._client.loop.broken is not None:
+            raise IllegalStateError(self._client.loop.broken)
+
+    def _check_group(self) -> Commits:
+        self._check_open()
+        if self._commits is None:
+            raise IllegalStateError(
+                "commits need a group\nTry: Consumer(…, group_id='my-group'), or keep offsets "
+                "yourself and seek()"
+            )
+        return self._commits
+
+    # For the background thread
 
     def _wake(self) -> None:
         self._fetcher.wake()

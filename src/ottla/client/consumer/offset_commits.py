@@ -65,7 +65,7 @@ class Commits:
             client.config["isolation_level"] == "read_committed" if stable is None else stable
         )
 
-    # Committing
+    # Committer
 
     def send(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Future[None]:
         """Commit once."""

@@ -60,11 +60,13 @@ class RangeReader:
         # The end first: a fetch sent before the seek finds records there, and is not held.
         state.stop_at = end
         consumer.seek(partition, start)
-        taker = consumer._taker
+        delivery = consumer._delivery
         while state.position is not None and state.position < end:
             columns = Columns()
             before = state.position
-            add = partial(taker.add_range, state, columns, end, rows=rows, value_bytes=value_bytes)
+            add = partial(
+                delivery.add_range, state, columns, end, rows=rows, value_bytes=value_bytes
+            )
             done = consumer._wait_for(add, time.monotonic() + timeout_ms / 1000)
             if not done and state.position == before:
                 raise KafkaTimeoutError(

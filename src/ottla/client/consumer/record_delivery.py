@@ -1,4 +1,4 @@
-"""Hands fetched records to the caller: by poll, one by one, or by column. In the caller's thread.
+"""Returns fetched records to the caller: by poll, one by one, or by column; in its thread.
 
 The position of a partition is the offset after the last record handed out. While an iteration runs
 through the records of a partition, its position is found when somebody asks (`settle`): the list
@@ -21,8 +21,8 @@ from .subscription import PartitionState, Subscription
 ARROW_BYTES_MAX = 1 << 30  # a column's offsets have 31 bits
 
 
-class Taker:
-    """Takes from the queues of a subscription, partition after partition in turn."""
+class RecordDelivery:
+    """Takes records from the queues of a subscription, partition after partition in turn."""
 
     def __init__(
         self, subscription: Subscription, deserializers: Deserializers, *, check_crcs: bool
