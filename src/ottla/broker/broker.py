@@ -21,6 +21,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.metadata_answers import MetadataAnswers
 from ottla.broker.metadata_applier import MetadataApplier
 from ottla.broker.partitions import Partitions
+from ottla.broker.peers import LocalPeers, Peers
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.sessions import FetchSessionCache
 from ottla.cluster.controller import Controller
@@ -85,6 +86,7 @@ class Broker:
         self.coordinators = Coordinators(self)
         self.metadata_answers = MetadataAnswers()
         self.dispatcher = Dispatcher(self)
+        self.peers: Peers = LocalPeers(self)
         self.logs: LogManager
         self.controller: Controller
         self._epoch = -1

@@ -96,6 +96,12 @@ class CoordinatorService(Generic[ShardT]):
             return ErrorCode.NOT_COORDINATOR
         return self.runtime.coordinator(index)
 
+    def leader_for(self, key: str) -> int | None:
+        """The node id of the broker that coordinates `key`; None if there is none now."""
+        index = self.partition_for(key)
+        known = None if index is None else self._broker.image.partition(self.topic, index)
+        return None if known is None or known.leader < 0 else known.leader
+
     def partition_for(self, key: str) -> int | None:
         """The partition of the coordinator's topic for `key`; None while there is no topic."""
         topic = self._broker.image.topics.get(self.topic)
@@ -177,7 +183,6 @@ class Coordinators:
         service = self._by_topic.get(partition.topic)
         if service is not None:
             service.runtime.committed(partition.index)
-        self.marker_sender.committed(partition)
 
     def close(self) -> None:
         self.marker_sender.close()

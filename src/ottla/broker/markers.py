@@ -9,12 +9,20 @@ prepared transaction again, and a marker that is written twice changes nothing.
 from __future__ import annotations
 
 import logging
+from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.coordinator.coordinator_partition import CoordinatorPartition, CoordinatorState
-from ottla.coordinator.effects import Effects, Producer
+from ottla.coordinator.effects import Producer
 from ottla.coordinator.transaction import EPOCH_BUMP_VERSION, EPOCH_MAX, TopicPartition
 from ottla.coordinator.transaction_shard import Markers
+from ottla.wire.api.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from ottla.wire.control import ABORT, COMMIT, write_marker
 from ottla.wire.errors import ErrorCode
 
@@ -26,10 +34,10 @@ log = logging.getLogger("ottla.broker")
 
 RETRY_S = 0.1
 RETRY_MAX_S = 5.0
-# Written in one turn of the loop: a transaction over thousands of partitions holds nobody up.
+# Sent in one turn of the loop: a transaction may have thousands of partitions.
 MARKERS_PER_TURN = 50
 GROUP_TOPIC = "__consumer_offsets"
-# The partition has moved on to a later epoch: there is nothing left for this marker to end.
+# The partition has a later epoch: this marker has nothing left to end.
 MOVED_ON = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 
 
@@ -74,7 +82,7 @@ def write(
         )
     )
     if topic == GROUP_TOPIC:
-        # The group coordinator holds what is pending; it hears of the end with the marker.
+        # The group coordinator has the pending offsets: it replays the marker.
         coordinator = broker.coordinators.groups.runtime.active(index)
         if coordinator is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -88,9 +96,9 @@ def write(
 
 
 def of_an_earlier_transaction(partition: Partition, producer: Producer) -> bool:
-    """A marker bears a later epoch than the records it ends (KIP-1228).
+    """Whether a marker is late: a marker has a later epoch than the records it ends (KIP-1228).
 
-    One with the very epoch of an open transaction was sent for the one before, and is late.
+    One with the epoch of the open transaction was sent for the one before.
     """
     known = partition.producers.get(producer.producer_id)
     return (
@@ -104,30 +112,30 @@ def of_an_earlier_transaction(partition: Partition, producer: Producer) -> bool:
 class Delivery:
     """The markers of one transaction, as far as they are not known to be committed."""
 
-    __slots__ = ("coordinator", "left", "markers", "pause_s", "written")
+    __slots__ = ("coordinator", "in_flight", "left", "markers", "pause_s", "unsent")
 
     def __init__(self, markers: Markers, coordinator: CoordinatorPartition[Any]) -> None:
         self.markers = markers
         # The coordinator that decided. One that is loaded in its place sends the markers itself,
         # and the two must be kept apart: a classic client has the same epoch in its next
         # transaction.
-        self.coordinator: CoordinatorPartition[Any] | None = coordinator
+        self.coordinator = coordinator
         self.left: dict[TopicPartition, None] = dict.fromkeys(sorted(markers.partitions))
-        self.written: dict[TopicPartition, Written] = {}
+        # Of the present attempt: partitions for which nothing was sent, and requests under way.
+        self.unsent: deque[TopicPartition] = deque()
+        self.in_flight = 0
         self.pause_s = RETRY_S
-
-    def is_lost(self, place: TopicPartition) -> bool:
-        """Whether a marker that was written will not be committed here any more."""
-        partition = self.written[place].partition
-        return partition.offline is not None or not partition.is_leader
 
 
 class MarkerSender:
-    """The deliveries of this broker's transaction coordinator."""
+    """Sends the markers of this broker's transaction coordinator to the leaders of partitions.
+
+    An attempt sends WriteTxnMarkers for all partitions that are left, some in each turn of the
+    loop, and ends with the last response; what failed is sent again after a pause.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._waiting: dict[Partition, list[tuple[Delivery, TopicPartition]]] = {}
         self._closed = False
 
     def send(self, markers: Markers) -> None:
@@ -136,91 +144,113 @@ class MarkerSender:
         index = service.partition_for(markers.transactional_id)
         coordinator = None if index is None else service.runtime.active(index)
         if coordinator is not None:
-            self._carry(Delivery(markers, coordinator))
-
-    def committed(self, partition: Partition) -> None:
-        """A partition's high watermark has moved."""
-        waiting = self._waiting.pop(partition, None)
-        if waiting is None:
-            return
-        for delivery, place in waiting:
-            written = delivery.written.get(place)
-            if written is None or place not in delivery.left:
-                continue
-            if written.committed:
-                del delivery.left[place]
-                self._complete_if_all(delivery)
-            else:
-                self._waiting.setdefault(partition, []).append((delivery, place))
+            self._attempt(Delivery(markers, coordinator))
 
     def close(self) -> None:
         self._closed = True
-        self._waiting.clear()
 
-    def _carry(self, delivery: Delivery) -> None:
-        """Write what is not written, a few at a time, and come back for the rest."""
-        coordinator = delivery.coordinator
-        if self._closed or coordinator is None or coordinator.state is not CoordinatorState.ACTIVE:
+    def _attempt(self, delivery: Delivery) -> None:
+        delivery.unsent.extend(delivery.left)
+        self._send_some(delivery)
+
+    def _is_over(self, delivery: Delivery) -> bool:
+        """Whether the coordinator that decided is gone: the next one sends the markers again."""
+        return self._closed or delivery.coordinator.state is not CoordinatorState.ACTIVE
+
+    def _send_some(self, delivery: Delivery) -> None:
+        if self._is_over(delivery):
             return
-        budget = MARKERS_PER_TURN
-        failed = False
-        for place in tuple(delivery.left):
-            if place in delivery.written and not delivery.is_lost(place):
-                continue
-            if not budget:
-                self._broker.clock.call_later(0, self._carry, delivery)
-                return
-            budget -= 1
-            failed = not self._write(delivery, coordinator, place) or failed
-        self._complete_if_all(delivery)
+        unsent = delivery.unsent
+        chosen = [unsent.popleft() for _ in range(min(MARKERS_PER_TURN, len(unsent)))]
+        # Responses may come before `send` returns: the attempt is not over before the last one.
+        delivery.in_flight += 1
+        for node_id, partitions in self._by_leader(delivery, chosen).items():
+            delivery.in_flight += 1
+            self._broker.peers.send(
+                node_id,
+                request_of(delivery, partitions),
+                partial(self._answered, delivery, partitions),
+            )
+        if unsent:
+            self._broker.clock.call_later(0, self._send_some, delivery)
+        delivery.in_flight -= 1
+        self._end_attempt(delivery)
+
+    def _by_leader(
+        self, delivery: Delivery, partitions: list[TopicPartition]
+    ) -> dict[int, list[TopicPartition]]:
+        """The partitions by the node id of their leader; those without one are left for later."""
+        image = self._broker.image
+        found: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            known = image.partition(*partition)
+            if known is None:
+                del delivery.left[partition]  # the topic was deleted
+            elif known.leader >= 0:
+                found.setdefault(known.leader, []).append(partition)
+        return found
+
+    def _answered(
+        self, delivery: Delivery, partitions: list[TopicPartition], response: Any
+    ) -> None:
+        errors = errors_of(response)
+        for partition in partitions:
+            error = response if isinstance(response, ErrorCode) else errors.get(partition)
+            if error is not None and is_done(error, partition, delivery.markers):
+                delivery.left.pop(partition, None)
+        delivery.in_flight -= 1
+        self._end_attempt(delivery)
+
+    def _end_attempt(self, delivery: Delivery) -> None:
+        if delivery.unsent or delivery.in_flight or self._is_over(delivery):
+            return
         if delivery.left:
-            pause_s = delivery.pause_s if failed else RETRY_MAX_S
-            self._broker.clock.call_later(pause_s, self._carry, delivery)
+            self._broker.clock.call_later(delivery.pause_s, self._attempt, delivery)
             delivery.pause_s = min(delivery.pause_s * 2, RETRY_MAX_S)
+            return
+        shard = delivery.coordinator.shard
+        delivery.coordinator.run(partial(shard.markers_written, delivery.markers))
 
-    def _write(
-        self, delivery: Delivery, coordinator: CoordinatorPartition[Any], place: TopicPartition
-    ) -> bool:
-        """Write one marker; False when it must be tried again."""
-        markers = delivery.markers
-        delivery.written.pop(place, None)
-        outcome = write(
-            self._broker,
-            place,
-            markers.producer,
-            markers.committed,
-            coordinator.partition.leader_epoch,
-            markers.client_version,
-        )
-        if isinstance(outcome, ErrorCode):
-            if not is_over(outcome, place, markers):
-                return False
-            del delivery.left[place]
-        elif outcome.committed:
-            del delivery.left[place]
-        else:
-            delivery.written[place] = outcome
-            self._waiting.setdefault(outcome.partition, []).append((delivery, place))
+
+def request_of(delivery: Delivery, partitions: list[TopicPartition]) -> WriteTxnMarkersRequest:
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    markers = delivery.markers
+    return WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=markers.producer.producer_id,
+                producer_epoch=markers.producer.producer_epoch,
+                transaction_result=markers.committed,
+                topics=[
+                    WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
+                    for name, indexes in topics.items()
+                ],
+                coordinator_epoch=delivery.coordinator.partition.leader_epoch,
+                transaction_version=markers.client_version,
+            )
+        ]
+    )
+
+
+def errors_of(response: WriteTxnMarkersResponse | ErrorCode) -> dict[TopicPartition, ErrorCode]:
+    """The error of each partition in a response; nothing if there was none."""
+    if isinstance(response, ErrorCode):
+        return {}
+    return {
+        (topic.name, each.partition_index): ErrorCode(each.error_code)
+        for marker in response.markers
+        for topic in marker.topics
+        for each in topic.partitions
+    }
+
+
+def is_done(error: ErrorCode, place: TopicPartition, markers: Markers) -> bool:
+    """Whether a partition with this result needs no marker any more."""
+    # Without an error it is committed; an unknown topic was deleted meanwhile.
+    if error in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
         return True
-
-    def _complete_if_all(self, delivery: Delivery) -> None:
-        coordinator = delivery.coordinator
-        if delivery.left or coordinator is None:
-            return
-        delivery.coordinator = None
-        if coordinator.state is not CoordinatorState.ACTIVE:
-            return
-
-        def decide(effects: Effects, now_ms: int) -> None:
-            coordinator.shard.markers_written(delivery.markers, effects, now_ms)
-
-        coordinator.run(decide)
-
-
-def is_over(error: ErrorCode, place: TopicPartition, markers: Markers) -> bool:
-    """Whether a partition that answered so needs no marker any more."""
-    if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return True  # the topic was deleted meanwhile
     log.log(
         logging.WARNING if error in MOVED_ON else logging.INFO,
         "the marker of %s for %s-%d: %s",

@@ -1,13 +1,14 @@
-"""Whether a write belongs to an open transaction: asked before its first batch is appended.
+"""Verification of transactional writes with the coordinator, before their first batch is appended.
 
-KIP-890. A batch of a transaction that its coordinator knows nothing about would never get a marker,
-and would hold up every reader of committed records for good; and a batch that was under way when
-its transaction ended would fall into the next one. So the leader of a partition asks the
-coordinator before it begins a transaction there: for a classic client whether the partition was
-added, for one of `transaction.version` 2 to add it.
+KIP-890. A batch of a transaction that its coordinator does not know would never get a marker, and
+would stop every reader of committed records for good; and a batch that was under way when its
+transaction ended would become part of the next one. So the leader of a partition sends
+AddPartitionsToTxn to the coordinator before a transaction begins there: for a classic client to
+verify that the partition was added, for one of `transaction.version` 2 to add it.
 
-While the question is out, a guard marks the place. A marker that is written meanwhile takes the
-guard away, and the answer is then worth nothing: it was about a transaction that is over.
+While the request is under way the partition has a guard for the producer. A marker that is written
+meanwhile removes the guard, and the response is then ignored: it was about a transaction that has
+ended.
 """
 
 from __future__ import annotations
@@ -16,23 +17,28 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from ottla.coordinator.coordinator_partition import CoordinatorPartition
-from ottla.coordinator.effects import Effects, Producer
-from ottla.coordinator.transaction import EPOCH_BUMP_VERSION, TopicPartition
+from ottla.coordinator.effects import Producer
+from ottla.coordinator.transaction import TopicPartition
+from ottla.wire.api.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.replica.partition import Partition
 
-# Guards whose writes never came; beyond this many the oldest are forgotten.
+# Guards whose writes never came; beyond this many the oldest are removed.
 GUARDS_MAX = 100_000
 
 Verdicts = dict[TopicPartition, ErrorCode]
 
 
 class Operation(Enum):
-    """What a client's version lets us do, and which errors it understands."""
+    """What is sent to the coordinator for a client's version, which also decides on errors."""
 
     VERIFY_OLD_ERRORS = 0
     VERIFY = 1
@@ -50,26 +56,8 @@ class Guard:
         self.adds = adds
 
 
-class Answer:
-    """Takes the coordinator's answer for the one who asked."""
-
-    __slots__ = ("_partitions", "_then")
-
-    def __init__(
-        self, partitions: frozenset[TopicPartition], then: Callable[[Verdicts], object]
-    ) -> None:
-        self._partitions = partitions
-        self._then = then
-
-    def resolve(self, verdicts: Any) -> None:
-        self._then(verdicts)
-
-    def fail(self, error: ErrorCode) -> None:
-        self._then(dict.fromkeys(self._partitions, error))
-
-
 class Verification:
-    """The questions that this broker's leaders have out."""
+    """The guards of this broker's partitions, and the requests to coordinators."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -84,7 +72,7 @@ class Verification:
     def start(
         self, partition: Partition, producer: Producer, sequence: int, operation: Operation
     ) -> Guard | ErrorCode | None:
-        """Mark that the producer is about to begin here; None when it has begun already."""
+        """Guard the partition until the producer begins here; None when it has begun already."""
         if producer.producer_id < 0:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         known = partition.producers.get(producer.producer_id)
@@ -107,7 +95,7 @@ class Verification:
     def check(
         self, partition: Partition, producer_id: int, guard: Guard, sequence: int
     ) -> ErrorCode:
-        """At the moment of the append: is the answer still about the same transaction?"""
+        """Before the append: NONE if the response was about the transaction under way."""
         if self._guards.get((partition, producer_id)) is not guard:
             return ErrorCode.INVALID_TXN_STATE
         if sequence > guard.lowest_sequence:
@@ -120,7 +108,7 @@ class Verification:
         return ErrorCode.NONE
 
     def began(self, partition: Partition, producer_id: int) -> None:
-        """The write is in the log: from now on the log itself knows of the transaction."""
+        """The write is appended: from now on the log knows the transaction."""
         self._guards.pop((partition, producer_id), None)
 
     def marker_written(self, partition: Partition, producer_id: int) -> None:
@@ -135,7 +123,7 @@ class Verification:
         operation: Operation,
         then: Callable[[Verdicts], object],
     ) -> None:
-        """Ask the coordinator; `then` hears an error, or NONE, for every partition, maybe later."""
+        """Ask the coordinator; `then` gets an error, or NONE, for every partition, maybe later."""
         if operation is not Operation.ADD:
             self._ask_once(transactional_id, producer, partitions, operation, then)
             return
@@ -149,7 +137,7 @@ class Verification:
             self._ask_once(transactional_id, producer, partitions, operation, judge)
 
         def judge(verdicts: Verdicts) -> None:
-            # The end of the transaction before is still being carried out: that is soon over.
+            # The markers of the transaction before are still being written.
             busy = ErrorCode.CONCURRENT_TRANSACTIONS in verdicts.values()
             if busy and clock.monotonic() < until_s:
                 pause_ms = settings.integer("add.partitions.to.txn.retry.backoff.ms")
@@ -167,31 +155,61 @@ class Verification:
         operation: Operation,
         then: Callable[[Verdicts], object],
     ) -> None:
-        def translate(verdicts: Verdicts) -> None:
-            then({place: for_writers(error, operation) for place, error in verdicts.items()})
+        def answered(response: Any) -> None:
+            errors = errors_of(response, partitions)
+            then({place: for_writers(error, operation) for place, error in errors.items()})
 
-        answer = Answer(partitions, translate)
-        coordinator = self._broker.coordinators.transactions.coordinator_for(transactional_id)
-        if not isinstance(coordinator, CoordinatorPartition):
-            answer.fail(coordinator)
-            return
-        shard = coordinator.shard
+        node_id = self._broker.coordinators.transactions.leader_for(transactional_id)
+        if node_id is None:
+            answered(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        else:
+            request = request_of(transactional_id, producer, partitions, operation)
+            self._broker.peers.send(node_id, request, answered)
 
-        def decide(effects: Effects, now_ms: int) -> None:
-            if operation is Operation.ADD:
-                error = shard.add_partitions(
-                    transactional_id, producer, partitions, EPOCH_BUMP_VERSION, effects, now_ms
-                )
-                verdicts = dict.fromkeys(partitions, error)
-            else:
-                verdicts = shard.verify_partitions(transactional_id, producer, partitions)
-            effects.reply(answer, verdicts)
 
-        coordinator.run(decide)
+def request_of(
+    transactional_id: str,
+    producer: Producer,
+    partitions: frozenset[TopicPartition],
+    operation: Operation,
+) -> AddPartitionsToTxnRequest:
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    return AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id=transactional_id,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                verify_only=operation is not Operation.ADD,
+                topics=[
+                    AddPartitionsToTxnTopic(name=name, partitions=indexes)
+                    for name, indexes in topics.items()
+                ],
+            )
+        ]
+    )
+
+
+def errors_of(
+    response: AddPartitionsToTxnResponse | ErrorCode, partitions: frozenset[TopicPartition]
+) -> Verdicts:
+    """The error of each partition; one for all if there was no response or none for them."""
+    if isinstance(response, ErrorCode):
+        return dict.fromkeys(partitions, response)
+    if response.error_code:
+        return dict.fromkeys(partitions, ErrorCode(response.error_code))
+    found = dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
+    for result in response.results_by_transaction:
+        for topic in result.topic_results:
+            for each in topic.results_by_partition:
+                found[topic.name, each.partition_index] = ErrorCode(each.partition_error_code)
+    return found
 
 
 def for_writers(error: ErrorCode, operation: Operation) -> ErrorCode:
-    """A coordinator's error as those who write records know it."""
+    """A coordinator's error as the APIs that write records have it."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and operation is Operation.VERIFY_OLD_ERRORS:

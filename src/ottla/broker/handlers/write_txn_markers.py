@@ -38,6 +38,8 @@ def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkers
         for result, written in still:
             if written.partition.offline is not None:
                 result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            elif not written.partition.is_leader:
+                result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             elif expired:
                 result.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         waiting[:] = [each for each in still if not each[0].error_code]
