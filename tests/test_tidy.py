@@ -27,6 +27,11 @@ LONG_FILES: dict[str, tuple[int, str]] = {
         "Consumer is the interface of kafka-python's consumer: one method of it after the other",
     ),
     "log/log.py": (620, "Log owns one partition's segments and offsets: all that changes them"),
+    "replica/partition.py": (
+        550,
+        "Partition owns the high watermark of one log: all that moves it or depends on it",
+    ),
+    "seams/disk.py": (560, "the interface, and RealDisk and RealFile, which share descriptors"),
     "log/manager.py": (
         590,
         "LogManager owns the table of all logs: start, creation, deletion and stop change it",

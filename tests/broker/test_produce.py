@@ -279,6 +279,31 @@ def test_a_full_disk_takes_one_partition_offline_until_there_is_room() -> None:
         assert values(again.ask(fetch_request(("t", 0, 0)), 11)) == {("t", 0): [b"kept", b"more"]}
 
 
+@pytest.mark.parametrize("version", [9, 13])
+def test_a_partition_that_cannot_be_opened_now_fails_alone(version: int) -> None:
+    """KAFKA_STORAGE_ERROR for a cold partition without a descriptor; the others are appended and
+    answered, and the next attempt finds it.
+    """
+    with BrokerHarness() as harness:
+        topic_id = harness.create("t", 3)
+        for index in range(3):
+            harness.produce("t", index, b"before")
+    topic = topic_id if version >= 13 else "t"
+    with BrokerHarness(disk=harness.disk, clock=harness.clock) as again:
+        request = produce_request(topic, 0, again.batch(b"a"))
+        for index in (1, 2):
+            more = produce_request(topic, index, again.batch(b"a"))
+            request.topic_data[0].partition_data += more.topic_data[0].partition_data
+        for operation in ("open", "read"):
+            again.disk.fail(operation, "t-1/", errno.EMFILE)
+        response = again.ask(request, version)
+        answers = response.responses[0].partition_responses
+        assert [answer.error_code for answer in answers] == [0, ErrorCode.KAFKA_STORAGE_ERROR, 0]
+        assert [answer.base_offset for answer in answers] == [1, -1, 1]
+        again.disk.heal()
+        assert again.produce("t", 1, b"later").base_offset == 1
+
+
 @pytest.mark.parametrize("version", [9, 10, 13])
 def test_the_wrong_broker_says_who_leads(harness: BrokerHarness, version: int) -> None:
     """NOT_LEADER_OR_FOLLOWER, and since version 10 the leader's id, epoch and address (KIP-951)."""

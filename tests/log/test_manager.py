@@ -459,11 +459,13 @@ def test_cleaner_options_change_while_running(tmp_path: Path) -> None:
                     {
                         "log.cleaner.io.max.bytes.per.second": "1000000",
                         "log.cleaner.dedupe.buffer.size": "10000000",
+                        "log.cleaner.io.buffer.load.factor": "0.5",
                     }
                 )
             )
             assert manager.cleaner.bytes_per_second == 1_000_000
-            assert manager.cleaner.dedupe_bytes == 9_000_000
+            assert manager.cleaner.dedupe_bytes == 10_000_000
+            assert manager.cleaner.load_factor == 0.5
 
     asyncio.run(run())
 

@@ -327,6 +327,25 @@ class TestGroupCommit:
         assert fixture.append(bad).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert good.offline is None
 
+    def test_a_sync_without_a_descriptor_is_tried_again(self) -> None:
+        """The partition stays online, and its records are shown once they are synced."""
+        fixture = Fixture(flush_before_ack=True)
+        starved, good = fixture.partition(0), fixture.partition(1)
+        fixture.disk.fail("sync", "t-0/", errno.EMFILE, times=2)
+        fixture.append(starved)
+        fixture.append(good)
+        fixture.clock.advance(0)
+        fixture.background.finish_one()
+        assert (starved.high_watermark, good.high_watermark) == (0, 1)
+        assert starved.offline is None
+        fixture.clock.advance(100)
+        fixture.background.finish_one()
+        assert starved.high_watermark == 0
+        fixture.clock.advance(100)
+        fixture.background.finish_one()
+        assert starved.high_watermark == 1
+        assert fixture.background.waiting == []
+
     def test_a_failed_fsync_is_not_asked_again(self) -> None:
         """The second would succeed, and would be a lie."""
         fixture = Fixture(flush_before_ack=True)

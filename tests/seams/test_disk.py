@@ -6,7 +6,11 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,8 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.seams import posix
-from ottla.seams.disk import AlreadyLocked, Disk, RealDisk
+from ottla.seams.disk import AlreadyLocked, Disk, OutOfDescriptors, RealDisk
 from ottla.seams.simulated.disk import SimulatedDisk
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 
 @pytest.fixture(params=["real", "simulated"])
@@ -181,7 +187,7 @@ def test_a_file_in_use_stays_open(tmp_path: Path) -> None:
 
 
 def test_syncs_in_threads_are_not_cut_off(tmp_path: Path) -> None:
-    """A sync has a descriptor of its own: the sweep may close the file's meanwhile."""
+    """The descriptor of a file that is being synced is not closed by the sweep."""
     disk = RealDisk(descriptors_max=2)
     files = [disk.open(f"{tmp_path}/{number}", create=True) for number in range(20)]
     problems: list[BaseException] = []
@@ -270,12 +276,91 @@ def test_without_linux_only_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_half_of_the_allowed_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sockets get the other half; an unlimited process still has a limit here."""
-    import resource
-
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
     assert posix.descriptors_allowed() == 512
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
-    assert posix.descriptors_allowed() == posix.DESCRIPTORS_MAX_DEFAULT
+    assert posix.descriptors_allowed() == posix.DESCRIPTOR_LIMIT_DEFAULT // 2
+
+
+@contextmanager
+def descriptors_left(count: int) -> Iterator[None]:
+    """Inside, this process may open only so many descriptors more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    gaps = []
+    while (gap := os.open(os.devnull, os.O_RDONLY)) <= highest:
+        gaps.append(gap)
+    os.close(gap)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (gap + count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for gap in gaps:
+            os.close(gap)
+
+
+@on_linux
+def test_without_descriptors_the_disk_gives_up_its_own(tmp_path: Path) -> None:
+    """At the limit of the process a file is opened in the place of another one's descriptor."""
+    disk = RealDisk()
+    files = [disk.open(f"{tmp_path}/{number}", create=True) for number in range(5)]
+    with descriptors_left(0):
+        more = [disk.open(f"{tmp_path}/more{number}", create=True) for number in range(20)]
+        for file in [*files, *more, *files]:
+            file.append(b"x")
+            file.sync()
+            assert disk.entries(str(tmp_path))
+            disk.write_atomically(f"{tmp_path}/whole", b"y", sync=True)
+    assert all(file.pread(9, 0) == b"xx" for file in files)
+    assert all(file.pread(9, 0) == b"x" for file in more)
+
+
+@on_linux
+def test_a_disk_without_open_files_still_opens_one(tmp_path: Path) -> None:
+    """It holds a spare descriptor for that, and takes another one when it can."""
+    disk = RealDisk()
+    with descriptors_left(0):
+        disk.write_atomically(f"{tmp_path}/a", b"x", sync=True)
+        file = disk.open(f"{tmp_path}/b", create=True)
+        file.append(b"y")
+        assert disk.open(f"{tmp_path}/a").pread(1, 0) == b"x"
+    del file
+    with descriptors_left(0):
+        disk.open(f"{tmp_path}/c", create=True).append(b"z")
+
+
+@on_linux
+def test_no_descriptor_at_all_is_an_error_of_its_own(tmp_path: Path) -> None:
+    """Nothing was done then, and it works once a descriptor is free."""
+    disk = RealDisk()
+    with descriptors_left(0):
+        lent = disk.open(f"{tmp_path}/a", create=True)  # in the place of the spare one
+        lent.append(b"x")
+        disk.unlink(f"{tmp_path}/a")  # it may not be closed any more
+        with pytest.raises(OutOfDescriptors) as raised:
+            disk.open(f"{tmp_path}/b", create=True)
+        assert raised.value.filename == f"{tmp_path}/b"
+        with pytest.raises(OutOfDescriptors):
+            disk.sync_directory(str(tmp_path))
+    disk.open(f"{tmp_path}/b", create=True).append(b"y")
+    assert lent.pread(1, 0) == b"x"
+
+
+def test_a_file_closed_during_a_sync_is_closed_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`close` does not take the descriptor away from a sync in another thread."""
+    disk = RealDisk()
+    file = disk.open(f"{tmp_path}/a", create=True)
+
+    def sync_descriptor(descriptor: int) -> None:
+        file.close()
+        os.fstat(descriptor)  # raises if it is closed
+
+    monkeypatch.setattr("ottla.seams.disk.sync_descriptor", sync_descriptor)
+    file.sync()
+    assert disk.descriptors_open == 0
 
 
 # The simulated one

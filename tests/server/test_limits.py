@@ -21,6 +21,7 @@ from ottla.server.limits import (
     KiB,
     Limits,
     MiB,
+    connections_that_fit,
 )
 from ottla.server.listener import Endpoint
 from ottla.server.server import Server
@@ -44,6 +45,17 @@ def test_the_defaults_are_kafkas() -> None:
     assert limits.connections_idle_ms_max == CONNECTIONS_IDLE_MS_MAX == 600_000
     assert limits.connections_max == limits.connections_per_ip_max == 2**31 - 1
     assert limits.held_bytes_max == HELD_BYTES_MAX
+
+
+def test_connections_leave_descriptors_for_the_log() -> None:
+    """Half of the process's descriptors are for files, some for other things, the rest for
+    connections; at least one connection is always accepted.
+    """
+    assert connections_that_fit(1_024, 512) == 448
+    assert connections_that_fit(256, 128) == 96
+    assert connections_that_fit(20, 16) == 2
+    assert connections_that_fit(16, 16) == 1
+    assert connections_that_fit(1 << 20, 1 << 19) == (1 << 19) - 64
 
 
 @pytest.mark.parametrize("limit", [100, SCRATCH_BYTES - 4, SCRATCH_BYTES, 1_000_000])
@@ -200,7 +212,7 @@ def test_connections_at_a_time(caplog: pytest.LogCaptureFixture) -> None:
 
     with caplog.at_level(logging.INFO, "ottla"):
         run(Limits(connections_max=3), scenario)
-    assert "max.connections is 3" in caplog.text
+    assert "the limit is 3" in caplog.text
 
 
 def test_connections_from_one_host(caplog: pytest.LogCaptureFixture) -> None:
@@ -318,7 +330,7 @@ def test_half_a_request_closes_when_others_wait_for_room(
             if stream.outgoing.size == 0:
                 stream.send([whole[40_000:40_001]])
     assert not quiet.is_open(stalled)
-    assert "others wait for room" in caplog.text
+    assert "others wait for bytes" in caplog.text
     quiet.server.close()
     assert quiet.server.shared.held.used == 0
 

@@ -200,18 +200,23 @@ class Broker:
             return None
         if self.logs.topic_id(topic, index) != self.image.topics[topic].id:
             return None  # it could not be created: see MetadataApplier
-        log = self.logs.get(topic, index)
-        if log is None:
+        try:
+            opened = self.logs.get(topic, index)
+            if opened is None:
+                return None
+            partition = Partition(
+                opened,
+                self.metrics.topic(topic),
+                self.group_commit,
+                high_watermark=self.logs.checkpointed_high_watermark(topic, index),
+                on_append=self.purgatory.wake_soon,
+                on_change=self._partition_changed,
+            )
+            self.assign(partition, image)
+        except OSError as error:
+            # The request's other partitions are served; for this one clients try again.
+            log.warning("%s-%d: cannot be opened: %s", topic, index, error)
             return None
-        partition = Partition(
-            log,
-            self.metrics.topic(topic),
-            self.group_commit,
-            high_watermark=self.logs.checkpointed_high_watermark(topic, index),
-            on_append=self.purgatory.wake_soon,
-            on_change=self._partition_changed,
-        )
-        self.assign(partition, image)
         return partition
 
     def _partition_changed(self, partition: Partition) -> None:

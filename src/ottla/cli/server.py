@@ -202,7 +202,16 @@ def buffer_bytes(settings: Settings, name: str) -> int:
     return settings.integer(name) if name in settings.given else -1
 
 
-def limits_of(settings: Settings) -> Limits:
+def backlog_of(settings: Settings) -> int:
+    """As set; unless set it is larger than Kafka's, which many connections at a time overflow."""
+    from ottla.server.server import BACKLOG
+
+    name = "socket.listen.backlog.size"
+    return settings.integer(name) if name in settings.given else BACKLOG
+
+
+def limits_of(settings: Settings, connections_fit: int) -> Limits:
+    """The options' limits; `connections_fit` are as many as leave descriptors for the log."""
     from ottla.server.limits import Limits
     from ottla.settings.checks import connection_overrides
 
@@ -210,7 +219,7 @@ def limits_of(settings: Settings) -> Limits:
         frame_bytes_max=settings.integer("socket.request.max.bytes"),
         held_bytes_max=settings.integer("queued.max.request.bytes"),
         unanswered_max=settings.integer("queued.max.requests"),
-        connections_max=settings.integer("max.connections"),
+        connections_max=min(settings.integer("max.connections"), connections_fit),
         connections_per_ip_max=settings.integer("max.connections.per.ip"),
         connections_per_ip_overrides=connection_overrides(
             settings.values["max.connections.per.ip.overrides"]
@@ -267,11 +276,22 @@ class Running:
         from ottla.seams.clock import RealClock
         from ottla.seams.disk import RealDisk
         from ottla.seams.network import RealNetwork
+        from ottla.seams.posix import descriptor_limit
         from ottla.seams.process import raise_descriptor_limit
+        from ottla.server.limits import connections_that_fit
         from ottla.server.listener import endpoints_of
         from ottla.server.server import Server
 
         raise_descriptor_limit()
+        disk = RealDisk()
+        self._connections_fit = connections_that_fit(descriptor_limit(), disk.descriptors_max)
+        log.info(
+            "at most %d connections: the process may have %d descriptors, of which %d are kept for "
+            "files of the log",
+            self._connections_fit,
+            descriptor_limit(),
+            disk.descriptors_max,
+        )
         self._settings = settings
         self._metrics_address = metrics_address
         self._log_level = log_level
@@ -289,7 +309,7 @@ class Running:
         self.broker: Broker = Broker(
             settings,
             clock=self.clock,
-            disk=RealDisk(),
+            disk=disk,
             chance=RealChance(),
             background=self.background,
             metrics=self.metrics,
@@ -300,8 +320,8 @@ class Running:
             self.clock,
             self.broker.dispatcher.handle,
             endpoints_of(settings.listeners, socket.gethostname),
-            limits_of(settings),
-            backlog=settings.integer("socket.listen.backlog.size"),
+            limits_of(settings, self._connections_fit),
+            backlog=backlog_of(settings),
             inter_broker_listener=settings.inter_broker_listener,
         )
         self.broker.on_configured.append(self._configured)
@@ -316,7 +336,7 @@ class Running:
 
     def _configured(self, settings: Settings) -> None:
         """The broker's dynamic configs have changed, or hold for the first time."""
-        self.server.change_limits(limits_of(settings))
+        self.server.change_limits(limits_of(settings, self._connections_fit))
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()

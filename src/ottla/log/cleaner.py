@@ -24,6 +24,7 @@ from ottla.log.segment import CLEANED, SWAP, TRANSACTION_INDEX, Segment
 from ottla.log.swap import discard_cleaned, rename_segment, retire_segments
 from ottla.log.upkeep import Breath, Remover
 from ottla.seams.background import HelperFailed
+from ottla.seams.disk import OutOfDescriptors
 
 if TYPE_CHECKING:
     from ottla.log.checkpoints import TopicPartition
@@ -41,7 +42,10 @@ LAG_NEVER = 2**62  # max.compaction.lag.ms is a Java long; the largest of them s
 UNLIMITED_BYTES_PER_SECOND = 1e15  # no disk is faster
 DEDUPE_BYTES_DEFAULT = 128 * 1024 * 1024  # Kafka's log.cleaner.dedupe.buffer.size
 LOAD_FACTOR_DEFAULT = 0.9  # Kafka's log.cleaner.io.buffer.load.factor
-DISK_ERRORS = frozenset({"OSError", "PermissionError", "FileNotFoundError", "NoAnswer"})
+DESCRIPTOR_RETRY_S = 0.1
+DISK_ERRORS = frozenset(
+    {"OSError", "PermissionError", "FileNotFoundError", "NoAnswer", "OutOfDescriptors"}
+)
 Result = TypeVar("Result")
 
 
@@ -281,12 +285,17 @@ class Cleaner:
                 await self._secure(log)
             if self._aborted or log.offline is not None:
                 return None
+            if self._secure is not None and log.recovery_point < chosen.first_uncleanable_offset:
+                return None  # it could not be synced now
             outcome = await self._rewrite(chosen)
             for group in outcome.groups:
                 if not await self._swap_in(log, group):
                     return None
         except HelperFailed as failure:
             self._failed(log, failure)
+            return None
+        except OutOfDescriptors as error:
+            logger.warning("%s: compaction is tried later: %s", log.name, error)
             return None
         except OSError as error:
             log.fail(f"cannot swap in a compacted segment: {error}")
@@ -317,9 +326,9 @@ class Cleaner:
         if self._aborted or log.offline is not None or len(old) != len(wanted):
             return False
         rename_segment(disk, directory, group.base_offset, CLEANED, SWAP)
-        await self._background.thread(disk.sync_directory, directory)
+        await self._sync_names(disk, directory)
         retired = retire_segments(disk, old, replaced_by=group.base_offset)
-        await self._background.thread(disk.sync_directory, directory)
+        await self._sync_names(disk, directory)
         rename_segment(disk, directory, group.base_offset, SWAP, "")
         new = Segment(
             disk,
@@ -333,9 +342,20 @@ class Cleaner:
         gone = wanted - {group.base_offset}
         log.snapshots = [at for at in log.snapshots if at not in gone]
         del old
-        await self._background.thread(disk.sync_directory, directory)
+        await self._sync_names(disk, directory)
         self._remover.files(retired, log.config.file_delete_delay_ms)
         return True
+
+    async def _sync_names(self, disk: "Disk", directory: str) -> None:
+        """Between two steps there is no way back: waits until a descriptor is free for it."""
+        while True:
+            try:
+                await self._background.thread(disk.sync_directory, directory)
+                return
+            except OutOfDescriptors:
+                waited = asyncio.get_running_loop().create_future()
+                self._clock.call_later(DESCRIPTOR_RETRY_S, waited.set_result, None)
+                await waited
 
     def _failed(self, log: "Log", failure: HelperFailed) -> None:
         if self._aborted:

@@ -28,6 +28,7 @@ from ottla.log.replay import load_producers, read_back
 from ottla.log.segment import INDEX_INTERVAL_BYTES_MAX, SNAPSHOT, Segment
 from ottla.log.syncing import Syncable, synced, to_sync
 from ottla.log.unusual import append_unusual
+from ottla.seams.disk import OutOfDescriptors
 from ottla.wire.checksum import crc32c
 from ottla.wire.errors import ErrorCode
 
@@ -61,6 +62,7 @@ class Log:
         "_index_interval_bytes",
         "_latest_epoch",
         "_max_message_bytes",
+        "_out_of_descriptors",
         "_plain",
         "_producers",
         "_timestamp_after_max_ms",
@@ -110,6 +112,7 @@ class Log:
         self.snapshots = snapshots  # offsets of the producer snapshots on disk, ascending
         self.jitter_ms = jitter_ms
         self.offline: str | None = None
+        self._out_of_descriptors = False  # has been, which is logged once
         self.set_aside_bytes = 0  # cut and kept as `.corrupt` when this log was loaded
         # Told when something should be synced soon: a full segment, or flush.messages reached.
         self.flush_wanted: Callable[[Log], object] | None = None
@@ -164,7 +167,9 @@ class Log:
             try:
                 self._producers = load_producers(self)
             except OSError as error:
-                self.fail(f"cannot read the producers' state: {error}")
+                self.fail("cannot read the producers' state", error)
+                if self.offline is None:
+                    raise
                 return Producers()
         return self._producers
 
@@ -307,7 +312,7 @@ class Log:
             except CorruptSegment as problem:
                 logger.error("%s: older batches of a producer: %s", self.name, problem)
             except OSError as error:
-                self.fail(f"cannot read a producer's batches: {error}")
+                self.fail("cannot read a producer's batches", error)
                 return _STORAGE_ERROR
         return self.producers.check(producer_id, producer_epoch, sequence, delta, transactional)
 
@@ -356,7 +361,7 @@ class Log:
                 index_interval_bytes=self._index_interval_bytes,
             )
         except OSError as error:
-            self.fail(f"cannot append: {error}")
+            self.fail("cannot append", error)
             return AppendResult(_STORAGE_ERROR)
         self.end_offset = last_offset + 1
         if last_offset - self.recovery_point >= self._flush_messages and self.flush_wanted:
@@ -424,7 +429,7 @@ class Log:
         try:
             return read_range(self.segments, offset, bytes_max, limit, first_batch_whole)
         except OSError as error:
-            self.fail(f"cannot read: {error}")
+            self.fail("cannot read", error)
             raise
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -505,14 +510,23 @@ class Log:
             for file in files:
                 file.sync()
         except OSError as error:
-            self.fail(f"cannot sync: {error}")
+            self.fail("cannot sync", error)
             raise
         self.finish_flush(end_offset)
 
-    def fail(self, reason: str) -> None:
-        """Take the log offline until the next start."""
+    def fail(self, reason: str, error: OSError | None = None) -> None:
+        """Take the log offline until the next start, because of an error if there is one.
+
+        That no descriptor was free is no fault of the disk, and nothing was done then: the log
+        stays online, the caller answers with an error that clients retry.
+        """
+        if isinstance(error, OutOfDescriptors):
+            if not self._out_of_descriptors:
+                self._out_of_descriptors = True
+                logger.warning("%s: %s for now: %s", self.name, reason, error)
+            return
         if self.offline is None:
-            self.offline = reason
+            self.offline = reason = reason if error is None else f"{reason}: {error}"
             logger.error("%s: offline until the next start: %s", self.name, reason)
             if self.on_change is not None:
                 self.on_change()

@@ -40,6 +40,7 @@ from ottla.log.upkeep import (
     Remover,
     finish,
 )
+from ottla.seams.disk import OutOfDescriptors
 
 if TYPE_CHECKING:
     from ottla.seams.background import Background
@@ -240,7 +241,10 @@ class LogManager:
         return key in self._entries
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """A partition's log, opened now if it was not before; None when there is none."""
+        """A partition's log, opened now if it was not before; None when there is none.
+
+        Raises OutOfDescriptors when it cannot be opened now.
+        """
         entry = self._entries.get((topic, partition))
         if isinstance(entry, Unopened):
             return self._open((topic, partition), entry, clean=True)
@@ -255,11 +259,21 @@ class LogManager:
         return [entry for entry in self._entries.values() if isinstance(entry, Log)]
 
     def every(self) -> Iterator[Log]:
-        """All logs, opened as the walk comes by; partitions may come and go meanwhile."""
+        """All logs, opened one after the other; partitions may come and go meanwhile.
+
+        One that cannot be opened for want of a descriptor is left out.
+        """
         for topic, partition in list(self._entries):
-            log = self.get(topic, partition)
+            log = self._get_if_possible(topic, partition)
             if log is not None:
                 yield log
+
+    def _get_if_possible(self, topic: str, partition: int) -> Log | None:
+        try:
+            return self.get(topic, partition)
+        except OutOfDescriptors as error:
+            logger.warning("%s-%d: cannot be opened for now: %s", topic, partition, error)
+            return None
 
     def _may_be_compacted(self, key: TopicPartition, entry: Unopened) -> bool:
         """Whether gaps between offsets are no damage, as far as the data directory can tell.
@@ -293,6 +307,8 @@ class LogManager:
                 jitter_ms=self._jitter(config),
                 compacted=self._may_be_compacted(key, entry),
             )
+        except OutOfDescriptors:
+            raise  # it says nothing about the log, which is opened another time
         except (OSError, ValueError) as error:
             # One partition that cannot be read takes nothing else down.
             log = Log(
@@ -449,7 +465,7 @@ class LogManager:
                 yield None
                 continue
             for partition in list(partitions):
-                yield self.get(topic, partition)
+                yield self._get_if_possible(topic, partition)
 
     async def _secure(self, log: Log) -> None:
         """Before a compaction: all of the log is synced, the checkpoint says so, and a sign in the
@@ -540,9 +556,13 @@ class LogManager:
             self._release()
 
     def _all_sound(self, home: DataDirectory) -> bool:
-        """A log that went offline must be recovered at the next start: no clean marker then."""
+        """A log that went offline, or could not be synced, must be recovered at the next start: no
+        clean marker then.
+        """
         return not any(
-            log.offline is not None and self._home_of(log) is home for log in self.opened()
+            (log.offline is not None or log.recovery_point < log.end_offset)
+            and self._home_of(log) is home
+            for log in self.opened()
         )
 
     def _release(self) -> None:

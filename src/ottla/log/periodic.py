@@ -174,7 +174,7 @@ def retain_log(manager: "LogManager", log: "Log") -> int:
         removed = log.delete_oldest(breach.segments, now_ms=now_ms)
         paths = [segment.path(kind) for segment in removed for kind in SEGMENT_FILES]
     except OSError as error:
-        log.fail(f"cannot delete old segments: {error}")
+        log.fail("cannot delete old segments", error)
         return 0
     logger.info(
         "%s: %d segments deleted by %s, the log begins at offset %d now",

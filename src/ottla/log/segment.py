@@ -15,6 +15,7 @@ from ottla.log.header import BATCH_OVERHEAD, HEADER, HEADER_BYTES, MAGIC, BatchA
 from ottla.log.index import OffsetIndex
 from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from ottla.log.transaction_index import TransactionIndex
+from ottla.seams.disk import OutOfDescriptors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -207,9 +208,12 @@ class Segment:
         if not position:
             self.first_timestamp = max_timestamp
         if self.bytes_since_index > index_interval_bytes:
-            self.index.append(last_offset, position)
-            if largest >= 0:
-                self.time_index.append(largest, self.largest_timestamp_offset)
+            try:
+                self.index.append(last_offset, position)
+                if largest >= 0:
+                    self.time_index.append(largest, self.largest_timestamp_offset)
+            except OutOfDescriptors:
+                pass  # the batch counts all the same: entries may be missing, or written later
             self.bytes_since_index = 0
         self.bytes_since_index += size
         self.size_bytes = position + size

@@ -264,7 +264,7 @@ class Flusher:
         now_ms = self._clock.now_ms()
         for (log, end_offset), failure in zip(marks, failures, strict=True):
             if failure is not None:
-                log.fail(f"cannot sync: {failure}")
+                log.fail("cannot sync", failure)
             elif log.offline is None:
                 log.finish_flush(end_offset)
                 if log.config.flush_ms < FLUSH_MS_NEVER:
@@ -282,7 +282,7 @@ def _begin(
         try:
             to_sync, end_offset = log.begin_flush(indexes=indexes)
         except OSError as error:
-            log.fail(f"cannot sync: {error}")
+            log.fail("cannot sync", error)
             continue
         marks.append((log, end_offset))
         files.append(to_sync)

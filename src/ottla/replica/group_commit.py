@@ -4,7 +4,8 @@ Partitions with new records are collected; while one round runs in a thread, the
 After a round each partition's synced offset is the end its log had when the round began, and the
 high watermark never passes the synced offset, so neither an acknowledgement nor a reader ever sees
 a record that a power cut could take back. An fsync that fails is never tried again (the kernel may
-have dropped the pages and would then report success): the partition goes offline.
+have dropped the pages and would then report success): the partition goes offline. One that could
+not begin for want of a descriptor is: the partition takes part in the next round.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ottla.seams.disk import OutOfDescriptors
+
 if TYPE_CHECKING:
     from ottla.log.syncing import Syncable
     from ottla.replica.partition import Partition
     from ottla.seams.background import Background
     from ottla.seams.clock import Clock
+
+DESCRIPTOR_RETRY_S = 0.1  # until a sync that lacked a descriptor is tried again
 
 
 class GroupCommit:
@@ -27,6 +32,7 @@ class GroupCommit:
         self._clock = clock
         self._background = background
         self._waiting: dict[Partition, None] = {}
+        self._again: dict[Partition, None] = {}  # no descriptor was free for their files
         self._running = False
         self._idle: asyncio.Future[None] | None = None
 
@@ -57,6 +63,9 @@ class GroupCommit:
             try:
                 if partition.offline is None:
                     to_sync, end_offset = partition.log.begin_flush()
+            except OutOfDescriptors:
+                self._again[partition] = None
+                continue
             except OSError as error:
                 partition.go_offline(f"fsync failed: {error}")
             if partition.offline is not None:
@@ -65,7 +74,7 @@ class GroupCommit:
             marks.append((partition, end_offset))
             files.append(to_sync)
         if not marks:
-            self._end()
+            self._continue()
             return
         future = self._background.thread(_sync, files)
         future.add_done_callback(lambda done: self._finished(marks, done))
@@ -78,14 +87,26 @@ class GroupCommit:
             else done.result()
         )
         for (partition, end_offset), failure in zip(marks, failures, strict=True):
+            if isinstance(failure, OutOfDescriptors):
+                self._again[partition] = None
+                continue
             if failure is not None:
                 partition.go_offline(f"fsync failed: {failure}")
             if partition.offline is None:
                 partition.synced(end_offset)
             else:
                 partition.announce()
+        self._continue()
+
+    def _continue(self) -> None:
+        """The next round at once, later if it is only for those that lacked a descriptor, or no
+        round.
+        """
         if self._waiting:
             self._round()
+        elif self._again:
+            self._waiting, self._again = self._again, {}
+            self._clock.call_later(DESCRIPTOR_RETRY_S, self._round)
         else:
             self._end()
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.log.failures import CorruptSegment, OffsetOutOfRange
 from ottla.log.log import AppendResult, Log, Origin
 from ottla.replica.leader import enough_replicas, high_watermark
+from ottla.seams.disk import OutOfDescriptors
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -333,8 +334,13 @@ class Partition:
         """Append one batch that this broker itself wrote: coordinator state, or a marker."""
         # A marker may make more visible than its own bytes: every reader looks again.
         result = self._append(records, -1, now_ms, Origin.COORDINATOR, None)
+        if result.error_code:
+            return result
         # Transactions whose end everybody can see need not be remembered, also when nobody reads.
-        producers = self.log.producers
+        try:
+            producers = self.log.producers
+        except OutOfDescriptors:
+            return result  # they are forgotten another time
         if producers.completed:
             producers.forget_completed_below(self.high_watermark)
         return result
@@ -349,7 +355,12 @@ class Partition:
             len(self.in_sync), len(self.replicas), log.config.min_insync_replicas
         ):
             return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
-        result = log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+        try:
+            result = log.append(
+                records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
+            )
+        except OutOfDescriptors:  # before anything was written
+            return AppendResult(ErrorCode.KAFKA_STORAGE_ERROR)
         if result.error_code:
             return result
         if self._alone:
@@ -431,7 +442,7 @@ class Partition:
             self.log_damage(problem)
             return LogReadInfo(error_code=problem.error_code)
         except OSError as problem:
-            self.go_offline(f"cannot read at offset {offset}: {problem}")
+            self.go_offline(f"cannot read at offset {offset}", problem)
             return LogReadInfo(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
         return info
 
@@ -494,6 +505,9 @@ class Partition:
         """Log a damaged segment, every time one is read: the operator must know."""
         logger.error("%s-%d: %s", self.topic, self.index, problem)
 
-    def go_offline(self, reason: str) -> None:
-        """Take this partition offline until the next start; the rest of the broker goes on."""
-        self.log.fail(reason)
+    def go_offline(self, reason: str, error: OSError | None = None) -> None:
+        """Take this partition offline until the next start; the rest of the broker goes on.
+
+        Not for want of a descriptor (see Log.fail).
+        """
+        self.log.fail(reason, error)

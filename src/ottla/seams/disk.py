@@ -1,14 +1,19 @@
-"""The disk, handed in: files and directories, real here, simulated in simulated/disk.py.
+"""The disk as an interface: files and directories, real here, simulated in simulated/disk.py.
 
 A file is named by its path and costs a descriptor only while it is in use: RealDisk keeps at most
-`descriptors_max` of them open and closes those not used since the last sweep (a clock, not a
-strict order of use, so that a read or a write pays one attribute store for it). A File survives
-the renaming of its path or of its directory, and, while somebody holds it, the unlinking too: a
-sender that was lent a range of a segment reads to the end of it.
+`descriptors_max` of them open and closes those not used since the last sweep (the clock algorithm,
+not a strict order of use, so that a read or a write pays one attribute store for it). A File
+survives the renaming of its path or of its directory, and, while a reference to it exists, the
+unlinking too: a range of a segment that is being sent can be read to its end.
 
-What it owes its caller: `append` writes all or nothing; `write_atomically` leaves the old or the
-new content; errors are OSError with the path in it. Reading and writing belong to one thread;
-`File.sync`, `sync_directory`, `unlink` and `rmtree` may run in another.
+Contract: `append` writes all or nothing; `write_atomically` leaves the old or the new content;
+errors are OSError with the path in it. Reading and writing belong to one thread; `File.sync`,
+`sync_directory`, `write_atomically`, `unlink` and `rmtree` may run in another.
+
+A process that has no descriptor left says nothing about the device: then RealDisk closes one of
+its own files, or gives up the spare descriptor it keeps, and tries again. Where that does not help
+either, the error is `OutOfDescriptors`: nothing was read or written, and a later attempt may
+succeed.
 """
 
 from __future__ import annotations
@@ -20,7 +25,8 @@ import sqlite3
 import threading
 import weakref
 from collections import deque
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeVar
 
 from ottla.seams.posix import (
     AlreadyLocked,
@@ -33,7 +39,24 @@ from ottla.seams.posix import (
     write_all,
 )
 
-__all__ = ["AlreadyLocked", "Bytes", "Disk", "Entry", "File", "Lock", "RealDisk", "RealFile"]
+__all__ = [
+    "AlreadyLocked",
+    "Bytes",
+    "Disk",
+    "Entry",
+    "File",
+    "Lock",
+    "OutOfDescriptors",
+    "RealDisk",
+    "RealFile",
+]
+
+Result = TypeVar("Result")
+NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})  # of the process, of the system
+
+
+class OutOfDescriptors(OSError):
+    """No descriptor was free to open a file with; the file and the device are as they were."""
 
 
 class Entry(NamedTuple):
@@ -80,7 +103,7 @@ class Lock(Protocol):
 
 
 class Disk(Protocol):
-    """All that a broker asks of the place where its data lies."""
+    """What a broker needs of the file system that holds its data."""
 
     def open(self, path: str, *, create: bool = False) -> File: ...
 
@@ -121,12 +144,14 @@ class RealFile:
 
     __slots__ = (
         "__weakref__",
+        "_close_wanted",
         "_descriptor",
         "_directory",
         "_disk",
         "_kept",
         "_name",
         "_size",
+        "_syncs",
         "_used",
     )
 
@@ -136,8 +161,10 @@ class RealFile:
         self._name = name
         self._descriptor = -1
         self._size = -1
-        self._used = False  # since the clock's hand last came by
+        self._used = False  # since the last sweep
         self._kept = False  # unlinked: once closed it could not be opened again
+        self._syncs = 0  # under way in other threads: the descriptor stays open
+        self._close_wanted = False  # after the last of these
 
     @property
     def path(self) -> str:
@@ -210,13 +237,13 @@ class RealFile:
         self._size = size
 
     def sync(self) -> None:
-        descriptor = self._disk._duplicate(self)
+        descriptor = self._disk._begin_sync(self)
         try:
             sync_descriptor(descriptor)
         except OSError as error:
             raise named(error, self.path) from error
         finally:
-            os.close(descriptor)
+            self._disk._end_sync(self, descriptor)
 
     def fileno(self) -> int | None:
         descriptor = self._descriptor
@@ -242,9 +269,14 @@ class RealDisk:
         # Files in use by directory and name, so that renaming a directory touches only its own.
         self._files: dict[str, dict[str, weakref.ref[RealFile]]] = {}
         self._clock: deque[weakref.ref[RealFile]] = deque()
-        self._guard = (
-            threading.RLock()
-        )  # opening, closing, duplicating: never around a read or a write
+        # Held while opening and closing, never around a read or a write.
+        self._guard = threading.RLock()
+        self._spare = -1
+        self._keep_spare()
+
+    def __del__(self) -> None:
+        if self._spare >= 0:
+            os.close(self._spare)
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         directory, _, name = path.rpartition("/")
@@ -263,9 +295,12 @@ class RealDisk:
         return os.path.exists(path)
 
     def listdir(self, path: str) -> list[str]:
-        return os.listdir(path)
+        return self._retried(path, lambda: os.listdir(path))
 
     def entries(self, path: str) -> list[Entry]:
+        return self._retried(path, lambda: self._entries(path))
+
+    def _entries(self, path: str) -> list[Entry]:
         found = []
         with os.scandir(path) as scan:
             for entry in scan:
@@ -279,7 +314,7 @@ class RealDisk:
         return found
 
     def read(self, path: str) -> bytes:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = self._open(path, os.O_RDONLY)
         try:
             pieces = []
             while piece := os.read(descriptor, 1 << 16):
@@ -288,7 +323,7 @@ class RealDisk:
                     break
             return b"".join(pieces)
         finally:
-            os.close(descriptor)
+            self._give_back(descriptor)
 
     def mkdir(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
@@ -325,15 +360,15 @@ class RealDisk:
                 raise
 
     def _keep_readable(self, path: str) -> None:
-        """Whoever still holds the file keeps a descriptor of it: without the name there is no
-        other way back.
+        """A file that is still referenced keeps a descriptor: without its name it could not be
+        opened again.
         """
         directory, _, name = path.rpartition("/")
         reference = self._files.get(directory, {}).pop(name, None)
         if reference is not None and (file := reference()) is not None:
             try:
                 if file._descriptor < 0:
-                    self._open_descriptor(file)
+                    self._open_descriptor(file, may_sweep=False)
                 file._kept = True
             except FileNotFoundError:
                 pass
@@ -343,11 +378,11 @@ class RealDisk:
             for name in list(self._files.get(path, ())):
                 self._keep_readable(f"{path}/{name}")
             self._files.pop(path, None)
-        shutil.rmtree(path)
+        self._retried(path, lambda: shutil.rmtree(path))
 
     def write_atomically(self, path: str, data: bytes, *, sync: bool) -> None:
         temporary = f"{path}.tmp"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = self._open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             write_all(descriptor, data, 0, 0)
             if sync:
@@ -355,7 +390,7 @@ class RealDisk:
         except OSError as error:
             raise named(error, path) from error
         finally:
-            os.close(descriptor)
+            self._give_back(descriptor)
         with self._guard:
             # Or who opens this name next would be given the replaced file, and sync that one.
             self._keep_readable(path)
@@ -364,7 +399,7 @@ class RealDisk:
             self.sync_directory(os.path.dirname(path))
 
     def sync_directory(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = self._open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         except OSError as error:
@@ -373,7 +408,7 @@ class RealDisk:
             if error.errno != errno.EINVAL:
                 raise named(error, path) from error
         finally:
-            os.close(descriptor)
+            self._give_back(descriptor)
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
@@ -390,61 +425,122 @@ class RealDisk:
     def free_bytes(self, path: str) -> int:
         return shutil.disk_usage(path).free
 
-    def _open_descriptor(self, file: RealFile, extra_flags: int = 0) -> int:
+    # Descriptors
+
+    def _open(self, path: str, flags: int, *, may_sweep: bool = False) -> int:
+        """A new descriptor. Only a thread that reads and writes files may close others for it:
+        another would close one that is just being read from.
+        """
+        return self._retried(
+            path, lambda: os.open(path, flags | os.O_CLOEXEC, 0o644), may_sweep=may_sweep
+        )
+
+    def _retried(self, path: str, work: Callable[[], Result], *, may_sweep: bool = False) -> Result:
+        """Repeats what fails for want of a descriptor, as long as one can be freed for it."""
+        while True:
+            try:
+                return work()
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR:
+                    raise
+                if not self._free_descriptor(may_sweep=may_sweep):
+                    raise OutOfDescriptors(error.errno, error.strerror, path) from error
+
+    def _free_descriptor(self, *, may_sweep: bool) -> bool:
+        with self._guard:
+            if may_sweep and self._sweep(self.descriptors_open):
+                return True
+            if self._spare < 0:
+                return False
+            os.close(self._spare)
+            self._spare = -1
+            return True
+
+    def _give_back(self, descriptor: int) -> None:
+        os.close(descriptor)
+        if self._spare < 0:
+            self._keep_spare()
+
+    def _keep_spare(self) -> None:
+        """One descriptor is held open for nothing, to be given up when there is no other."""
+        try:
+            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._spare = -1  # tried again when a file is closed
+
+    def _open_descriptor(
+        self, file: RealFile, extra_flags: int = 0, *, may_sweep: bool = True
+    ) -> int:
         with self._guard:
             if file._descriptor >= 0:
                 return file._descriptor
-            if self.descriptors_open >= self.descriptors_max:
-                self._sweep()
+            if may_sweep and self.descriptors_open >= self.descriptors_max:
+                self._sweep(self.descriptors_max)
             path = file.path
             try:
-                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | extra_flags, 0o644)
+                descriptor = self._open(path, os.O_RDWR | extra_flags, may_sweep=may_sweep)
             except OSError as error:
                 if error.errno not in (errno.EACCES, errno.EROFS):
                     raise
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = self._open(path, os.O_RDONLY, may_sweep=may_sweep)
             file._descriptor = descriptor
             file._size = os.fstat(descriptor).st_size
             self.descriptors_open += 1
             self._clock.append(weakref.ref(file))
             return descriptor
 
-    def _sweep(self) -> None:
-        """Close files not used since the hand last passed, until there is room for one more.
+    def _sweep(self, below: int) -> bool:
+        """Close files not used since the last sweep, until fewer than `below` are open.
 
-        Two rounds at most: the first takes away the marks. Unlinked files stay, and so the limit
-        is a wish, not a wall.
+        Two rounds at most: the first takes away the marks. Unlinked files stay, and those that are
+        being synced, so the limit may be exceeded: False then.
         """
         for _ in range(2 * len(self._clock)):
-            if self.descriptors_open < self.descriptors_max:
-                return
+            if not self._clock or self.descriptors_open < below:
+                break
             reference = self._clock.popleft()
             file = reference()
             if file is None or file._descriptor < 0:
                 continue
-            if file._used or file._kept:
+            if file._used or file._kept or file._syncs:
                 file._used = False
                 self._clock.append(reference)
             else:
                 self._close_descriptor(file)
+        return self.descriptors_open < below
 
     def _close_descriptor(self, file: RealFile) -> None:
         with self._guard:
-            if file._descriptor >= 0:
-                os.close(file._descriptor)
+            if file._syncs:
+                file._close_wanted = True
+            elif file._descriptor >= 0:
+                self._give_back(file._descriptor)
                 file._descriptor = -1
                 self.descriptors_open -= 1
                 if len(self._clock) > 2 * self.descriptors_open + 64:
                     self._clock = deque(r for r in self._clock if (f := r()) and f._descriptor >= 0)
 
-    def _duplicate(self, file: RealFile) -> int:
-        """A descriptor of one's own, so that a sync in another thread is not cut off by the
-        sweep.
+    def _begin_sync(self, file: RealFile) -> int:
+        """A descriptor that stays open until `_end_sync`: the file's, or one for this sync alone.
+
+        Were a closed file opened here to stay open, many of them could use up all descriptors, for
+        only the thread that reads and writes may close others.
         """
         with self._guard:
-            return os.dup(
-                file._descriptor if file._descriptor >= 0 else self._open_descriptor(file)
-            )
+            if file._descriptor < 0:
+                return self._open(file.path, os.O_RDONLY)
+            file._syncs += 1
+            return file._descriptor
+
+    def _end_sync(self, file: RealFile, descriptor: int) -> None:
+        with self._guard:
+            if descriptor != file._descriptor:
+                self._give_back(descriptor)
+                return
+            file._syncs -= 1
+            if file._close_wanted and not file._syncs:
+                file._close_wanted = False
+                self._close_descriptor(file)
 
     def _forget(self, file: RealFile) -> None:
         with self._guard:

@@ -81,7 +81,7 @@ class Stream(Protocol):
 
 
 class Listener(Protocol):
-    """A port that takes connections."""
+    """A listening socket, or several of one host name."""
 
     port: int
 
@@ -248,7 +248,7 @@ class RealListener:
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(ACCEPTS_PER_TURN):
-            if not self._accepting:  # the one before filled the house
+            if not self._accepting:  # the one before reached a limit
                 return
             try:
                 connected, _ = listening.accept()
@@ -287,7 +287,7 @@ class RealNetwork:
         self.receive_buffer_bytes = receive_buffer_bytes
 
     def listen(self, host: str, port: int, on_stream: OnStream, *, backlog: int = 50) -> Listener:
-        """Opens the door, at every address of the host's name. An empty host is all of them."""
+        """Listens at every address of the host's name. An empty host is all of them."""
         sockets: list[socket.socket] = []
         unavailable: OSError | None = None
         try:

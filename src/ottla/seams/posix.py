@@ -1,7 +1,7 @@
-"""What RealDisk asks of the operating system, with a way out where a call is missing.
+"""The calls of the operating system that RealDisk needs, with a substitute where one is missing.
 
-Linux is what we test; a Mac has no fdatasync and needs F_FULLFSYNC, and some file systems lack
-this or that.
+Linux is what we test; macOS has no fdatasync and needs F_FULLFSYNC, and some file systems lack
+one or the other.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import sys
 
 Bytes = bytes | bytearray | memoryview
 
-DESCRIPTORS_MAX_DEFAULT = 512  # half of the 1,024 that many laptops allow a process
-DESCRIPTOR_SHARE = 2  # sockets may have the other half of RLIMIT_NOFILE
+DESCRIPTOR_LIMIT_DEFAULT = 1_024  # what many systems allow a process
+FILES_SHARE = 2  # files may have half of the descriptors, connections most of the rest
+FILES_MAX_MIN = 16
 
 
 class AlreadyLocked(OSError):
@@ -80,13 +81,19 @@ def named(error: OSError, path: str) -> OSError:
     return error if error.filename else OSError(error.errno, error.strerror or str(error), path)
 
 
-def descriptors_allowed() -> int:
+def descriptor_limit() -> int:
+    """How many descriptors this process may have open (the soft RLIMIT_NOFILE)."""
     try:
         import resource
 
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     except (ImportError, OSError, ValueError):
-        return DESCRIPTORS_MAX_DEFAULT
+        return DESCRIPTOR_LIMIT_DEFAULT
     if soft <= 0 or soft == resource.RLIM_INFINITY:
-        return DESCRIPTORS_MAX_DEFAULT
-    return max(16, soft // DESCRIPTOR_SHARE)
+        return DESCRIPTOR_LIMIT_DEFAULT
+    return soft
+
+
+def descriptors_allowed() -> int:
+    """How many of them a disk may keep open for its files."""
+    return max(FILES_MAX_MIN, descriptor_limit() // FILES_SHARE)

@@ -4,8 +4,8 @@ Requests that came together are handled together, in place (input.py) and at mos
 REQUESTS_PER_TURN of them, and their answers leave in one send (output.py). An answer that comes
 later is parked, with those behind it; requests go on being handled meanwhile, unless the pending
 one is exclusive: then its effect has to come first. At a limit (limits.py) the connection stops
-reading, and goes on when there is room. Whatever is wrong with a request closes this connection
-alone, with one logged reason.
+reading until the limit allows more. Whatever is wrong with a request closes this connection alone,
+with one logged reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _read_size = struct.Struct(">i").unpack_from
 
 
 class Slot:
-    """An answer's place in the order of the requests."""
+    """An answer's position in the order of the requests."""
 
     __slots__ = ("connection", "done", "held", "out", "pending")
 
@@ -268,7 +268,7 @@ class Connection:
             self._shared.held.give(-more)
 
     def flush(self) -> None:
-        """Sends what can be sent now, and the rest when there is room."""
+        """Sends what the socket takes now, and the rest when it is writable."""
         self._dirty = False
         if self.closed:
             return

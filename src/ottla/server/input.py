@@ -1,10 +1,10 @@
 """What one connection has received and not yet handled, and the buffer it lies in.
 
 Without a request under way there is no buffer: the connection receives into the scratch buffer
-that all share. The start of a request whose end has not come moves into a buffer of its own. That
-one grows as the bytes really come, so a peer that announces much and sends little holds little. A
-buffer is used again only when the interpreter says that no view of it is left, so a request that
-is looked at later never sees another's bytes (KAFKA-19012).
+that all share. The start of a request whose end has not arrived moves into a buffer of its own.
+That one grows as bytes arrive, so a peer that announces much and sends little holds little. A
+buffer is used again only when no view of it is left (by its reference count), so a request that is
+read later never shows the bytes of another (KAFKA-19012).
 """
 
 from ottla.server.limits import OWN_BUFFER_BYTES_MIN, SCRATCH_BYTES, Held, Waiter
@@ -13,7 +13,7 @@ SIZE_BYTES = 4  # each request begins with its size
 
 
 class Scratch:
-    """The buffer for whoever receives now."""
+    """The buffer of the connection that receives now."""
 
     __slots__ = ("buffer",)
 
@@ -21,7 +21,7 @@ class Scratch:
         self.buffer = bytearray(SCRATCH_BYTES)
 
     def give_back(self) -> None:
-        """The turn is over; a buffer that somebody still looks at is left to them."""
+        """The turn is over; a buffer of which a view is left is replaced."""
         if not is_free(self.buffer):
             self.buffer = bytearray(SCRATCH_BYTES)
 
@@ -36,7 +36,7 @@ class Input:
         self._held = held
         self.buffer: bytearray | None = None
         self.start = self.end = 0
-        self.starved = False  # there was no room to grow; the owner will be told of some
+        self.starved = False  # it may not grow now; `room_again` of the owner is called
 
     def keep(self, buffer: bytearray, start: int, end: int, size: int) -> None:
         """Keeps buffer[start:end], where the next request of `size` bytes (-1: unknown) begins.
@@ -76,7 +76,7 @@ class Input:
         self.start = self.end = 0
 
     def _move(self, buffer: bytearray, start: int, end: int, size: int) -> None:
-        """Moves buffer[start:end] to the front of an own buffer with room for what follows."""
+        """Moves buffer[start:end] to the front of an own buffer large enough for what follows."""
         own = self.buffer
         rest = end - start
         had = len(own) if own is not None else 0

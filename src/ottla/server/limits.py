@@ -1,10 +1,10 @@
-"""Every limit of the server by name, and the account of what all connections hold together.
+"""The limits of the server, and the count of bytes that all connections hold together.
 
-A limit never grows a queue: at it, reading pauses until there is room again (bytes, requests
-waiting), newcomers wait or are turned away (connections), or the connection closes with a reason
-(frame size, idleness). Who holds nothing may always be served; who holds something while all
-together hold too much waits, except for one at a time that may receive its request to the end,
-so that a house full of half requests still moves.
+A limit never grows a queue: at it, reading pauses until bytes or requests are released, new
+connections wait in the kernel or are closed, or the connection closes with a reason (frame size,
+idleness). A connection that holds nothing is always served; one that holds something while all
+together hold too much waits, except for one at a time that may receive its request to the end, so
+that progress is made when all hold parts of requests.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,18 +17,22 @@ FRAME_BYTES_MAX = 100 * MiB  # Kafka's socket.request.max.bytes
 CONNECTION_HELD_BYTES_MAX = 16 * MiB  # requests waiting and answers unsent of one connection
 HELD_BYTES_MAX = 256 * MiB  # the same in all, and the buffers; Kafka's queued.max.request.bytes
 UNANSWERED_MAX = 500  # requests of one connection; Kafka's queued.max.requests is for all
-REQUESTS_PER_TURN = 64  # of one connection, then the others have their turn
-UNSENT_BYTES = 64 * KiB  # answers of one turn; beyond it each further request asks for room
-SEND_BYTES_PER_TURN = 1 * MiB  # to one connection, then the others have their turn
-SCRATCH_BYTES = 64 * KiB  # one buffer for whoever reads now and has no request under way
+REQUESTS_PER_TURN = 64  # of one connection, then the others are served
+UNSENT_BYTES = 64 * KiB  # answers of one turn; beyond it each further request checks the limits
+SEND_BYTES_PER_TURN = 1 * MiB  # to one connection, then the others are served
+SCRATCH_BYTES = 64 * KiB  # one buffer for every connection that has no request under way
 OWN_BUFFER_BYTES_MIN = 4 * KiB  # for the start of a request whose end is still under way
 PREAD_BYTES_MAX = 16 * KiB  # file ranges up to this size are read and go out with their header
 BUFFERS_PER_SEND = 64
 SPARE_BUFFER_S = 5.0  # a connection that has read nothing for so long gives its buffer back
-STALLED_S = 10.0  # with half a request while others wait for room: the connection closes
+STALLED_S = 10.0  # with part of a request while others wait for bytes: the connection closes
 SWEEP_S_MIN = 0.05
 
 CONNECTIONS_MAX = (1 << 31) - 1  # Kafka's max.connections and max.connections.per.ip
+# Descriptors that are neither files of the log nor connections: listeners, the metadata database
+# and its journal, pipes of a helper process, connections for metrics.
+OTHER_DESCRIPTORS_MAX = 64
+OTHER_DESCRIPTORS_SHARE = 8  # at most an eighth of a small limit
 CONNECTIONS_IDLE_MS_MAX = 600_000  # Kafka's connections.max.idle.ms
 DRAIN_S_MAX = 5.0  # how long a stopping server waits for answers under way
 
@@ -69,7 +73,7 @@ class Limits:
         self.connections_max = connections_max
         self.connections_per_ip_max = connections_per_ip_max
         self.connections_per_ip_overrides = dict(connections_per_ip_overrides or {})
-        # A rate of 0 would let nobody in ever again.
+        # A rate of 0 would admit no connection ever again.
         self.connections_per_second_max = max(connections_per_second_max, 1)
         self.connections_idle_ms_max = connections_idle_ms_max
 
@@ -78,22 +82,30 @@ class Limits:
         return self.connections_per_ip_overrides.get(host, self.connections_per_ip_max)
 
 
+def connections_that_fit(descriptors: int, files_max: int) -> int:
+    """How many connections leave `files_max` of the process's descriptors for the log's files."""
+    others = min(OTHER_DESCRIPTORS_MAX, descriptors // OTHER_DESCRIPTORS_SHARE)
+    return max(1, descriptors - files_max - others)
+
+
 class Waiter(Protocol):
+    """A connection that waits for bytes to be released."""
+
     def room_again(self) -> object: ...
 
 
 class Held:
-    """How many bytes all connections hold together, and who waits for some to be given back."""
+    """How many bytes all connections hold together, and which wait for some to be released."""
 
     __slots__ = ("_later", "_overdraft", "_scheduled", "_waiting", "limit", "spare", "used")
 
     def __init__(self, limit: int, later: Callable[[Callable[[], object]], object]) -> None:
         self.limit = limit
         self.used = 0
-        # Asks all to give back the buffers that they keep for their next large request.
+        # Makes all connections release the buffers that they keep for their next large request.
         self.spare: Callable[[], object] = nothing_to_spare
         self._later = later
-        self._waiting: dict[Waiter, None] = {}  # in the order of their coming
+        self._waiting: dict[Waiter, None] = {}  # in the order of arrival
         self._overdraft: Waiter | None = None
         self._scheduled = False
 
@@ -103,7 +115,7 @@ class Held:
 
     @property
     def crowded(self) -> bool:
-        """Nothing may be kept that is not needed now."""
+        """Whether connections must release what they do not need now."""
         return self.used > self.limit or bool(self._waiting)
 
     @property
@@ -119,7 +131,9 @@ class Held:
             self._wake_later()
 
     def may_grow(self, waiter: Waiter, size: int) -> bool:
-        """Whether the waiter may take `size` more for its request; if not, it is called later."""
+        """Whether the waiter may take `size` more for its request; if not, its `room_again` is
+        called later.
+        """
         if self.used + size > self.limit:
             self.spare()
         if self.used + size <= self.limit or self._overdraft is waiter:
@@ -152,11 +166,11 @@ class Held:
 
     def _wake(self) -> None:
         self._scheduled = False
-        # Each asks again; those for whom there is still no room queue up anew in the same order.
+        # Each tries again; those that still may not grow are queued anew in the same order.
         waiting, self._waiting = self._waiting, {}
         for waiter in waiting:
             waiter.room_again()
 
 
 def nothing_to_spare() -> None:
-    """When nobody keeps anything."""
+    """The `spare` of a server without connections."""

@@ -1,7 +1,7 @@
-"""Where clients reach the broker: the address each listener binds, and the one it is known by.
+"""Listeners: the address each binds, and the one that it is advertised with.
 
-What the options say is read and checked in `settings.listeners`; here it meets the machine: a port
-of 0 becomes the one that was bound, an empty advertised host this machine's name.
+The options are parsed and checked in `settings.listeners`. Here a port of 0 becomes the one that
+was bound, and an empty advertised host the name of this machine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Endpoint:
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """What clients are told, once the port is bound."""
+        """The address in Metadata responses, once the port is bound."""
         return self._advertised_host, self._advertised_port or self.port
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Endpoint:
 
 
 def endpoints_of(listeners: Iterable[Listener], own_name: Callable[[], str]) -> list[Endpoint]:
-    """An endpoint for each listener; `own_name` is asked only where a listener leaves it open."""
+    """An endpoint for each listener; `own_name` is called only for one without a host."""
     return [
         Endpoint(
             listener.name,
@@ -57,7 +57,7 @@ def endpoints_of(listeners: Iterable[Listener], own_name: Callable[[], str]) -> 
 
 
 def address_text(host: str, port: int) -> str:
-    """As one reads it: `127.0.0.1:9092`, `[::1]:9092`."""
+    """The usual notation: `127.0.0.1:9092`, `[::1]:9092`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

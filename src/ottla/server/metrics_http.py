@@ -1,4 +1,4 @@
-"""A very small HTTP server: `/metrics` for Prometheus, `/healthz` and `/readyz` for watchers.
+"""A very small HTTP server: `/metrics` for Prometheus, `/healthz` and `/readyz` for probes.
 
 One request per connection, GET and HEAD, nothing else. It runs on the broker's own loop, so every
 step is small (the text of many partitions is made in slices) and everything is bounded: the
@@ -17,7 +17,7 @@ from ottla.seams.network import Listener, Network, Stream
 log = logging.getLogger("ottla.metrics")
 
 REQUEST_BYTES_MAX = 8 * 1024
-EXCHANGES_MAX = 32  # at a time; a further one is told to come again
+EXCHANGES_MAX = 32  # at a time; a further one is answered with 503
 EXCHANGE_S_MAX = 10.0
 LINES_PER_TURN = 500
 PLAIN = "text/plain; charset=utf-8"
@@ -38,7 +38,7 @@ class MetricsServer:
 
     def listen(self, host: str, port: int) -> int:
         """Opens the address and returns its port. Raises OSError."""
-        self._listener = self._network.listen(host, port, self._greet)
+        self._listener = self._network.listen(host, port, self._connected)
         return self._listener.port
 
     def close(self) -> None:
@@ -48,7 +48,7 @@ class MetricsServer:
         for exchange in list(self.exchanges):
             exchange.close()
 
-    def _greet(self, stream: Stream) -> None:
+    def _connected(self, stream: Stream) -> None:
         exchange = Exchange(self, stream)
         if len(self.exchanges) >= EXCHANGES_MAX:
             exchange.answer("503 Service Unavailable", "too many connections at a time\n")
@@ -61,30 +61,30 @@ class Exchange:
     __slots__ = (
         "_body",
         "_head_only",
-        "_house",
         "_lines",
         "_out",
         "_received",
+        "_server",
         "_stream",
         "_timer",
     )
 
-    def __init__(self, house: MetricsServer, stream: Stream) -> None:
-        self._house = house
+    def __init__(self, server: MetricsServer, stream: Stream) -> None:
+        self._server = server
         self._stream = stream
         self._received = bytearray()
         self._lines: Iterator[str] | None = None
         self._body: list[str] = []
         self._head_only = False
         self._out = memoryview(b"")
-        self._timer: Timer = house.clock.call_later(EXCHANGE_S_MAX, self.close)
+        self._timer: Timer = server.clock.call_later(EXCHANGE_S_MAX, self.close)
         stream.on_readable(self._readable)
 
     def close(self) -> None:
         self._timer.cancel()
         self._stream.close()
         self._lines = None
-        self._house.exchanges.discard(self)
+        self._server.exchanges.discard(self)
 
     def _readable(self) -> None:
         piece = bytearray(REQUEST_BYTES_MAX)
@@ -116,12 +116,12 @@ class Exchange:
         if method not in (b"GET", b"HEAD"):
             self.answer("405 Method Not Allowed", "only GET and HEAD\n")
         elif target == b"/metrics":
-            self._lines = self._house.metrics.lines()
+            self._lines = self._server.metrics.lines()
             self._collect()
         elif target == b"/healthz":
             self.answer("200 OK", "ok\n")
         elif target == b"/readyz":
-            reason = self._house.not_ready()
+            reason = self._server.not_ready()
             if reason:
                 self.answer("503 Service Unavailable", f"{reason}\n")
             else:
@@ -146,7 +146,7 @@ class Exchange:
             self._lines = None
             self.answer("500 Internal Server Error", "a metric cannot be read; see the log\n")
             return
-        self._house.clock.call_later(0, self._collect)
+        self._server.clock.call_later(0, self._collect)
 
     def answer(self, status: str, body: str, content_type: str = PLAIN) -> None:
         encoded = body.encode()

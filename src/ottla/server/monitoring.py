@@ -1,7 +1,7 @@
-"""What the metrics of a running server are looked up from: partitions, connections, the loop.
+"""Metrics that are computed when they are collected: of partitions, connections, the loop.
 
-Nothing here is counted on the data path: these functions read, when somebody asks, what the
-partitions and the server know anyway. The names are those of Kafka's MBeans. (Requests and topics
+Nothing here is counted on the data path: these functions read the state that partitions and server
+have anyway. The names are those of Kafka's MBeans. (Requests and topics
 are counted where they are handled.)
 """
 
@@ -15,7 +15,7 @@ from ottla.seams import process
 from ottla.seams.clock import Clock, Timer
 from ottla.server.server import Server
 
-TICK_S = 0.01  # how often the loop is asked whether it is late
+TICK_S = 0.01  # how often the delay of the loop is measured
 
 
 class Partition(Protocol):
@@ -104,7 +104,9 @@ def watch_server(metrics: Metrics, server: Server) -> None:
     )
     metrics.gauge("ottla_server_HeldBytesMax", lambda: held.limit, "At which reading pauses.")
     metrics.gauge(
-        "ottla_server_WaitingForMemory", lambda: held.waiting, "Connections that wait for room."
+        "ottla_server_WaitingForMemory",
+        lambda: held.waiting,
+        "Connections that wait for memory.",
     )
     metrics.collect(
         "counter",

@@ -2,7 +2,7 @@
 
 Small answers that wait together go out in one system call. A file range goes from the file to the
 socket without passing through Python, in slices, so that one big reader does not hold the loop.
-Nobody else may change an answer once it is here: it is sent from where it lies.
+An answer may not be changed once it is queued: it is sent without a copy.
 """
 
 from collections import deque
@@ -47,7 +47,7 @@ class Output:
         self._put_data(view[start:])
 
     def send(self, stream: Stream) -> bool:
-        """Sends what there is room for, at most one turn's worth; True when nothing is left."""
+        """Sends what the socket takes, at most one turn's worth; True when nothing is left."""
         pieces = self._pieces
         budget = SEND_BYTES_PER_TURN
         while pieces:

@@ -1,13 +1,14 @@
-"""All listeners and connections of one broker: who is let in, who must go, how it ends.
+"""All listeners and connections of one broker: which are accepted, which are closed, the stop.
 
-    open    bind the ports; newcomers wait in the kernel's queue
-    accept  let them in
+    open    bind the ports; new connections wait in the kernel's queue
+    accept  accept them
     drain   stop accepting and reading, finish what is under way
-    close   end what is left
+    close   close what is left
 
-At `max.connections` newcomers wait until somebody leaves, as in Kafka; only the listener between
-brokers, when it is not the only one, lets in one more and the one that has been silent longest
-goes. A host beyond `max.connections.per.ip` is turned away. One sweep looks after the idle.
+At `max.connections`, or as many as the descriptors allow, new connections wait in the kernel's
+queue until another closes, as in Kafka; only the inter-broker listener, when it is not the only
+one, accepts one more, and the connection that has been silent longest is closed. A connection of a
+host beyond `max.connections.per.ip` is closed. A periodic sweep closes idle connections.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ from ottla.server.shared import Handle, Shared
 
 log = logging.getLogger("ottla.server")
 
-BACKLOG = 50  # Kafka's socket.listen.backlog.size
+# Connections that wait in the kernel to be accepted; it allows net.core.somaxconn at most. Kafka's
+# socket.listen.backlog.size is 50: of 1,500 connections at a time most then wait for a SYN to be
+# repeated (17.5 s until the last was accepted, 0.12 s with this).
+BACKLOG = 2_048
 
 
 class Server:
-    """Made stopped; its connections hand their requests to `handle`."""
+    """Listeners and connections; every request is passed to `handle`. Created stopped."""
 
     def __init__(
         self,
@@ -61,7 +65,7 @@ class Server:
         self._clock = clock
         self._backlog = backlog
         self._protected = inter_broker_listener if len(endpoints) > 1 else ""
-        self._doors: dict[str, Listener] = {}
+        self._listeners: dict[str, Listener] = {}  # by name
         self._by_host = Counter[str]()
         self._closing = False
         self._full = self._too_fast = False
@@ -73,37 +77,37 @@ class Server:
         """Binds every listener, and fills in the port where 0 asked for any. Raises OSError."""
         for endpoint in self.endpoints:
             try:
-                door = self._network.listen(
+                listener = self._network.listen(
                     endpoint.host,
                     endpoint.port,
                     partial(self._admit, endpoint.name),
                     backlog=self._backlog,
                 )
             except OSError as error:
-                self._shut_doors()
+                self._close_listeners()
                 error.filename = str(endpoint)
                 raise
-            door.pause()
-            endpoint.port = door.port
-            self._doors[endpoint.name] = door
+            listener.pause()
+            endpoint.port = listener.port
+            self._listeners[endpoint.name] = listener
 
     def accept(self) -> None:
-        """Opens the doors, with the dispatcher ready to answer."""
-        self._move_doors()
+        """Begins to accept connections; the dispatcher must be ready."""
+        self._update_listeners()
         self._sweep_later()
 
     def change_limits(self, limits: Limits) -> None:
-        """What an operator changed while the server runs (KIP-226); it holds for newcomers."""
+        """Takes over limits that an operator changed (KIP-226); they hold for new connections."""
         self.limits = self.shared.limits = limits
-        self._look_for_room()
+        self._leave_limit()
 
     async def drain(self, seconds_max: float = DRAIN_S_MAX) -> None:
         """Stops accepting and reading, and waits for the answers that are being worked on.
 
-        Fetches that wait for records are not waited for: their clients ask again elsewhere.
+        Fetches that wait for records are not waited for: their clients repeat them elsewhere.
         """
         self._closing = True
-        self._shut_doors()
+        self._close_listeners()
         for connection in list(self.connections):
             connection.drain()
         deadline = self._clock.monotonic() + seconds_max
@@ -118,7 +122,7 @@ class Server:
     def close(self) -> None:
         """Closes every connection, after a last attempt to send what is ready."""
         self._closing = True
-        self._shut_doors()
+        self._close_listeners()
         for timer in (self._sweeper, self._second):
             if timer is not None:
                 timer.cancel()
@@ -127,14 +131,14 @@ class Server:
             connection.flush()
             connection.close("the server is stopping")
 
-    # Who is let in
+    # New connections
 
     def _admit(self, listener_name: str, stream: Stream) -> None:
         host = stream.peer_host
         allowed = self.limits.per_ip(host)
         if self._by_host.get(host, 0) >= allowed:
             self.turned_away += 1
-            log.warning("turned away %s: max.connections.per.ip is %d for it", stream.peer, allowed)
+            log.warning("closed %s: max.connections.per.ip is %d for it", stream.peer, allowed)
             stream.close()
             return
         self._by_host[host] += 1
@@ -144,14 +148,15 @@ class Server:
         self.connections[connection] = None
         self._count_second()
         if len(self.connections) >= self.limits.connections_max:
-            self._house_full()
+            self._reached_limit()
 
-    def _house_full(self) -> None:
+    def _reached_limit(self) -> None:
         if not self._full:
             self._full = True
-            self._move_doors()
+            self._update_listeners()
             log.warning(
-                "there are %d connections, and max.connections is %d: newcomers wait",
+                "there are %d connections, and the limit is %d (max.connections, or as many as "
+                "the limit of descriptors allows): new ones wait",
                 len(self.connections),
                 self.limits.connections_max,
             )
@@ -159,23 +164,23 @@ class Server:
             others = [c for c in self.connections if c.peer.listener_name != self._protected]
             if others:
                 longest_silent = min(others, key=lambda connection: connection.last_active)
-                longest_silent.close("another broker needs its place (max.connections)")
+                longest_silent.close("a broker connects, and max.connections is reached")
 
     def _count_second(self) -> None:
-        """At max.connection.creation.rate newcomers wait for the next second."""
+        """At max.connection.creation.rate new connections wait for the next second."""
         self._created += 1
         if self._second is None:
             self._second = self._clock.call_later(1.0, self._next_second)
         if self._created >= self.limits.connections_per_second_max and not self._too_fast:
             self._too_fast = True
-            self._move_doors()
+            self._update_listeners()
 
     def _next_second(self) -> None:
         self._second = None
         self._created = 0
         if self._too_fast:
             self._too_fast = False
-            self._move_doors()
+            self._update_listeners()
 
     def _closed(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
@@ -183,31 +188,31 @@ class Server:
         if not self._by_host[connection.peer_host]:
             del self._by_host[connection.peer_host]
         if self._full:
-            self._look_for_room()
+            self._leave_limit()
 
-    def _look_for_room(self) -> None:
+    def _leave_limit(self) -> None:
         if self._full and len(self.connections) < self.limits.connections_max:
             self._full = False
-            self._move_doors()
+            self._update_listeners()
 
-    def _move_doors(self) -> None:
-        """Opens each door, or leaves its newcomers outside for now."""
-        for name, door in self._doors.items():
+    def _update_listeners(self) -> None:
+        """Each listener accepts, or pauses: its new connections then wait in the kernel."""
+        for name, listener in self._listeners.items():
             if self._too_fast or (self._full and name != self._protected):
-                door.pause()
+                listener.pause()
             else:
-                door.resume()
+                listener.resume()
 
-    def _shut_doors(self) -> None:
-        for door in self._doors.values():
-            door.close()
-        self._doors.clear()
+    def _close_listeners(self) -> None:
+        for listener in self._listeners.values():
+            listener.close()
+        self._listeners.clear()
 
     def _spare(self) -> None:
         for connection in self.connections:
             connection.rest()
 
-    # Who must go
+    # Idle connections
 
     def _sweep_later(self) -> None:
         idle_s = self.limits.connections_idle_ms_max / 1000
@@ -219,7 +224,7 @@ class Server:
         idle_ms_max = self.limits.connections_idle_ms_max
         idle_since = now - idle_ms_max / 1000 if idle_ms_max >= 0 else float("-inf")
         unused_since = now - SPARE_BUFFER_S
-        short_of_room = self.shared.held.waiting > 0
+        others_wait = self.shared.held.waiting > 0
         for connection in list(self.connections):
             silent_since = connection.last_active
             if silent_since > unused_since and silent_since > idle_since:
@@ -232,12 +237,12 @@ class Server:
                     logging.INFO,
                 )
             elif (
-                short_of_room
+                others_wait
                 and silent_since <= now - STALLED_S
                 and connection.received > OWN_BUFFER_BYTES_MIN
             ):
                 connection.close(
-                    f"half a request for {STALLED_S:g} s, and others wait for room",
+                    f"part of a request for {STALLED_S:g} s, and others wait for bytes",
                     logging.WARNING,
                 )
             else:

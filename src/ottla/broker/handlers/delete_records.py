@@ -83,6 +83,6 @@ def _delete(
     except OffsetOutOfRange:
         return _error(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
     except OSError as problem:
-        partition.go_offline(f"cannot delete records before {offset}: {problem}")
+        partition.go_offline(f"cannot delete records before {offset}", problem)
         return _error(asked, ErrorCode.KAFKA_STORAGE_ERROR)
     return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark)

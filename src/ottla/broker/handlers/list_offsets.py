@@ -121,7 +121,7 @@ def _look_up(
         partition.log_damage(problem)
         return _error(asked, problem.error_code)
     except OSError as problem:
-        partition.go_offline(f"cannot search for timestamp {timestamp}: {problem}")
+        partition.go_offline(f"cannot search for timestamp {timestamp}", problem)
         return _error(asked, ErrorCode.KAFKA_STORAGE_ERROR)
     late = from_consumer and partition.high_watermark < partition.epoch_start_offset
     if late and (timestamp == LATEST or (found is None and timestamp not in (-2, -4))):

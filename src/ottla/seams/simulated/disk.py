@@ -20,7 +20,7 @@ import random
 import sqlite3
 from typing import TYPE_CHECKING
 
-from ottla.seams.disk import AlreadyLocked, Entry
+from ottla.seams.disk import NO_DESCRIPTOR, AlreadyLocked, Entry, OutOfDescriptors
 
 if TYPE_CHECKING:
     from ottla.seams.disk import Bytes
@@ -170,6 +170,8 @@ class SimulatedFile:
         node = self._found()
         try:
             self._disk._may_fail("sync", self._path)
+        except OutOfDescriptors:
+            raise
         except OSError:
             node.pending.clear()
             raise
@@ -351,7 +353,8 @@ class SimulatedDisk:
     def _may_fail(self, operation: str, path: str) -> None:
         for fault in self._faults:
             if fault.strikes(operation, path):
-                raise OSError(fault.number, os.strerror(fault.number), path)
+                kind = OutOfDescriptors if fault.number in NO_DESCRIPTOR else OSError
+                raise kind(fault.number, os.strerror(fault.number), path)
 
     def _take(self, more_bytes: int, path: str) -> None:
         if self.capacity_bytes is not None and more_bytes > self.free_bytes(path):
