@@ -38,6 +38,11 @@ TARGETS: dict[str, list[tuple[str, str, float]]] = {
     "2,000 members join: another client p99, ms": [("value", AT_MOST, 20)],
     "loading offset records/s": [("value", AT_LEAST, 500_000)],
     "loading: another client p99, ms": [("value", AT_MOST, 20)],
+    "5 sessions of 1,000 partitions, 80 records/s: % of a core": [("value", AT_MOST, 5)],
+    "5 sessions of 1,000 partitions, 80 records/s: produce p99, ms": [("value", AT_MOST, 5)],
+    "5 sessions of 4,000 partitions, 40 records/s: % of a core": [("value", AT_MOST, 5)],
+    "5 sessions of 4,000 partitions, 40 records/s: produce p99, ms": [("value", AT_MOST, 5)],
+    "next produce after an append that wakes 5,000 readers, ms": [("value", AT_MOST, 10)],
 }
 
 Row = dict[str, Any]
