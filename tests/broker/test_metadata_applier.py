@@ -10,26 +10,33 @@ from typing import Any
 import pytest
 
 from ottla.cluster import feed
-from ottla.cluster.requests import NewTopic, TopicRef
+from ottla.cluster.controller import Controller
+from ottla.cluster.feed_codec import read_update, write_update
+from ottla.cluster.image import ClusterImage, TopicDeleted
+from ottla.cluster.requests import NewTopic, ResourceType, TopicRef
+from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.broker.harness import BrokerHarness, fetch_request, values
+from tests.broker.test_broker import alter
 from tests.broker.test_fetch import delete
 
 TREE = "/data/coordination.db"
 
 
 class Gate:
-    """Holds the feed's answers to the broker until `open`, so that changes add up."""
+    """Holds the controller's answers to the broker's polls until `open`, so that changes add up."""
 
     def __init__(self, harness: BrokerHarness) -> None:
         self._opened = asyncio.Event()
-        self._after = harness.broker.controller.feed.after
-        harness.broker.controller.feed.after = self._held  # type: ignore[method-assign]
+        self._controller: Any = harness.broker.controller
+        self._poll = self._controller.poll
+        self._controller.poll = self._held
         # The long poll that is under way was begun before: this change is its answer.
         harness.create("first-poll")
 
-    async def _held(self, *position: int) -> Any:
+    async def _held(self, broker_id: int, number: int, controller_epoch: int) -> Any:
+        self._controller.feed.applied(broker_id, number)
         await self._opened.wait()
-        return await self._after(*position)
+        return await self._poll(broker_id, number, controller_epoch)
 
     def open(self) -> None:
         self._opened.set()
@@ -39,6 +46,12 @@ class Gate:
 def whole_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """The feed keeps no batches: each change reaches the broker as a whole image."""
     monkeypatch.setattr(feed, "BATCHES_KEPT_MAX", 0)
+
+
+def controller_image(harness: BrokerHarness) -> ClusterImage:
+    controller = harness.broker.controller
+    assert isinstance(controller, Controller)
+    return controller.image
 
 
 def folders(harness: BrokerHarness) -> list[str]:
@@ -142,3 +155,59 @@ def test_a_folder_of_another_topic_id_is_kept_as_stray() -> None:
         assert stray.startswith("t-0.")
         log_file = f"/data/{stray}/{0:020d}.log"
         assert b"newer" in later.disk.read(log_file)
+
+
+def test_a_broker_works_with_what_the_messages_carry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a channel that encodes all the controller sends, as one over the network will."""
+    poll = Controller.poll
+    sizes: list[int] = []
+
+    async def encoded_poll(self: Controller, *position: int) -> Any:
+        data = write_update(await poll(self, *position))
+        sizes.append(len(data))
+        return read_update(data)
+
+    monkeypatch.setattr(Controller, "poll", encoded_poll)
+    with BrokerHarness() as harness:
+        harness.create("t", 3, max_message_bytes="2000")
+        assert harness.produce("t", 2, b"a").error_code == 0
+        assert harness.produce("t", 2, b"x" * 3000).error_code != 0
+        alter(harness, ResourceType.TOPIC, "t", max_message_bytes="5000")
+        alter(harness, ResourceType.BROKER, "", message_max_bytes="100000")
+        assert harness.produce("t", 2, b"x" * 3000).error_code == 0
+        delete(harness, "t")
+        harness.create("t", 1)
+        assert harness.produce("t", 0, b"new").base_offset == 0
+        assert harness.broker.image._replace(number=0) == controller_image(harness)._replace(
+            number=0
+        )
+    with BrokerHarness(disk=harness.disk, clock=harness.clock, seed=2) as later:
+        assert values(later.ask(fetch_request(("t", 0, 0)), 11)) == {("t", 0): [b"new"]}
+    assert len(sizes) > 8
+
+
+def test_changes_of_a_replaced_controller_are_not_applied() -> None:
+    """An image or a batch of a lower controller epoch changes nothing; the broker asks again."""
+    with BrokerHarness() as harness:
+        harness.create("t")
+        controller: Any = harness.broker.controller
+        image = harness.broker.image
+        old = image._replace(controller_epoch=image.controller_epoch - 1, topics={}, number=99)
+        batch = feed.Batch(image.number + 1, old.controller_epoch, [TopicDeleted("t", b"", 1)])
+        stale: list[Any] = [feed.Snapshot(old), [batch]]
+        real = controller.poll
+
+        async def poll(*position: int) -> Any:
+            return stale.pop() if stale else await real(*position)
+
+        controller.poll = poll
+        topic = CreatableTopic(name="u", num_partitions=1, replication_factor=1)
+        answer = harness.post(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
+        harness.settle()
+        assert not answer.ready, "the controller does not know yet that it is applied"
+        while not answer.ready:
+            harness.advance(100)
+        assert stale == []
+        harness.create("v")
+        assert set(harness.broker.image.topics) == {"t", "u", "v"}
+        assert harness.produce("t").error_code == 0

@@ -29,6 +29,7 @@ from ottla.wire.records import read_records
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.cluster.image import ClusterImage
     from ottla.log.log import Log
     from ottla.settings import Settings
 
@@ -38,9 +39,8 @@ UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1"}
 CLEANUP_POLICY = "cleanup.policy"
 
 
-async def adopt_topics(broker: Broker) -> None:
-    """Make the controller know what is on the disk; what it does not accept is left alone."""
-    image = broker.controller.image
+async def adopt_topics(broker: Broker, image: ClusterImage) -> None:
+    """Create the topics on the disk that the image lacks; what is not accepted is left alone."""
     internal = internal_configs(broker.settings)
     found: dict[str, AdoptedTopic] = {}
     configs: dict[str, Mapping[str, str]] = {}

@@ -25,6 +25,7 @@ from ottla.broker.peers import LocalPeers, Peers
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.sessions import FetchSessionCache
 from ottla.cluster.controller import Controller
+from ottla.cluster.feed import Snapshot
 from ottla.cluster.image import ZERO_ID, BrokerInfo, ClusterImage, Endpoint, PartitionImage
 from ottla.cluster.state import Options
 from ottla.log.log import Log
@@ -36,6 +37,7 @@ from ottla.replica.purgatory import Purgatory
 from ottla.settings import ConfigRules
 
 if TYPE_CHECKING:
+    from ottla.cluster.channel import ControllerChannel
     from ottla.metrics import Metrics
     from ottla.seams.background import Background
     from ottla.seams.chance import Chance
@@ -88,7 +90,7 @@ class Broker:
         self.dispatcher = Dispatcher(self)
         self.peers: Peers = LocalPeers(self)
         self.logs: LogManager
-        self.controller: Controller
+        self.controller: ControllerChannel
         self._epoch = -1
         # What must be closed again, in the other order, however far a start has come.
         self._opened = AsyncExitStack()
@@ -130,7 +132,7 @@ class Broker:
         path = f"{settings.data_directory}/{TREE_FILE}"
         tree = await LocalTree.open(self.disk, path, self.background)
         self._opened.push_async_callback(tree.close)
-        self.controller = Controller(
+        controller = Controller(
             tree,
             self.clock,
             self.chance,
@@ -144,17 +146,19 @@ class Broker:
             ),
             ConfigRules(lambda: self.settings),
         )
-        await self.controller.start()
-        self._opened.push_async_callback(self.controller.stop)
-        await self._finish_deletions()
+        await controller.start()
+        self._opened.push_async_callback(controller.stop)
+        self.controller = controller
+        image = await self._whole_image()
+        await self._finish_deletions(image)
         info = BrokerInfo(
             id=self.node_id,
             endpoints={name: Endpoint(*endpoint) for name, endpoint in endpoints.items()},
             rack=settings.rack,
         )
         self._epoch = (await self.controller.register_broker(info)).epoch
-        await adopt_topics(self)
-        applier = MetadataApplier(self, self.controller.feed)
+        await adopt_topics(self, image)
+        applier = MetadataApplier(self, self.controller)
         await applier.start()
         self._opened.push_async_callback(applier.stop)
         self._keep_configs()
@@ -237,13 +241,18 @@ class Broker:
     async def _allocate_producer_ids(self) -> Any:
         return await self.controller.allocate_producer_ids(self.node_id)
 
-    async def _finish_deletions(self) -> None:
+    async def _whole_image(self) -> ClusterImage:
+        """The image as the controller has it, before it is applied here."""
+        update = await self.controller.poll(self.node_id, 0, 0)
+        assert isinstance(update, Snapshot)
+        return update.image
+
+    async def _finish_deletions(self, image: ClusterImage) -> None:
         """Delete the folders of deleted topics that the last run did not; confirm it.
 
         The folder of a topic that has another id in the tree, and was not deleted there, is kept as
         a stray one: the tree may come from an older backup.
         """
-        image = self.controller.image
         deleted_names = set(image.deletions.values())
         deleted, stray = [], []
         for topic, index, topic_id in self.logs.found():
@@ -269,7 +278,7 @@ class Broker:
 
         A crash may have come between the tree and the folder, or an older version created it.
         """
-        image, kept = self.controller.image, self.logs.found_configs
+        image, kept = self.image, self.logs.found_configs
         for topic, index, _ in self.logs.found():
             if topic in image.topics and kept.get((topic, index)) != image.configs_of(topic):
                 self.logs.keep_configs(topic, [index])

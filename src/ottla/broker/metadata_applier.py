@@ -1,9 +1,9 @@
 """Applies the controller's feed to this broker: logs, partitions, coordinators, configs.
 
 Each batch of changes is applied locally (logs created, configured, deleted), and only then becomes
-`broker.image`, which requests are answered from; then the feed is notified, and the request that
-led to the change is answered. A whole image (a `Snapshot`: at the start, and when the broker is too
-far behind) is applied as the difference from `broker.image`.
+`broker.image`, which requests are answered from; the next poll reports it to the controller, which
+answers the request that led to the change. A whole image (a `Snapshot`: at the start, and when the
+broker is too far behind) is applied as the difference from `broker.image`.
 
 A partition whose local work fails goes offline; the image moves on all the same, because the
 controller's decision stands.
@@ -16,7 +16,7 @@ import logging
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cluster.feed import Batch, Feed, Snapshot, follow_batches
+from ottla.cluster.feed import Batch, Snapshot, StaleController, fenced, follow_batches
 from ottla.cluster.image import (
     ZERO_ID,
     BrokerConfigured,
@@ -31,53 +31,74 @@ from ottla.cluster.image import (
     TopicImage,
     deleted_between,
 )
+from ottla.cluster.state import NotController
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.cluster.channel import ControllerChannel
 
 log = logging.getLogger("ottla.broker")
 
 # After so many logs created in a row the event loop runs other work: a few milliseconds.
 LOGS_PER_TURN = 50
+# After changes of a controller that has been replaced: until the new one is asked.
+RETRY_S = 0.1
 
 
 class MetadataApplier:
-    """Keeps one broker up to date with the feed of its controller."""
+    """Keeps one broker up to date with its controller, which it polls for changes."""
 
-    def __init__(self, broker: Broker, feed: Feed) -> None:
+    def __init__(self, broker: Broker, controller: ControllerChannel) -> None:
         self._broker = broker
-        self._feed = feed
+        self._controller = controller
         self._task: asyncio.Task[None] | None = None
         self._confirmations: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Apply the whole image, then follow the feed. Returns when the image is in use."""
-        self._feed.follow(self._broker.node_id)
-        await self._apply(Snapshot(self._feed.image))
+        await self._apply(await self._controller.poll(self._broker.node_id, 0, 0))
         self._task = asyncio.create_task(self._follow(), name="metadata-applier")
 
     async def stop(self) -> None:
         """Stop following the feed."""
-        self._feed.unfollow(self._broker.node_id)
         for task in (self._task, *self._confirmations):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+        self._controller.leave(self._broker.node_id)
 
     async def _follow(self) -> None:
-        while not self._feed.closed:
-            image = self._broker.image
-            await self._apply(await self._feed.after(image.number, image.controller_epoch))
+        broker = self._broker
+        while True:
+            image = broker.image
+            try:
+                # The number polled with tells the controller what is applied here.
+                await self._apply(
+                    await self._controller.poll(
+                        broker.node_id, image.number, image.controller_epoch
+                    )
+                )
+            except NotController as reason:
+                log.info("the cluster's changes are followed no longer: %s", reason)
+                return
+            except StaleController as reason:
+                log.warning("%s; asking again", reason)
+                await self._pause()
+
+    async def _pause(self) -> None:
+        passed = asyncio.Event()
+        self._broker.clock.call_later(RETRY_S, passed.set)
+        await passed.wait()
 
     async def _apply(self, update: Sequence[Batch] | Snapshot) -> None:
         if isinstance(update, Snapshot):
-            await self._move_to(update.image, self._apply_image(update.image))
-        else:
-            # One after the other: a topic may be deleted by one and created again by the next.
-            for batch in update:
-                image = follow_batches(self._broker.image, [batch])
-                await self._move_to(image, self._apply_changes(image, batch.changes))
-        self._feed.applied(self._broker.node_id, self._broker.image.number)
+            image = fenced(self._broker.image, update.image)
+            await self._move_to(image, self._apply_image(image))
+            return
+        # One after the other: a topic may be deleted by one and created again by the next.
+        for batch in update:
+            image = follow_batches(self._broker.image, [batch])
+            await self._move_to(image, self._apply_changes(image, batch.changes))
 
     async def _move_to(self, image: ClusterImage, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -200,6 +221,6 @@ class MetadataApplier:
 
     def _confirm(self, topic_id: bytes) -> None:
         broker = self._broker
-        task = asyncio.create_task(broker.controller.confirm_deletions(broker.node_id, [topic_id]))
+        task = asyncio.create_task(self._controller.confirm_deletions(broker.node_id, [topic_id]))
         self._confirmations.add(task)
         task.add_done_callback(self._confirmations.discard)

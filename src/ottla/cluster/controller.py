@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ottla.cluster import config_writes, configs, registration, topic_writes
 from ottla.cluster.configs import AnyConfig, ConfigRules
-from ottla.cluster.feed import Feed
+from ottla.cluster.feed import Batch, Feed, Snapshot
 from ottla.cluster.image import BrokerInfo, ClusterImage
 from ottla.cluster.requests import (
     AdoptedTopic,
@@ -99,8 +99,25 @@ class Controller:
             await self._task
         self.feed.close()
 
+    async def poll(
+        self, broker_id: int, number: int, controller_epoch: int
+    ) -> Sequence[Batch] | Snapshot:
+        """The changes after `number`, which the broker has applied; see `ControllerChannel`."""
+        feed = self.feed
+        feed.follow(broker_id)
+        if controller_epoch == self.image.controller_epoch:
+            feed.applied(broker_id, number)
+        update = await feed.after(number, controller_epoch)
+        if feed.closed:
+            raise NotController("the controller has stopped")
+        return update
+
+    def leave(self, broker_id: int) -> None:
+        """No longer wait for this broker to apply changes."""
+        self.feed.unfollow(broker_id)
+
     async def register_broker(self, broker: BrokerInfo) -> BrokerInfo:
-        """Make a broker known that has started; its leader epochs rise. With its epoch.
+        """Register a broker that has started; its leader epochs rise. Returned with its epoch.
 
         Does not wait for the broker to apply the change: it may start to follow afterwards.
         """

@@ -134,6 +134,16 @@ class Feed:
         self._waiting = still
 
 
+def fenced(current: ClusterImage, new: ClusterImage) -> ClusterImage:
+    """`new`; raises StaleController if the controller that made it has been replaced since."""
+    if new.controller_epoch < current.controller_epoch:
+        raise StaleController(
+            f"an image comes from controller epoch {new.controller_epoch}, "
+            f"but this broker follows epoch {current.controller_epoch}"
+        )
+    return new
+
+
 def follow_batches(image: ClusterImage, batches: Sequence[Batch]) -> ClusterImage:
     """The picture after these batches; raises StaleController if an old controller made one."""
     for batch in batches:

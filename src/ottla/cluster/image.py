@@ -262,9 +262,11 @@ class Draft:
         self._configure("topic_configs", change.topic.name, change.configs)
 
     def topic_deleted(self, change: TopicDeleted) -> None:
-        self._part("topics").pop(change.name, None)
+        topic: TopicImage | None = self._part("topics").get(change.name)
+        if topic is not None and topic.id == change.id:  # not another one of that name
+            self._part("topics").pop(change.name)
+            self._configure("topic_configs", change.name, EMPTY)
         self._part("topics_by_id").pop(change.id, None)
-        self._configure("topic_configs", change.name, EMPTY)
         self._part("deletions")[change.id] = change.name
 
     def deletion_done(self, change: DeletionDone) -> None:

@@ -1,0 +1,202 @@
+"""Messages between a controller and the brokers that follow it: long polls, records of changes.
+
+A broker sends `FeedRequest` with the number it has applied and the epoch of the controller that
+made it; the answer has the batches after that number, or, when the broker is too far behind or
+followed another controller, one batch whose records make up the whole image (`is_snapshot`).
+
+A change is one record: type and version, then its fields (as in Kafka's metadata log). A reader
+that does not know a type or version fails: it must not skip what the others apply.
+"""
+
+from typing import TypeVar
+
+from .malformed import Buffer, MalformedMessage
+from .out import Out
+from .schema import (
+    Bool,
+    Bytes,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    NullableString,
+    String,
+    Struct,
+    Uuid,
+    reader,
+    writer,
+)
+
+FEED_VERSION = 0
+
+
+class FeedRecord(Struct):
+    type: Int16 = 0
+    version: Int16 = 0
+    data: Bytes = b""
+
+
+class FeedBatch(Struct):
+    number: Int64 = 0
+    controller_epoch: Int32 = 0
+    records: list[FeedRecord] = []
+
+
+class FeedRequest(Struct, key=0, versions=(0, 0), flexible=0):
+    broker_id: Int32 = 0
+    number: Int64 = 0
+    controller_epoch: Int32 = 0
+    max_wait_ms: Int32 = 0
+
+
+class FeedResponse(Struct, key=0, versions=(0, 0), flexible=0):
+    error_code: Int16 = 0
+    is_snapshot: Bool = False
+    batches: list[FeedBatch] = []
+
+
+class RecordConfig(Struct):
+    name: String = ""
+    value: String = ""
+
+
+class RecordEndpoint(Struct):
+    listener: String = ""
+    host: String = ""
+    port: Int32 = 0
+    security_protocol: String = ""
+
+
+class RecordPartition(Struct):
+    index: Int32 = 0
+    leader: Int32 = 0
+    leader_epoch: Int32 = 0
+    partition_epoch: Int32 = 0
+    replicas: list[Int32] = []
+    isr: list[Int32] = []
+    adding_replicas: list[Int32] = []
+    removing_replicas: list[Int32] = []
+
+
+class RecordFeature(Struct):
+    name: String = ""
+    level: Int16 = 0
+
+
+class ControllerRecord(Struct, key=0, versions=(0, 0), flexible=0):
+    id: Int32 = 0
+    epoch: Int32 = 0
+
+
+class ClusterRecord(Struct, key=1, versions=(0, 0), flexible=0):
+    cluster_id: String = ""
+
+
+class BrokerRecord(Struct, key=2, versions=(0, 0), flexible=0):
+    id: Int32 = 0
+    endpoints: list[RecordEndpoint] = []
+    rack: NullableString = None
+    epoch: Int64 = 0
+    fenced: Bool = False
+
+
+class BrokerGoneRecord(Struct, key=3, versions=(0, 0), flexible=0):
+    id: Int32 = 0
+
+
+class TopicRecord(Struct, key=4, versions=(0, 0), flexible=0):
+    name: String = ""
+    id: Uuid = bytes(16)
+    partitions: list[RecordPartition] = []
+    configs: list[RecordConfig] = []
+
+
+class TopicDeletedRecord(Struct, key=5, versions=(0, 0), flexible=0):
+    name: String = ""
+    id: Uuid = bytes(16)
+    partition_count: Int32 = 0
+
+
+class DeletionDoneRecord(Struct, key=6, versions=(0, 0), flexible=0):
+    name: String = ""
+    id: Uuid = bytes(16)
+
+
+class PartitionsCreatedRecord(Struct, key=7, versions=(0, 0), flexible=0):
+    name: String = ""
+    id: Uuid = bytes(16)
+    partitions: list[RecordPartition] = []
+
+
+class PartitionsChangedRecord(Struct, key=8, versions=(0, 0), flexible=0):
+    name: String = ""
+    id: Uuid = bytes(16)
+    partitions: list[RecordPartition] = []
+
+
+class ConfigsRecord(Struct, key=9, versions=(0, 0), flexible=0):
+    resource_type: Int8 = 0  # as in DescribeConfigs
+    name: String = ""
+    configs: list[RecordConfig] = []
+
+
+class FeaturesRecord(Struct, key=10, versions=(0, 0), flexible=0):
+    levels: list[RecordFeature] = []
+    epoch: Int64 = 0
+
+
+RECORDS: dict[int, type[Struct]] = {
+    kind: each
+    for each in (
+        ControllerRecord,
+        ClusterRecord,
+        BrokerRecord,
+        BrokerGoneRecord,
+        TopicRecord,
+        TopicDeletedRecord,
+        DeletionDoneRecord,
+        PartitionsCreatedRecord,
+        PartitionsChangedRecord,
+        ConfigsRecord,
+        FeaturesRecord,
+    )
+    if (kind := each.__schema__.key) is not None
+}
+TYPES = {cls: kind for kind, cls in RECORDS.items()}
+
+
+S = TypeVar("S", bound=Struct)
+
+
+def pack(message: Struct) -> FeedRecord:
+    """The record that carries a change."""
+    cls = type(message)
+    data = bytes(writer(cls, FEED_VERSION)(message, Out()))
+    return FeedRecord(type=TYPES[cls], version=FEED_VERSION, data=data)
+
+
+def unpack(record: FeedRecord) -> Struct:
+    """The change that a record carries; `MalformedMessage` when this version cannot read it."""
+    cls = RECORDS.get(record.type)
+    if cls is None or record.version != FEED_VERSION:
+        raise MalformedMessage(f"feed record of type {record.type}, version {record.version}")
+    return whole(cls, record.data)
+
+
+def whole(cls: type[S], data: Buffer) -> S:
+    message, end = reader(cls, FEED_VERSION)(data, 0)
+    if end != len(data):
+        raise MalformedMessage(f"{cls.__name__}: {len(data) - end} bytes left over")
+    return message
+
+
+def write(message: FeedRequest | FeedResponse) -> bytes:
+    return bytes(writer(type(message), FEED_VERSION)(message, Out()))
+
+
+def read_request(data: Buffer) -> FeedRequest:
+    return whole(FeedRequest, data)
+
+
+def read_response(data: Buffer) -> FeedResponse:
+    return whole(FeedResponse, data)

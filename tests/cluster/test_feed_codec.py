@@ -1,0 +1,154 @@
+"""Changes as messages: whatever a controller publishes arrives as it was, in its order."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.cluster.feed import Batch, Snapshot
+from ottla.cluster.feed_codec import changes_of, read_update, write_update
+from ottla.cluster.image import (
+    APPLY,
+    BrokerConfigured,
+    BrokerGone,
+    BrokerInfo,
+    BrokerRegistered,
+    Change,
+    ClusterImage,
+    ClusterNamed,
+    ControllerChanged,
+    DeletionDone,
+    Endpoint,
+    FeatureImage,
+    FeaturesChanged,
+    GroupConfigured,
+    PartitionImage,
+    PartitionsChanged,
+    PartitionsCreated,
+    TopicConfigured,
+    TopicCreated,
+    TopicDeleted,
+    TopicImage,
+)
+from ottla.wire import feed_records
+from ottla.wire.malformed import MalformedMessage
+
+int32 = st.integers(-1, 2**31 - 1)
+count = st.integers(0, 2**31 - 1)
+int64 = st.integers(-1, 2**63 - 1)
+names = st.sampled_from(("t", "u", "a/b", "ünïcödé", ""))
+topic_ids = st.sampled_from([bytes([n]) * 16 for n in range(1, 6)])
+configs = st.dictionaries(names, st.text(max_size=5), max_size=2)
+replicas = st.lists(int32, max_size=3).map(tuple)
+partitions = st.lists(
+    st.builds(PartitionImage, count, int32, int32, int32, replicas, replicas, replicas, replicas),
+    max_size=3,
+).map(tuple)
+endpoints = st.dictionaries(names, st.builds(Endpoint, names, count, names), max_size=2)
+brokers = st.builds(BrokerInfo, int32, endpoints, st.none() | names, int64, st.booleans())
+features = st.builds(
+    FeatureImage, st.dictionaries(names, st.integers(0, 2**15 - 1), max_size=2), int64
+)
+STRATEGIES: dict[type, st.SearchStrategy[Change]] = {
+    ControllerChanged: st.builds(ControllerChanged, int32, int32),
+    ClusterNamed: st.builds(ClusterNamed, names),
+    BrokerRegistered: st.builds(BrokerRegistered, brokers),
+    BrokerGone: st.builds(BrokerGone, int32),
+    TopicCreated: st.builds(
+        TopicCreated, st.builds(TopicImage, names, topic_ids, partitions), configs
+    ),
+    TopicDeleted: st.builds(TopicDeleted, names, topic_ids, count),
+    DeletionDone: st.builds(DeletionDone, names, topic_ids),
+    PartitionsCreated: st.builds(PartitionsCreated, names, topic_ids, partitions),
+    PartitionsChanged: st.builds(PartitionsChanged, names, topic_ids, partitions),
+    TopicConfigured: st.builds(TopicConfigured, names, configs),
+    BrokerConfigured: st.builds(BrokerConfigured, names, configs),
+    GroupConfigured: st.builds(GroupConfigured, names, configs),
+    FeaturesChanged: st.builds(FeaturesChanged, features),
+}
+
+
+def test_every_change_has_a_strategy_here() -> None:
+    """A new kind of change is tested, or this fails."""
+    assert set(STRATEGIES) == set(APPLY)
+
+
+@pytest.mark.parametrize("kind", STRATEGIES, ids=lambda kind: kind.__name__)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_a_change_is_read_as_it_was_written(kind: type, data: st.DataObject) -> None:
+    """All fields, any values, several in a batch."""
+    changes = data.draw(st.lists(STRATEGIES[kind], min_size=1, max_size=3))
+    batches = [Batch(data.draw(int64), data.draw(int32), changes)]
+    assert read_update(write_update(batches)) == batches
+
+
+@settings(max_examples=20)
+@given(st.lists(st.lists(st.one_of(*STRATEGIES.values()), max_size=3), max_size=3))
+def test_batches_keep_their_order(batches: list[list[Change]]) -> None:
+    """Also when there are none."""
+    numbered = [Batch(number, 7, changes) for number, changes in enumerate(batches)]
+    assert read_update(write_update(numbered)) == numbered
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.one_of(
+            STRATEGIES[ControllerChanged],
+            STRATEGIES[ClusterNamed],
+            STRATEGIES[BrokerRegistered],
+            # A name and an id belong together, as they do in a cluster.
+            st.builds(
+                lambda name, partitions, configs: TopicCreated(
+                    TopicImage(name, name.encode().ljust(16, b"-")[:16], partitions), configs
+                ),
+                names,
+                partitions,
+                configs,
+            ),
+            st.builds(
+                lambda name: TopicDeleted(name, name.encode().ljust(16, b"-")[:16], 1), names
+            ),
+            st.builds(lambda name: TopicDeleted(name, b"an older one----", 1), names),
+            STRATEGIES[BrokerConfigured],
+            STRATEGIES[GroupConfigured],
+            STRATEGIES[FeaturesChanged],
+        ),
+        max_size=8,
+    )
+)
+def test_a_whole_image_is_read_as_it_was_written(changes: list[Change]) -> None:
+    """An image is sent as the changes that make it from an empty one."""
+    image = ClusterImage().apply(5, changes)
+    assert ClusterImage().apply(5, list(changes_of(image))) == image
+    assert read_update(write_update(Snapshot(image))) == Snapshot(image)
+
+
+def test_what_cannot_be_read_is_not_skipped() -> None:
+    """A record of a later version, of an unknown type, or torn fails the whole update."""
+    good = feed_records.pack(feed_records.ClusterRecord(cluster_id="c"))
+    for bad in (
+        feed_records.FeedRecord(type=99, version=0, data=b""),
+        feed_records.FeedRecord(type=good.type, version=1, data=good.data),
+        feed_records.FeedRecord(type=good.type, version=0, data=good.data[:-1]),
+        feed_records.FeedRecord(type=good.type, version=0, data=good.data + b"\0"),
+        feed_records.pack(feed_records.ConfigsRecord(resource_type=99)),
+    ):
+        batch = feed_records.FeedBatch(number=1, controller_epoch=1, records=[good, bad])
+        data = feed_records.write(feed_records.FeedResponse(batches=[batch]))
+        with pytest.raises(MalformedMessage):
+            read_update(data)
+    snapshot = feed_records.write(feed_records.FeedResponse(is_snapshot=True))
+    with pytest.raises(MalformedMessage):
+        read_update(snapshot)
+
+
+@given(int32, int64, int32, count)
+def test_a_poll_is_read_as_it_was_written(
+    broker_id: int, number: int, epoch: int, wait_ms: int
+) -> None:
+    """The request of the long poll."""
+    request = feed_records.FeedRequest(
+        broker_id=broker_id, number=number, controller_epoch=epoch, max_wait_ms=wait_ms
+    )
+    assert feed_records.read_request(feed_records.write(request)) == request
