@@ -189,9 +189,9 @@ def committed_values(data: bytes, aborted: list[Any], offset: int) -> Iterator[b
         header = read_header(batch)
         while left and left[0].first_offset <= header.last_offset:
             skipping.add(left.pop(0).producer_id)
-        if header.control:
+        if header.is_control:
             skipping.discard(header.producer_id)
-        elif not (header.transactional and header.producer_id in skipping):
+        elif not (header.is_transactional and header.producer_id in skipping):
             for record in read_records(batch):
                 if record.offset >= offset:
                     yield bytes(record.value or b"")

@@ -210,7 +210,7 @@ class PartitionFiles:
 
 
 def reads(batch: Batch) -> list[Read]:
-    if batch.count == 0:
+    if batch.record_count == 0:
         return []
     return [
         Read(record.offset, record.key, record.value, record.timestamp, tuple(record.headers))  # type: ignore[arg-type]

@@ -270,9 +270,9 @@ def test_a_producers_last_sequence_stays_as_an_empty_batch(tmp_path: object) -> 
     partition.roll()
     clean_again(partition, START_MS)
     empty, full = partition.batches()
-    assert (empty.count, empty.base_sequence, empty.producer_id) == (0, 0, 1)
+    assert (empty.record_count, empty.base_sequence, empty.producer_id) == (0, 0, 1)
     assert (empty.base_offset, empty.last_offset, empty.base_timestamp) == (0, 1, -1)
-    assert full.count == 2
+    assert full.record_count == 2
     partition.last_data.clear()  # the producer has expired
     clean_again(partition, START_MS)
     assert [batch.base_offset for batch in partition.batches()] == [2]
@@ -285,7 +285,7 @@ def test_the_last_offset_of_a_cleaning_is_never_forgotten(tmp_path: object) -> N
     partition.append([Record(b"no key", key=None)])
     partition.roll()
     clean_again(partition, START_MS)
-    assert [(b.base_offset, b.count) for b in partition.batches()] == [(0, 1), (1, 0)]
+    assert [(b.base_offset, b.record_count) for b in partition.batches()] == [(0, 1), (1, 0)]
 
 
 def test_untouched_batches_are_the_same_bytes(tmp_path: object) -> None:
@@ -363,7 +363,7 @@ def test_a_new_horizon_keeps_every_field() -> None:
     for codec in Compression:
         batch = Batch(memoryview(write_batch(records, compression=codec, base_offset=50)))
         data = batch.records()
-        new = rebuild(batch, data, batch.count, 200_000_000, START_MS * 2)
+        new = rebuild(batch, data, batch.record_count, 200_000_000, START_MS * 2)
         assert read_records(new) == read_records(batch.data)
         assert Batch(memoryview(new)).delete_horizon_ms == START_MS * 2
 

@@ -73,7 +73,7 @@ def test_dump_log_segments_finds_compacted_segments_clean(tmp_path: Path) -> Non
     assert any("deleteHorizonMs: OptionalLong[" in line for line in batches)
     assert any("count: 0" in line for line in batches)
     records = [line for line in lines if line.startswith("| offset:")]
-    assert len(records) == sum(batch.count for batch in partition.batches())
+    assert len(records) == sum(batch.record_count for batch in partition.batches())
     for complaint in ("Found timestamp mismatch", "Mismatches in", "Non-consecutive", "corrupt"):
         assert complaint not in dumped
     sane = java.run(DUMP, "--index-sanity-check", "--files", ",".join(indexes[:2]))
@@ -154,7 +154,7 @@ def test_kafkas_cleaner_leaves_the_same(tmp_path: Path) -> None:
     assert ours.bases == theirs.bases
     assert shape(ours) == shape(theirs)
     assert ours.committed() == theirs.committed()
-    assert any(not batch.count for batch in ours.batches())
+    assert any(not batch.record_count for batch in ours.batches())
     assert any(batch.delete_horizon_ms for batch in ours.batches())
 
 

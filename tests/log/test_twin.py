@@ -10,12 +10,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from ottla.log.checkpoints import mark_compacted
 from ottla.log.cleaner import Cleaner, run_at_once
 from ottla.log.failures import OffsetOutOfRange
 from ottla.log.helper import JOBS
 from ottla.log.log import Log
 from ottla.log.upkeep import Remover
 from ottla.seams.background import InlineBackground
+from ottla.seams.chance import SeededChance
 from ottla.seams.clock import ManualClock
 from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.wire.errors import ErrorCode
@@ -309,11 +311,13 @@ class CompactedLogAndTwin(LogAndTwin):
         background = InlineBackground(self.disk, JOBS)
 
         async def secure(log: Log) -> None:
+            mark_compacted(log.disk, log.directory)
             self.flush(indexes=True)
 
         cleaner = Cleaner(
             clock,
             background,
+            SeededChance(1),
             Remover(self.disk, clock, background),
             logs=lambda: [self.log],
             last_stable_offset=lambda log: log.end_offset,

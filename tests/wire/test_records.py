@@ -80,7 +80,11 @@ def test_header_reads_back(wanted: list[Record], base_offset: int, sequence: int
     assert header.last_sequence == (sequence + len(wanted) - 1) % 2**31
     assert (header.producer_id, header.producer_epoch, header.leader_epoch) == (9, 3, 5)
     assert header.max_timestamp == max(record.timestamp for record in wanted)
-    assert (header.record_count, header.transactional, header.control) == (len(wanted), True, False)
+    assert (header.record_count, header.is_transactional, header.is_control) == (
+        len(wanted),
+        True,
+        False,
+    )
     assert header.crc == crc32c(batch[ATTRIBUTES_POSITION:])
     assert header.delete_horizon_ms is None
 
@@ -113,7 +117,7 @@ def test_control_batch_reads_back(kind: int) -> None:
         kind, producer_id=7, producer_epoch=2, coordinator_epoch=11, timestamp=5, base_offset=40
     )
     header = read_header(batch)
-    assert (header.control, header.transactional, header.base_sequence) == (True, True, -1)
+    assert (header.is_control, header.is_transactional, header.base_sequence) == (True, True, -1)
     (record,) = read_records(batch)
     assert control.control_type(record.key) == kind
     assert control.coordinator_epoch(record.value) == 11

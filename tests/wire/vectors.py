@@ -132,7 +132,7 @@ def batch_lines(name: str, view: memoryview) -> Iterator[str]:
         codec = Compression(header.compression).name.lower()
         yield (
             f"  - base_offset={header.base_offset}  leader_epoch={header.leader_epoch}"
-            f"  codec={codec}  transactional={header.transactional}  control={header.control}"
+            f"  codec={codec}  transactional={header.is_transactional}  control={header.is_control}"
             f"  producer_id={header.producer_id}  producer_epoch={header.producer_epoch}"
             f"  base_sequence={header.base_sequence}"
         )

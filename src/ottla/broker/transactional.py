@@ -6,15 +6,16 @@ knows the transaction and nothing is asked; the request then goes on as any othe
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.context import Context, Pending
+from ottla.broker.first_look import Headers
 from ottla.broker.verification import Guard, Operation, Verdicts
 from ottla.coordinator.effects import Producer
 from ottla.coordinator.transaction import TopicPartition
 from ottla.wire.api.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
+from ottla.wire.batch_header import MAGIC, TRANSACTIONAL
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -23,12 +24,6 @@ if TYPE_CHECKING:
 TOPIC_IDS_FROM = 13
 ADDS_FROM = 12
 ABORTABLE_FROM = 11
-MAGIC_V2 = 2
-TRANSACTIONAL_BIT = 0x10
-HEADER_BYTES = 61
-
-# Of a batch: magic, attributes, producer id, producer epoch, base sequence.
-_read_batch = struct.Struct(">16xb4xh20xqhi").unpack_from
 
 # Older clients do not retry these; NOT_ENOUGH_REPLICAS they do, and without new metadata.
 UNAVAILABLE = (
@@ -41,7 +36,7 @@ UNAVAILABLE = (
 Response = ProduceResponse | Pending | None
 # The answers to partitions whose records are not appended.
 Refusals = Mapping[TopicPartition, PartitionProduceResponse]
-Append = Callable[[ProduceRequest, Context, Refusals], Response]
+Append = Callable[[ProduceRequest, Headers, Context, Refusals], Response]
 
 
 class First(NamedTuple):
@@ -56,16 +51,16 @@ class SeveralProducers(Exception):
     """Transactional records of more than one producer in one request."""
 
 
-def verify(request: ProduceRequest, context: Context, append: Append) -> Response:
+def verify(request: ProduceRequest, headers: Headers, context: Context, append: Append) -> Response:
     """Verify what must be verified, then append; the answer comes later if that takes time."""
     operation = operation_of(context.api_version)
     verification = context.broker.coordinators.verification
     refusals: dict[TopicPartition, PartitionProduceResponse] = {}
     if not verification.needed(operation):
-        return append(request, context, refusals)
+        return append(request, headers, context, refusals)
     producer = None
     firsts: dict[TopicPartition, First] = {}
-    for partition, batch_producer, sequence in transactional_batches(request, context):
+    for partition, batch_producer, sequence in transactional_batches(request, headers, context):
         if producer is not None and batch_producer != producer:
             raise SeveralProducers
         producer = batch_producer
@@ -75,8 +70,8 @@ def verify(request: ProduceRequest, context: Context, append: Append) -> Respons
         elif guard is not None:
             firsts[partition.topic, partition.index] = First(partition, sequence, guard)
     if producer is None or not firsts:
-        return append(request, context, refusals)
-    question = Question(request, context, append, producer, firsts, refusals)
+        return append(request, headers, context, refusals)
+    question = Question(request, headers, context, append, producer, firsts, refusals)
     assert request.transactional_id is not None
     verification.ask(
         request.transactional_id, producer, frozenset(firsts), operation, question.answered
@@ -90,6 +85,7 @@ class Question:
     def __init__(
         self,
         request: ProduceRequest,
+        headers: Headers,
         context: Context,
         append: Append,
         producer: Producer,
@@ -97,6 +93,7 @@ class Question:
         refusals: dict[TopicPartition, PartitionProduceResponse],
     ) -> None:
         self.request = request
+        self.headers = headers
         self.context = context
         self.append = append
         self.producer = producer
@@ -120,7 +117,7 @@ class Question:
                 start = first.partition.log_start_offset
                 self.refusals[place] = refused(place[1], error, log_start_offset=start)
         try:
-            response = self.append(self.request, self.context, self.refusals)
+            response = self.append(self.request, self.headers, self.context, self.refusals)
         except Exception as error:
             if self.pending is None:
                 raise
@@ -161,27 +158,26 @@ def relay(response: Response, pending: Pending) -> None:
 
 
 def transactional_batches(
-    request: ProduceRequest, context: Context
+    request: ProduceRequest, headers: Headers, context: Context
 ) -> list[tuple[Partition, Producer, int]]:
     """The batches of producers in transactions, in partitions that exist."""
     broker = context.broker
     found = []
+    unused = iter(headers)
     for topic in request.topic_data:
         name: str | None = topic.name
         if context.api_version >= TOPIC_IDS_FROM:
             name = broker.image.topic_name(topic.topic_id)
-        if name is None:
-            continue
         for data in topic.partition_data:
-            records: Any = data.records
-            if records is None or len(records) < HEADER_BYTES:
+            header = next(unused)
+            if name is None or header is None or header.magic != MAGIC:
                 continue
-            magic, attributes, producer_id, epoch, sequence = _read_batch(records)
-            if magic != MAGIC_V2 or not attributes & TRANSACTIONAL_BIT or producer_id < 0:
+            if not header.attributes & TRANSACTIONAL or header.producer_id < 0:
                 continue
             partition = broker.partitions.get(name, data.index)
             if partition is not None:
-                found.append((partition, Producer(producer_id, epoch), sequence))
+                producer = Producer(header.producer_id, header.producer_epoch)
+                found.append((partition, producer, header.base_sequence))
     return found
 
 

@@ -290,7 +290,7 @@ def print_json(path: str, show: Show | None) -> None:
         for start, end in batch_bounds(data):
             header = read_header(data, start)
             for record in read_records(bytes(data[start:end]), check_crc=False):
-                key, value = (None, None) if show is None or header.control else show(record)
+                key, value = (None, None) if show is None or header.is_control else show(record)
                 row = {
                     "file": path,
                     "offset": record.offset,
@@ -299,7 +299,7 @@ def print_json(path: str, show: Show | None) -> None:
                     "value": value,
                     "headers": {name: text(each) for name, each in record.headers},
                     "producer_id": header.producer_id,
-                    "transactional": header.transactional,
-                    "control": header.control,
+                    "transactional": header.is_transactional,
+                    "control": header.is_control,
                 }
                 click.echo(json.dumps(row, ensure_ascii=False))

@@ -197,10 +197,10 @@ def replay_batch(batch: bytes, shard: ShardT) -> int:
     header = read_header(batch)
     producer = Producer(header.producer_id, header.producer_epoch)
     records = read_records(batch)
-    if header.control:
+    if header.is_control:
         for record in records:
             shard.replay_marker(producer, control_type(bytes(record.key or b"")) == COMMIT)
-    elif header.transactional:
+    elif header.is_transactional:
         for key, value, offset in key_values_of(records):
             if key is not None:
                 shard.replay(Record(key, value), producer, offset)

@@ -10,25 +10,25 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log.header import BATCH_OVERHEAD, HEADER, HEADER_BYTES
+from ottla.wire.batch_header import (
+    ATTRIBUTES_POSITION,
+    BATCH_OVERHEAD,
+    HEADER_BYTES,
+    LENGTH_POSITION,
+    MAGIC,
+    MAGIC_POSITION,
+    NO_TIMESTAMP,
+    BatchHeader,
+)
 from ottla.wire.checksum import crc32c
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.settings import LogConfig
 
-MAGIC = 2
-CRC_FROM = 21  # the checksum covers the header from the attributes on, and the records
 LEGACY_OVERHEAD = 14  # the smallest record of the formats before v2
-
-CODEC_MASK = 0x07
-APPEND_TIME_BIT = 0x08
-TRANSACTIONAL_BIT = 0x10
-CONTROL_BIT = 0x20
 CODEC_MAX = 4  # zstd
-
 NO_OFFSET = -1
-NO_TIMESTAMP = -1
 
 
 class Origin(enum.Enum):
@@ -115,39 +115,37 @@ def refusal(records: memoryview, config: LogConfig, *, origin: Origin) -> Refusa
         return Refusal(ErrorCode.CORRUPT_MESSAGE, sizes)
     if not sizes:
         return Refusal(ErrorCode.INVALID_RECORD, "no record batch")
-    if records[16] != MAGIC:
-        return Refusal(ErrorCode.INVALID_RECORD, f"magic {records[16]}")
+    if records[MAGIC_POSITION] != MAGIC:
+        return Refusal(ErrorCode.INVALID_RECORD, f"magic {records[MAGIC_POSITION]}")
     if len(sizes) > 1 and origin is Origin.CLIENT:
         return Refusal(ErrorCode.INVALID_RECORD, f"{len(sizes)} batches where one is allowed")
     size = sizes[0]
     if size < HEADER_BYTES:
         return Refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes")
-    (base_offset, _, _, _, crc, attributes, delta, _, _, producer_id, _, sequence, count) = (
-        HEADER.unpack_from(records)
-    )
-    if base_offset != 0 and origin is Origin.CLIENT:
-        return Refusal(ErrorCode.INVALID_RECORD, f"base offset {base_offset}, should be 0")
+    header = BatchHeader(records)
+    if header.base_offset != 0 and origin is Origin.CLIENT:
+        return Refusal(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}, should be 0")
     if size > config.max_message_bytes:
         return Refusal(
             ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes, {config.max_message_bytes} are allowed"
         )
-    found_crc = crc32c(records[:size], CRC_FROM)
-    if found_crc != crc:
+    found_crc = crc32c(records[:size], ATTRIBUTES_POSITION)
+    if found_crc != header.crc:
         return Refusal(
-            ErrorCode.CORRUPT_MESSAGE, f"checksum {found_crc:#010x}, {crc:#010x} is written"
+            ErrorCode.CORRUPT_MESSAGE, f"checksum {found_crc:#010x}, {header.crc:#010x} is written"
         )
-    if attributes & CODEC_MASK > CODEC_MAX:
-        return Refusal(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"compression type {attributes & CODEC_MASK}"
-        )
+    if header.compression > CODEC_MAX:
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"compression type {header.compression}")
     if origin is Origin.CLIENT:
+        delta, count = header.last_offset_delta, header.record_count
         if delta < 0 or count <= 0 or count != delta + 1:
             return Refusal(ErrorCode.INVALID_RECORD, f"{count} records up to offset delta {delta}")
-        if attributes & CONTROL_BIT:
+        if header.is_control:
             return Refusal(ErrorCode.INVALID_RECORD, "clients may not write control records")
-        if producer_id >= 0 and sequence < 0:
+        if header.producer_id >= 0 and header.base_sequence < 0:
             return Refusal(
-                ErrorCode.INVALID_RECORD, f"sequence {sequence} from producer {producer_id}"
+                ErrorCode.INVALID_RECORD,
+                f"sequence {header.base_sequence} from producer {header.producer_id}",
             )
     if size > config.segment_bytes:
         return Refusal(
@@ -163,8 +161,10 @@ def _batch_sizes(records: memoryview) -> list[int] | str:
     sizes = []
     position = 0
     while len(records) - position >= BATCH_OVERHEAD + 5:
-        length = int.from_bytes(records[position + 8 : position + 12], "big", signed=True)
-        magic = records[position + 16]
+        length = int.from_bytes(
+            records[position + LENGTH_POSITION : position + BATCH_OVERHEAD], "big", signed=True
+        )
+        magic = records[position + MAGIC_POSITION]
         if length < LEGACY_OVERHEAD:
             return f"record size {length} is less than the minimum record overhead"
         if magic > MAGIC:

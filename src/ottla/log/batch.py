@@ -10,21 +10,24 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.log.segment import BATCH_OVERHEAD, HEADER
-from ottla.wire.checksum import crc32c
-from ottla.wire.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
-from ottla.wire.records import (
+from ottla.wire.batch_header import (
     ATTRIBUTES_POSITION,
+    BATCH_OVERHEAD,
     COMPRESSION_MASK,
     CONTROL,
     CRC_POSITION,
     DELETE_HORIZON,
     HEADER_BYTES,
     LOG_APPEND_TIME,
+    MAGIC,
     NO_TIMESTAMP,
     TRANSACTIONAL,
-    CorruptBatch,
+    BatchHeader,
+    header_layout,
 )
+from ottla.wire.checksum import crc32c
+from ottla.wire.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
+from ottla.wire.records import CorruptBatch
 
 Buffer = bytes | bytearray | memoryview
 
@@ -41,71 +44,20 @@ __all__ = [
 ]
 
 
-class Batch:
-    """A batch's header, and the bytes it was read from."""
+class Batch(BatchHeader):
+    """A whole batch: its header, and the bytes it was read from."""
 
-    __slots__ = (
-        "attributes",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp",
-        "count",
-        "crc",
-        "data",
-        "last_offset",
-        "leader_epoch",
-        "max_timestamp",
-        "producer_epoch",
-        "producer_id",
-    )
-
-    base_offset: int
-    leader_epoch: int
-    crc: int
-    attributes: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    count: int
+    __slots__ = ("data",)
 
     def __init__(self, data: memoryview) -> None:
-        (
-            self.base_offset,
-            length,
-            self.leader_epoch,
-            magic,
-            self.crc,
-            self.attributes,
-            last_offset_delta,
-            self.base_timestamp,
-            self.max_timestamp,
-            self.producer_id,
-            self.producer_epoch,
-            self.base_sequence,
-            self.count,
-        ) = HEADER.unpack_from(data)
-        if magic != 2 or length + BATCH_OVERHEAD != len(data) or last_offset_delta < 0:
+        super().__init__(data)
+        if self.magic != MAGIC or self.size != len(data) or self.last_offset_delta < 0:
             raise CorruptBatch(
-                f"batch at offset {self.base_offset}: magic {magic}, length {length}, "
-                f"last offset delta {last_offset_delta}; expected magic 2 and length "
-                f"{len(data) - BATCH_OVERHEAD}"
+                f"batch at offset {self.base_offset}: magic {self.magic}, {self.size} bytes, "
+                f"last offset delta {self.last_offset_delta}; expected magic {MAGIC} and "
+                f"{len(data)} bytes"
             )
-        self.last_offset: int = self.base_offset + last_offset_delta
         self.data = data
-
-    @property
-    def is_control(self) -> bool:
-        return bool(self.attributes & CONTROL)
-
-    @property
-    def is_transactional(self) -> bool:
-        return bool(self.attributes & TRANSACTIONAL)
-
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     def check(self) -> None:
         """Raises `CorruptBatch` unless the checksum is right."""
@@ -210,7 +162,7 @@ def write_varint(value: int) -> bytes:
 
 def control_type(batch: Batch) -> int | None:
     """The kind of marker in a control batch; None when the batch is empty."""
-    for record in scan_records(batch.records(), batch.count):
+    for record in scan_records(batch.records(), batch.record_count):
         if record.key is None or len(record.key) < 4:
             raise CorruptBatch(f"control batch at offset {batch.base_offset} has no type")
         kind: int = struct.unpack_from(">h", record.key, 2)[0]
@@ -267,7 +219,7 @@ def _assemble(
     records: Buffer,
 ) -> bytes:
     out = bytearray(HEADER_BYTES + len(records))
-    HEADER.pack_into(
+    header_layout.pack_into(
         out,
         0,
         batch.base_offset,

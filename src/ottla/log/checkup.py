@@ -17,18 +17,22 @@ from typing import TYPE_CHECKING
 
 from google_crc32c import value as crc32c
 
-from ottla.log.header import HEADER_BYTES, MAGIC, BatchAt
 from ottla.log.segment import Segment
-from ottla.log.time_index import NO_TIMESTAMP
-from ottla.wire.records import DELETE_HORIZON
+from ottla.wire.batch_header import (
+    ATTRIBUTES_POSITION,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    MAGIC,
+    NO_TIMESTAMP,
+    BatchHeader,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 CHECK_BYTES = 1024 * 1024  # read at once
-CRC_FROM = 21
 
-WholeBatch = tuple[BatchAt, bytes]
+WholeBatch = tuple[BatchHeader, bytes]
 
 
 class Findings:
@@ -103,7 +107,7 @@ def shows_compaction(segments: Iterable[Segment]) -> bool:
     """
     for segment in segments:
         expected = segment.base_offset
-        behind_gap: BatchAt | None = None
+        behind_gap: BatchHeader | None = None
         for batch in segment.batches(strict=False):
             if (
                 behind_gap is not None
@@ -119,17 +123,17 @@ def shows_compaction(segments: Iterable[Segment]) -> bool:
     return False
 
 
-def _is_compacted(batch: BatchAt) -> bool:
-    records_gone = batch.count <= batch.last_offset - batch.base_offset
-    return records_gone or batch.attributes & DELETE_HORIZON != 0
+def _is_compacted(batch: BatchHeader) -> bool:
+    records_gone = batch.record_count <= batch.last_offset_delta
+    return records_gone or bool(batch.attributes & DELETE_HORIZON)
 
 
-def _is_sound(segment: Segment, batch: BatchAt) -> bool:
+def _is_sound(segment: Segment, batch: BatchHeader) -> bool:
     return _checksum_is_right(batch, segment.file.pread(batch.size, batch.position))
 
 
-def _checksum_is_right(batch: BatchAt, data: bytes) -> bool:
-    return bool(crc32c(data[CRC_FROM:]) == batch.crc)
+def _checksum_is_right(batch: BatchHeader, data: bytes) -> bool:
+    return bool(crc32c(data[ATTRIBUTES_POSITION:]) == batch.crc)
 
 
 def _start(segment: Segment, recovery_point: int) -> int:
@@ -159,7 +163,7 @@ def _walk(segment: Segment, position: int, end: int) -> Iterator[WholeBatch]:
             start, at = position, 0
             if len(data) < HEADER_BYTES:
                 return
-        batch = BatchAt(data, at, position)
+        batch = BatchHeader(data, at, position)
         if batch.size < HEADER_BYTES or position + batch.size > end:
             return
         if at + batch.size > len(data):
@@ -171,7 +175,7 @@ def _walk(segment: Segment, position: int, end: int) -> Iterator[WholeBatch]:
         position += batch.size
 
 
-def _problem(batch: BatchAt, data: bytes, expected: int, recovery_point: int) -> str | None:
+def _problem(batch: BatchHeader, data: bytes, expected: int, recovery_point: int) -> str | None:
     if batch.magic != MAGIC:
         return f"magic {batch.magic} at byte {batch.position}"
     if batch.last_offset < batch.base_offset:
@@ -179,14 +183,14 @@ def _problem(batch: BatchAt, data: bytes, expected: int, recovery_point: int) ->
     if batch.base_offset < expected:
         return _misplaced(batch, expected)
     if batch.last_offset >= recovery_point:
-        found = crc32c(data[CRC_FROM:])
+        found = crc32c(data[ATTRIBUTES_POSITION:])
         if found != batch.crc:
             return f"checksum {found:#010x}, not {batch.crc:#010x}, at byte {batch.position}"
     return None
 
 
 def _gap_problem(
-    batch: BatchAt,
+    batch: BatchHeader,
     expected: int,
     recovery_point: int,
     following: WholeBatch | None,
@@ -210,11 +214,13 @@ def _gap_problem(
     return _misplaced(batch, expected)
 
 
-def _misplaced(batch: BatchAt, expected: int) -> str:
+def _misplaced(batch: BatchHeader, expected: int) -> str:
     return f"offset {batch.base_offset} at byte {batch.position} where {expected} should be"
 
 
-def _note(segment: Segment, batch: BatchAt, findings: Findings, index_interval_bytes: int) -> None:
+def _note(
+    segment: Segment, batch: BatchHeader, findings: Findings, index_interval_bytes: int
+) -> None:
     if not findings.epochs or batch.leader_epoch > findings.epochs[-1][0]:
         findings.epochs.append((batch.leader_epoch, batch.base_offset))
     if batch.producer_id >= 0:

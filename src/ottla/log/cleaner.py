@@ -339,8 +339,6 @@ class Cleaner:
             created_ms=old[-1].created_ms,
         )
         log.replace_segments([new], old)
-        gone = wanted - {group.base_offset}
-        log.snapshots = [at for at in log.snapshots if at not in gone]
         del old
         await self._sync_names(disk, directory)
         self._remover.files(retired, log.config.file_delete_delay_ms)

@@ -33,7 +33,7 @@ from ottla.log.batch import (
 )
 from ottla.log.offset_map import OffsetMap
 from ottla.log.transaction_index import AbortedTransaction
-from ottla.wire.records import NO_PRODUCER_ID
+from ottla.wire.batch_header import NO_PRODUCER_ID
 
 CONTROL_ABORT = 0
 CONTROL_COMMIT = 1
@@ -125,7 +125,7 @@ class BatchFilter:
         """The bytes to keep for this batch, or None when it goes altogether."""
         batch.check()
         horizon_ms = batch.delete_horizon_ms
-        self.records_read += batch.count
+        self.records_read += batch.record_count
         if batch.is_control:
             unneeded = self._transactions.on_control(batch)
             discard = unneeded and horizon_ms is not None and horizon_ms <= self._now_ms
@@ -143,7 +143,7 @@ class BatchFilter:
         new_horizon_ms = None
         if horizon_ms is None and (has_tombstone or (batch.is_control and unneeded)):
             new_horizon_ms = self._now_ms + self._delete_retention_ms
-        elif kept == batch.count:
+        elif kept == batch.record_count:
             return batch.data
         return rebuild(batch, records, kept, max_timestamp_delta, new_horizon_ms)
 
@@ -163,11 +163,11 @@ class BatchFilter:
         """
         records = batch.records()
         if batch.is_control:
-            return batch.count, False, batch.max_timestamp - batch.base_timestamp, records
+            return batch.record_count, False, batch.max_timestamp - batch.base_timestamp, records
         horizon_ms = batch.delete_horizon_ms
         tombstones_stay = horizon_ms is None or self._now_ms < horizon_ms
         kept, without_key, has_tombstone, max_timestamp_delta, left = self._offsets.keep(
-            records, batch.count, batch.base_offset, tombstones_stay
+            records, batch.record_count, batch.base_offset, tombstones_stay
         )
         self.records_without_key += without_key
         return kept, has_tombstone, max_timestamp_delta, left

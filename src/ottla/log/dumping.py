@@ -116,7 +116,7 @@ def batch_line(header: BatchHeader, batch: Buffer, position: int) -> str:
         f"count: {header.record_count} baseSequence: {header.base_sequence} "
         f"lastSequence: {header.last_sequence} producerId: {header.producer_id} "
         f"producerEpoch: {header.producer_epoch} partitionLeaderEpoch: {header.leader_epoch} "
-        f"isTransactional: {flag(header.transactional)} isControl: {flag(header.control)} "
+        f"isTransactional: {flag(header.is_transactional)} isControl: {flag(header.is_control)} "
         f"deleteHorizonMs: {optional(-1 if horizon is None else horizon)} "
         f"position: {position} {time_name(header)}: {header.max_timestamp} "
         f"size: {header.size} magic: {header.magic} "
@@ -136,9 +136,9 @@ def record_line(header: BatchHeader, record: Record, options: LogOptions) -> str
             f"keySize: {size(record.key)} valueSize: {size(record.value)} "
             f"sequence: {sequence} headerKeys: [{names}]"
         )
-        if header.control:
+        if header.is_control:
             parts.append(control_text(record))
-    if options.show is not None and not header.control:
+    if options.show is not None and not header.is_control:
         key, value = options.show(record)
         if key is not None:
             parts.append(f"key: {key}")

@@ -12,15 +12,15 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log.append import (
-    APPEND_TIME_BIT,
-    CODEC_MASK,
-    CRC_FROM,
+from ottla.log.append import RecordError
+from ottla.wire.batch_header import (
+    ATTRIBUTES_POSITION,
+    CRC_POSITION,
+    LOG_APPEND_TIME,
+    MAX_TIMESTAMP_POSITION,
     NO_TIMESTAMP,
-    TRANSACTIONAL_BIT,
-    RecordError,
+    BatchHeader,
 )
-from ottla.log.header import HEADER
 from ottla.wire.checksum import crc32c
 from ottla.wire.compression import Compression
 from ottla.wire.errors import ErrorCode
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from ottla.settings import LogConfig
     from ottla.wire.records import Record
 
-_CRC_AT = 17
-_ATTRIBUTES_AT = 21
-_MAX_TIMESTAMP_AT = 35
 _CODECS = {
     "uncompressed": Compression.NONE,
     "gzip": Compression.GZIP,
@@ -48,7 +45,7 @@ class Prepared(NamedTuple):
     """A batch ready to be stamped and written."""
 
     batch: memoryview
-    max_timestamp: int
+    header: BatchHeader
     append_time_ms: int  # -1: the producer's times stand
 
 
@@ -61,14 +58,13 @@ class Rejected(NamedTuple):
 
 
 def prepare(
-    records: memoryview, config: LogConfig, *, name: str, now_ms: int
+    records: memoryview, header: BatchHeader, config: LogConfig, *, name: str, now_ms: int
 ) -> Prepared | Rejected:
     """Look at a client's batch, whose header is sound, and make of it what the topic wants."""
-    header = HEADER.unpack_from(records)
-    attributes, base_timestamp, max_timestamp, count = header[5], header[7], header[8], header[12]
-    doubtful = max_timestamp_is_doubtful(base_timestamp, max_timestamp) and not config.append_time
+    attributes, max_timestamp = header.attributes, header.max_timestamp
+    doubtful = max_timestamp_is_doubtful(header) and not config.append_time
     target = _CODECS.get(config.compression_type)  # None: as the producer chose
-    another_codec = target is not None and target != attributes & CODEC_MASK
+    another_codec = target is not None and target != header.compression
     opened: list[Record] | None = None
     if (
         another_codec
@@ -80,7 +76,7 @@ def prepare(
             opened = read_records(bytes(records), check_crc=False)
         except MalformedMessage as problem:
             return Rejected(ErrorCode.INVALID_RECORD, str(problem), [])
-    errors, bad_time = _record_errors(opened, attributes, count, config, name, now_ms)
+    errors, bad_time = _record_errors(opened, attributes, header.record_count, config, name, now_ms)
     if errors:
         return _rejected(errors, bad_time)
     append_time_ms = now_ms if config.append_time else -1
@@ -90,28 +86,26 @@ def prepare(
         batch = _converted(opened, header, target, config, append_time_ms)
         if len(batch) > config.max_message_bytes:
             return Rejected(ErrorCode.MESSAGE_TOO_LARGE, None, [])
-        return Prepared(batch, HEADER.unpack_from(batch)[8], append_time_ms)
+        return Prepared(batch, BatchHeader(batch), append_time_ms)
     if config.append_time:
-        _restamp(records, attributes | APPEND_TIME_BIT, now_ms)
-        return Prepared(records, now_ms, now_ms)
-    stated_attributes, stated_timestamp = attributes, max_timestamp
-    attributes &= ~APPEND_TIME_BIT
+        _restamp(records, header, attributes | LOG_APPEND_TIME, now_ms)
+        return Prepared(records, header, now_ms)
     if doubtful and opened is not None:
-        max_timestamp = max((record.timestamp for record in opened), default=NO_TIMESTAMP)
-        max_timestamp = max(max_timestamp, NO_TIMESTAMP)
-    if (attributes, max_timestamp) != (stated_attributes, stated_timestamp):
-        _restamp(records, attributes, max_timestamp)
-    return Prepared(records, max_timestamp, -1)
+        max_timestamp = max(NO_TIMESTAMP, *(record.timestamp for record in opened))
+    attributes &= ~LOG_APPEND_TIME
+    if (attributes, max_timestamp) != (header.attributes, header.max_timestamp):
+        _restamp(records, header, attributes, max_timestamp)
+    return Prepared(records, header, -1)
 
 
-def max_timestamp_is_doubtful(base_timestamp: int, max_timestamp: int) -> bool:
+def max_timestamp_is_doubtful(header: BatchHeader) -> bool:
     """Whether a header's maximum timestamp must be computed from the records.
 
     Kafka does so for every batch. Opening those whose two timestamps contradict each other or are
     not set is enough for clients that do not lie: librdkafka writes a base timestamp of -1 and a
     maximum of 0 for records without a time, which would make their segment one of 1970.
     """
-    return not 0 < base_timestamp <= max_timestamp
+    return not 0 < header.base_timestamp <= header.max_timestamp
 
 
 def _may_be_out_of_bounds(config: LogConfig, max_timestamp: int, now_ms: int) -> bool:
@@ -135,7 +129,7 @@ def _record_errors(
     bad_time = False
     not_theirs = "Producer should not set timestamp type to LogAppendTime."
     if opened is None:
-        if config.append_time and attributes & APPEND_TIME_BIT:
+        if config.append_time and attributes & LOG_APPEND_TIME:
             message = f"Invalid timestamp type in message. {not_theirs}"
             return [RecordError(index, message) for index in range(count)], True
         return [], False
@@ -155,7 +149,7 @@ def _record_errors(
                         f"out of range. The timestamp should be within [{earliest}, {latest}]",
                     )
                 )
-        elif attributes & APPEND_TIME_BIT:
+        elif attributes & LOG_APPEND_TIME:
             bad_time = True
             errors.append(RecordError(index, f"Invalid timestamp type in message. {not_theirs}"))
     return errors, bad_time
@@ -178,7 +172,7 @@ def _rejected(errors: list[RecordError], bad_time: bool) -> Rejected:
 
 def _converted(
     opened: list[Record],
-    header: tuple[int, ...],
+    header: BatchHeader,
     target: Compression,
     config: LogConfig,
     append_time_ms: int,
@@ -195,18 +189,21 @@ def _converted(
                 compression=target,
                 level=level,
                 base_offset=0,
-                producer_id=header[9],
-                producer_epoch=header[10],
-                base_sequence=header[11],
-                transactional=bool(header[5] & TRANSACTIONAL_BIT),
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                base_sequence=header.base_sequence,
+                transactional=header.is_transactional,
                 log_append_time_ms=None if append_time_ms < 0 else append_time_ms,
             )
         )
     )
 
 
-def _restamp(batch: memoryview, attributes: int, max_timestamp: int) -> None:
+def _restamp(batch: memoryview, header: BatchHeader, attributes: int, max_timestamp: int) -> None:
     """Change the two header fields that lie under the checksum, and the checksum with them."""
-    struct.pack_into(">h", batch, _ATTRIBUTES_AT, attributes)
-    struct.pack_into(">q", batch, _MAX_TIMESTAMP_AT, max_timestamp)
-    struct.pack_into(">I", batch, _CRC_AT, crc32c(batch, CRC_FROM))
+    header.attributes = attributes
+    header.max_timestamp = max_timestamp
+    struct.pack_into(">h", batch, ATTRIBUTES_POSITION, attributes)
+    struct.pack_into(">q", batch, MAX_TIMESTAMP_POSITION, max_timestamp)
+    header.crc = crc32c(batch, ATTRIBUTES_POSITION)
+    struct.pack_into(">I", batch, CRC_POSITION, header.crc)

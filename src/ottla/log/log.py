@@ -17,20 +17,38 @@ import logging
 import struct
 from typing import TYPE_CHECKING
 
-from ottla.log import lookup, trim
-from ottla.log.append import AppendResult, Origin
-from ottla.log.epochs import LeaderEpochs, load_epochs
+from ottla.log import lookup
+from ottla.log.append import CODEC_MAX, AppendResult, Origin, refusal
+from ottla.log.checkpoints import PARTITION_METADATA
+from ottla.log.epochs import CHECKPOINT, LeaderEpochs, load_epochs
 from ottla.log.failures import CorruptSegment, OffsetOutOfRange
-from ottla.log.header import HEADER
+from ottla.log.inspection import Rejected, prepare
 from ottla.log.producers import OUT_OF_ORDER_SEQUENCE_NUMBER, BatchNote, Producers
-from ottla.log.reading import aborted_between, base_offset_of, offset_behind, read_range
-from ottla.log.replay import load_producers, read_back
-from ottla.log.segment import INDEX_INTERVAL_BYTES_MAX, SNAPSHOT, Segment
-from ottla.log.syncing import Syncable, synced, to_sync
-from ottla.log.unusual import append_unusual
+from ottla.log.reading import (
+    aborted_between,
+    base_offset_of,
+    offset_behind,
+    read_range,
+    segments_from,
+)
+from ottla.log.replay import end_transaction, load_producers, read_back, read_marker
+from ottla.log.segment import DELETED, INDEX_INTERVAL_BYTES_MAX, SNAPSHOT, Segment
+from ottla.log.syncing import DirectoryEntry, Syncable
 from ottla.seams.disk import OutOfDescriptors
+from ottla.wire.batch_header import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    CONTROL,
+    HEADER_BYTES,
+    LEADER_EPOCH_POSITION,
+    LOG_APPEND_TIME,
+    MAGIC,
+    TRANSACTIONAL,
+    BatchHeader,
+)
 from ottla.wire.checksum import crc32c
 from ottla.wire.errors import ErrorCode
+from ottla.wire.malformed import MalformedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +65,7 @@ logger = logging.getLogger("ottla.log")
 
 _pack_offset = struct.Struct(">q").pack_into
 _pack_epoch = struct.Struct(">i").pack_into
-LEADER_EPOCH_AT = 12
+_NOT_PLAIN = CONTROL | LOG_APPEND_TIME  # attributes that a client's batch should not have
 _NONE = int(ErrorCode.NONE)
 _STORAGE_ERROR = int(ErrorCode.KAFKA_STORAGE_ERROR)
 
@@ -66,6 +84,8 @@ class Log:
         "_plain",
         "_producers",
         "_timestamp_after_max_ms",
+        "_unsynced_epoch_offset",
+        "_unsynced_folder",
         "directory",
         "disk",
         "end_offset",
@@ -81,8 +101,6 @@ class Log:
         "snapshots",
         "topic",
         "topic_id",
-        "unsynced_epoch_offset",
-        "unsynced_folder",
     )
 
     def __init__(
@@ -121,8 +139,8 @@ class Log:
         self._producers: Producers | None = None
         self._epochs: LeaderEpochs | None = None
         # What the next sync must not forget: names and epochs since the last one.
-        self.unsynced_epoch_offset: int | None = None
-        self.unsynced_folder = recovery_point == 0
+        self._unsynced_epoch_offset: int | None = None
+        self._unsynced_folder = recovery_point == 0
         self._latest_epoch = -1  # the epoch the last append was stamped with
         self.config = config
 
@@ -165,7 +183,9 @@ class Log:
         """What producers wrote last, read from disk when first asked for."""
         if self._producers is None:
             try:
-                self._producers = load_producers(self)
+                self._producers, self.snapshots = load_producers(
+                    self.disk, self.directory, self.segments, self.snapshots
+                )
             except OSError as error:
                 self.fail("cannot read the producers' state", error)
                 if self.offline is None:
@@ -194,127 +214,145 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         origin: Origin = Origin.CLIENT,
+        header: BatchHeader | None = None,
     ) -> AppendResult:
-        """Check a client's batch, stamp it in place, write it; an error is answered, not raised.
+        """Check a batch, stamp it in place, write it; an error is answered, not raised.
 
-        `records` must be writable memory of the caller's request: base offset and leader epoch go
-        into it.
+        `records` must be writable memory of the caller's request: base offset and leader epoch are
+        written into it. `header`: what the caller has read from its first 61 bytes already.
         """
         if self.offline is not None:
             return AppendResult(_STORAGE_ERROR)
-        size = len(records)
-        if size < 61 or origin is not Origin.CLIENT:
-            return append_unusual(
-                self, records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin
-            )
-        (
-            base_offset,
-            length,
-            _,
-            magic,
-            crc,
-            attributes,
-            delta,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            sequence,
-            count,
-        ) = HEADER.unpack_from(records)
+        if header is None:
+            if len(records) < HEADER_BYTES:
+                return self._refuse(records, origin) or AppendResult(ErrorCode.CORRUPT_MESSAGE)
+            header = BatchHeader(records)
+        attributes = header.attributes
+        max_timestamp = header.max_timestamp
         if (
-            length + 12 != size
-            or magic != 2
-            or base_offset != 0
-            or size > self._max_message_bytes
-            or count != delta + 1
-            or count <= 0
-            or attributes & 0x28
-            or attributes & 0x07 > 4
-            or (producer_id >= 0 and sequence < 0)
+            header.size != len(records)
+            or origin is not Origin.CLIENT
+            or header.magic != MAGIC
+            or header.base_offset != 0
+            or header.size > self._max_message_bytes
+            or header.record_count != header.last_offset_delta + 1
+            or header.record_count <= 0
+            or attributes & _NOT_PLAIN
+            or attributes & COMPRESSION_MASK > CODEC_MAX
+            or (header.producer_id >= 0 and header.base_sequence < 0)
             or not self._plain
-            or not 0 < base_timestamp <= max_timestamp  # see inspection.max_timestamp_is_doubtful
+            or not 0 < header.base_timestamp <= max_timestamp  # see inspection.py
             or max_timestamp - now_ms > self._timestamp_after_max_ms
-            or crc32c(records, 21) != crc
+            or crc32c(records, ATTRIBUTES_POSITION) != header.crc
         ):
-            return append_unusual(
-                self, records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin
+            return self._append_checked(records, header, leader_epoch, now_ms, origin)
+        return self._append_sound(records, header, leader_epoch, now_ms)
+
+    def _append_checked(
+        self,
+        records: memoryview,
+        header: BatchHeader,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin,
+    ) -> AppendResult:
+        """Append what is not plain: refuse it with Kafka's error, or prepare it first.
+
+        Speed matters less here than naming the right error, so the checks start again.
+        """
+        refused = self._refuse(records, origin)
+        if refused is not None:
+            return refused
+        records = records[: header.size]  # what follows is part of a batch that did not come whole
+        if origin is not Origin.CLIENT:
+            if header.is_control:
+                return self._append_marker(records, header, leader_epoch, now_ms)
+            return self._append_sound(records, header, leader_epoch, now_ms)
+        prepared = prepare(records, header, self._config, name=self.name, now_ms=now_ms)
+        if isinstance(prepared, Rejected):
+            too_large = prepared.error_code == ErrorCode.MESSAGE_TOO_LARGE
+            return AppendResult(
+                prepared.error_code,
+                log_start_offset=-1 if too_large else self.log_start_offset,
+                error_message=prepared.message,
+                record_errors=prepared.record_errors,
             )
-        return self.append_sound(
-            records,
-            delta,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            sequence,
-            attributes & 0x10 != 0,
-            leader_epoch,
-            now_ms,
+        return self._append_sound(
+            prepared.batch, prepared.header, leader_epoch, now_ms, prepared.append_time_ms
         )
 
-    def append_sound(
+    def _refuse(self, records: memoryview, origin: Origin) -> AppendResult | None:
+        """The answer to records that cannot be appended, whatever is inside them; else None."""
+        refused = refusal(records, self._config, origin=origin)
+        if refused is None:
+            return None
+        logger.debug("%s: batch refused: %s", self.name, refused.reason)
+        start = self.log_start_offset if refused.tells_log_start else -1
+        return AppendResult(refused.error_code, log_start_offset=start)
+
+    def _append_sound(
         self,
         batch: memoryview,
-        delta: int,
-        max_timestamp: int,
-        producer_id: int,
-        producer_epoch: int,
-        sequence: int,
-        transactional: bool,
+        header: BatchHeader,
         leader_epoch: int,
         now_ms: int,
         append_time_ms: int = -1,
     ) -> AppendResult:
         """Append a batch whose header and records are in order, if its producer's sequence is."""
-        if producer_id >= 0 and sequence >= 0:
-            verdict = self.producers.check(
-                producer_id, producer_epoch, sequence, delta, transactional
+        producer_id = header.producer_id
+        if producer_id >= 0 and header.base_sequence >= 0:
+            producers = self._producers or self.producers
+            verdict = producers.check(
+                producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.last_offset_delta,
+                header.attributes & TRANSACTIONAL != 0,
             )
             if verdict == OUT_OF_ORDER_SEQUENCE_NUMBER:
-                verdict = self._check_older_batches(
-                    producer_id, producer_epoch, sequence, delta, transactional
-                )
+                verdict = self._check_older_batches(header)
             if verdict:
                 return self._not_again(verdict)
             if self.offline is not None:
                 return AppendResult(_STORAGE_ERROR)
         first_offset = self.end_offset
-        failed = self.write_batch(batch, delta, max_timestamp, leader_epoch, now_ms)
+        failed = self._write(batch, header, leader_epoch, now_ms)
         if failed is not None:
             return failed
         if producer_id >= 0:
-            self.producers.note(
+            producers = self._producers or self.producers
+            producers.note(
                 producer_id,
-                producer_epoch,
-                sequence,
+                header.producer_epoch,
+                header.base_sequence,
                 first_offset,
-                delta,
-                max_timestamp,
-                transactional,
+                header.last_offset_delta,
+                header.max_timestamp,
+                header.attributes & TRANSACTIONAL != 0,
             )
-        return AppendResult(
-            _NONE, first_offset, first_offset + delta, append_time_ms, self.log_start_offset
-        )
+        last_offset = first_offset + header.last_offset_delta
+        return AppendResult(_NONE, first_offset, last_offset, append_time_ms, self.log_start_offset)
 
-    def _check_older_batches(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        sequence: int,
-        delta: int,
-        transactional: bool,
-    ) -> BatchNote | int:
+    def _check_older_batches(self, header: BatchHeader) -> BatchNote | int:
         """A batch out of sequence may be a retry from before a restart: look in the log, once."""
-        known = self.producers.by_id.get(producer_id)
+        producers = self.producers
+        known = producers.by_id.get(header.producer_id)
         if known is not None and known.incomplete:
             try:
-                read_back(self, producer_id, known)
+                read_back(self.segments, header.producer_id, known)
             except CorruptSegment as problem:
                 logger.error("%s: older batches of a producer: %s", self.name, problem)
             except OSError as error:
                 self.fail("cannot read a producer's batches", error)
                 return _STORAGE_ERROR
-        return self.producers.check(producer_id, producer_epoch, sequence, delta, transactional)
+            known.incomplete = False
+        return producers.check(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.last_offset_delta,
+            header.is_transactional,
+        )
 
     def _not_again(self, verdict: BatchNote | int) -> AppendResult:
         """A retry is answered with the offsets of the first time, anything else with its error."""
@@ -329,20 +367,43 @@ class Log:
             duplicate=True,
         )
 
-    def write_batch(
-        self,
-        batch: memoryview,
-        delta: int,
-        max_timestamp: int,
-        leader_epoch: int,
-        now_ms: int,
+    def _append_marker(
+        self, records: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        """Append what a coordinator ends a transaction with."""
+        try:
+            marker = read_marker(records)
+        except MalformedMessage:
+            marker = None
+        error = 0 if marker is not None else int(ErrorCode.INVALID_RECORD)
+        if marker is not None:
+            error = self.producers.check_marker(
+                header.producer_id, header.producer_epoch, marker.coordinator_epoch
+            )
+        if marker is None or error:
+            return AppendResult(error, log_start_offset=self.log_start_offset)
+        first_offset = self.end_offset
+        failed = self._write(records, header, leader_epoch, now_ms)
+        if failed is not None:
+            return failed
+        header.base_offset = first_offset
+        try:
+            end_transaction(self.producers, self.active, header, marker)
+        except OSError as problem:
+            self.fail(f"cannot note an aborted transaction: {problem}")
+            return AppendResult(_STORAGE_ERROR)
+        return AppendResult(_NONE, first_offset, header.last_offset, -1, self.log_start_offset)
+
+    def _write(
+        self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
     ) -> AppendResult | None:
         """Stamp a checked batch and put it at the end, in a new segment if this one is full.
 
-        None when it is there; a disk that refuses takes the log offline.
+        None when it is written; a disk that refuses takes the log offline.
         """
         first_offset = self.end_offset
-        last_offset = first_offset + delta
+        last_offset = first_offset + header.last_offset_delta
+        max_timestamp = header.max_timestamp
         segment = self.segments[-1]
         try:
             if leader_epoch != self._latest_epoch:
@@ -352,7 +413,7 @@ class Log:
             ):
                 segment = self.roll(now_ms=now_ms)
             _pack_offset(batch, 0, first_offset)
-            _pack_epoch(batch, LEADER_EPOCH_AT, leader_epoch)
+            _pack_epoch(batch, LEADER_EPOCH_POSITION, leader_epoch)
             segment.append(
                 batch,
                 base_offset=first_offset,
@@ -373,7 +434,7 @@ class Log:
         self.epochs.assign(leader_epoch, first_offset)
         if self.epochs.dirty:
             self.epochs.write(sync=False)
-            self.unsynced_epoch_offset = first_offset
+            self._unsynced_epoch_offset = first_offset
         self._latest_epoch = leader_epoch
 
     def begin_epoch(self, leader_epoch: int) -> None:
@@ -402,14 +463,16 @@ class Log:
         self.snapshots.append(self.end_offset)
 
     def adopt(self, epochs: LeaderEpochs, producers: Producers | None) -> None:
-        """Take over what recovery found."""
+        """Take over what recovery found; producers that are None are read from disk now, and not
+        while a client waits.
+        """
         self._epochs = epochs
+        if epochs.dirty:
+            epochs.write(sync=False)
+            self._unsynced_epoch_offset = self.end_offset - 1
         self._producers = producers
-
-    def reload_producers(self) -> None:
-        """The log was cut: read the state again when it is needed."""
-        self._producers = None
-        self._latest_epoch = -1
+        if producers is None:
+            _ = self.producers
 
     # Reading
 
@@ -438,11 +501,13 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int, *, end_offset: int) -> FoundOffset | None:
         """The first record at or after `timestamp` and below `end_offset`."""
-        return lookup.offset_for_timestamp(self, timestamp, end_offset=end_offset)
+        return lookup.offset_for_timestamp(
+            self.segments, timestamp, start_offset=self.log_start_offset, end_offset=end_offset
+        )
 
     def max_timestamp(self) -> FoundOffset | None:
         """The first record that bears the largest timestamp."""
-        return lookup.max_timestamp(self)
+        return lookup.max_timestamp(self.segments)
 
     def first_unstable_offset(self, high_watermark: int | None = None) -> int | None:
         """Where the earliest undecided transaction begins, or None; never below the log's start.
@@ -468,27 +533,104 @@ class Log:
             end = min(end, offset_behind(self.segments, start, found))
         return aborted_between(self.segments, start, end)
 
-    # Taking away; see trim.py
+    # Taking away
 
     def delete_oldest(self, count: int, *, now_ms: int) -> list[Segment]:
-        return trim.delete_oldest(self, count, now_ms=now_ms)
+        """Take the `count` oldest segments out; the last one of all only after a roll.
+
+        Their files are renamed to `.deleted` at once; the caller removes them after
+        `file.delete.delay.ms`, so that a fetch under way reads on. A crash in between leaves
+        `.deleted` files, which the next load removes.
+        """
+        if count <= 0:
+            return []
+        if count >= len(self.segments):
+            self.roll(now_ms=now_ms)
+            count = min(count, len(self.segments) - 1)
+        removed = self.segments[:count]
+        self.segments = self.segments[count:]
+        for segment in removed:
+            segment.change_suffix(DELETED)
+        first_offset = self.segments[0].base_offset
+        # A snapshot before the first segment is of no use to a recovery, which starts there.
+        self._remove_snapshots([at for at in self.snapshots if at < first_offset])
+        self._raise_log_start(first_offset)
+        return removed
 
     def delete_records_before(self, offset: int) -> int:
+        """Make everything below `offset` unreadable; returns the log start after it."""
         if offset > self.end_offset:
             raise OffsetOutOfRange(self.name, offset, self.log_start_offset, self.end_offset)
-        return trim.raise_log_start(self, offset)
+        self._raise_log_start(offset)
+        return self.log_start_offset
+
+    def _raise_log_start(self, offset: int) -> None:
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_from_start(offset)
+            self.producers.forget_completed_below(offset)
+            if self.on_change is not None:
+                self.on_change()
 
     def truncate_to(self, offset: int, *, now_ms: int) -> int:
-        return trim.truncate_to(self, offset, now_ms=now_ms)
+        """Cut the log back so that it ends at `offset`, or where the batch that holds it begins.
+
+        Returns the bytes removed.
+        """
+        if offset >= self.end_offset:
+            return 0
+        if offset < self.segments[0].base_offset:
+            return self.truncate_fully(offset, now_ms=now_ms)
+        removed_bytes = 0
+        while self.segments[-1].base_offset > offset:
+            segment = self.segments.pop()
+            removed_bytes += segment.size_bytes
+            segment.change_suffix(DELETED)
+            segment.delete()
+        removed_bytes += self.active.truncate_to(offset)
+        self._end_at(self.active.next_offset)
+        return removed_bytes
 
     def truncate_fully(self, offset: int, *, now_ms: int) -> int:
-        return trim.truncate_fully(self, offset, now_ms=now_ms)
+        """Drop everything and begin again, empty, at `offset`; returns the bytes removed."""
+        removed_bytes = self.size_bytes
+        for segment in reversed(self.segments):
+            segment.change_suffix(DELETED)
+            segment.delete()
+        self._remove_snapshots(self.snapshots)
+        self.segments = [Segment.create(self.disk, self.directory, offset, now_ms=now_ms)]
+        self.log_start_offset = offset
+        self._end_at(offset)
+        return removed_bytes
+
+    def _end_at(self, offset: int) -> None:
+        """The log has been cut: bring all that follows from its end in line with it."""
+        self.end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.epochs.truncate_from_end(offset)
+        if self.epochs.dirty:
+            self.epochs.write(sync=False)
+        self._remove_snapshots([at for at in self.snapshots if at > offset])
+        self._producers = None  # read again when they are needed
+        self._latest_epoch = -1
+
+    def _remove_snapshots(self, offsets: list[int]) -> None:
+        gone = set(offsets)
+        self.snapshots = [at for at in self.snapshots if at not in gone]
+        for offset in gone:
+            self.disk.unlink(f"{self.directory}/{offset:020d}{SNAPSHOT}", missing_ok=True)
 
     def replace_segments(self, new: list[Segment], old: list[Segment]) -> None:
-        """Cleaned segments take the place of old ones; their files stand already (swap.py)."""
+        """Compacted segments take the place of old ones; their files are in place (swap.py).
+
+        The snapshots that began with an old segment are gone with it.
+        """
         gone = set(map(id, old))
         kept = [segment for segment in self.segments if id(segment) not in gone]
         self.segments = sorted([*kept, *new], key=base_offset_of)
+        bases = {segment.base_offset for segment in old} - {each.base_offset for each in new}
+        self.snapshots = [at for at in self.snapshots if at not in bases]
 
     # Flushing
 
@@ -496,12 +638,55 @@ class Log:
         """What to sync, in any thread, so that all below the returned offset is safe.
 
         `indexes`: also the files that recovery could rebuild, as before a checkpoint.
+
+        Of the active segment the log file, and the aborted transactions if there are any: what
+        recovery makes anew behind the recovery point may be lost. What lies before it must stand,
+        so full segments go with all their files, and the leader epochs with them.
         """
-        return to_sync(self, indexes=indexes), self.end_offset
+        found: list[Syncable] = []
+        names_changed = False
+        active = self.active
+        for segment in segments_from(self.segments, self.recovery_point):
+            if segment.unsynced_name and not segment.size_bytes and segment.base_offset == 0:
+                continue  # its file comes with the first batch
+            names_changed |= segment.unsynced_name
+            if indexes or segment is not active:
+                segment.write_out_indexes()
+                found.extend(segment.files())
+                names_changed = True
+            else:
+                found.append(segment.file)
+                found.extend(segment.transaction_files())
+        small = []
+        if self._unsynced_epoch_offset is not None:
+            small.append(f"{self.directory}/{CHECKPOINT}")
+        if indexes and self.snapshots:
+            small.append(f"{self.directory}/{self.snapshots[-1]:020d}{SNAPSHOT}")
+        # The topic's id must last with the records, or a later topic of that name gets them.
+        metadata = f"{self.directory}/{PARTITION_METADATA}"
+        if self._unsynced_folder and self.disk.exists(metadata):
+            small.append(metadata)
+        found.extend(map(self.disk.open, small))
+        if names_changed or small:
+            found.append(DirectoryEntry(self.disk, self.directory))
+        if self._unsynced_folder:
+            found.append(DirectoryEntry(self.disk, self.directory.rpartition("/")[0]))
+        return found, self.end_offset
 
     def finish_flush(self, end_offset: int) -> None:
-        """What begin_flush returned has been synced."""
-        synced(self, end_offset)
+        """What begin_flush returned when the log ended at `end_offset` has been synced.
+
+        Syncs may overlap, so a mark goes only when its cause is older than this one's beginning:
+        the segment or the epoch had a batch below `end_offset` then.
+        """
+        for segment in segments_from(self.segments, self.recovery_point):
+            if segment.base_offset < end_offset:
+                segment.unsynced_name = False
+        if self._unsynced_epoch_offset is not None and self._unsynced_epoch_offset < end_offset:
+            self._unsynced_epoch_offset = None
+        if end_offset > 0:
+            self._unsynced_folder = False
+        self.recovery_point = max(self.recovery_point, min(end_offset, self.end_offset))
 
     def flush(self) -> None:
         """Sync everything here and now."""

@@ -14,10 +14,9 @@ from ottla.wire.malformed import MalformedMessage
 from ottla.wire.records import read_records
 
 if TYPE_CHECKING:
-    from ottla.log.header import BatchAt
-    from ottla.log.log import Log
     from ottla.log.segment import Segment
     from ottla.log.time_index import TimestampOffset
+    from ottla.wire.batch_header import BatchHeader
     from ottla.wire.records import Record
 
 
@@ -29,25 +28,27 @@ class FoundOffset(NamedTuple):
     leader_epoch: int
 
 
-def offset_for_timestamp(log: Log, timestamp: int, *, end_offset: int) -> FoundOffset | None:
-    """The first record at or after `timestamp`, not below the log's start nor at `end_offset`."""
-    for segment in log.segments:
+def offset_for_timestamp(
+    segments: list[Segment], timestamp: int, *, start_offset: int, end_offset: int
+) -> FoundOffset | None:
+    """The first record at or after `timestamp`, from `start_offset` on and below `end_offset`."""
+    for segment in segments:
         if segment.base_offset >= end_offset:
             break
         if segment.largest().timestamp < timestamp:
             continue
-        found = _search(segment, timestamp, log.log_start_offset)
+        found = _search(segment, timestamp, start_offset)
         if found is not None:
             return found if found.offset < end_offset else None
     return None
 
 
-def max_timestamp(log: Log) -> FoundOffset | None:
+def max_timestamp(segments: list[Segment]) -> FoundOffset | None:
     """The first record that bears the largest timestamp of the log.
 
     Where no record has a time that is the first one, with timestamp -1, as in Kafka.
     """
-    best = max(log.segments, key=lambda segment: segment.largest().timestamp)
+    best = max(segments, key=lambda segment: segment.largest().timestamp)
     largest = best.largest()
     if not best.size_bytes:
         return None
@@ -91,7 +92,7 @@ def _sound(segment: Segment, entry: TimestampOffset, timestamp: int) -> bool:
     return batch.base_offset <= entry.offset and batch.max_timestamp == entry.timestamp
 
 
-def _records(segment: Segment, batch: BatchAt) -> list[Record]:
+def _records(segment: Segment, batch: BatchHeader) -> list[Record]:
     data = segment.file.pread(batch.size, batch.position)
     try:
         return read_records(data)

@@ -31,6 +31,7 @@ _CRC_FROM = 6  # the checksum covers all that follows it
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 INVALID_PRODUCER_EPOCH = 47
 INVALID_TXN_STATE = 48
+TRANSACTION_COORDINATOR_FENCED = 52
 
 
 class BatchNote(NamedTuple):
@@ -127,6 +128,17 @@ class Producers:
             return OUT_OF_ORDER_SEQUENCE_NUMBER
         if known.transaction_first_offset >= 0 and not transactional:
             return INVALID_TXN_STATE
+        return 0
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> int:
+        """0 when a coordinator may end the producer's transaction, else why it is fenced."""
+        known = self.by_id.get(producer_id)
+        if known is None:
+            return 0
+        if epoch < known.epoch:
+            return INVALID_PRODUCER_EPOCH
+        if coordinator_epoch < known.coordinator_epoch:
+            return TRANSACTION_COORDINATOR_FENCED
         return 0
 
     def note(

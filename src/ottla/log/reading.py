@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ottla.log.header import HEADER_BYTES
+from ottla.wire.batch_header import HEADER_BYTES
 from ottla.wire.out import FileRange
 
 if TYPE_CHECKING:

@@ -277,11 +277,5 @@ def _make_anew(log: Log, findings: Findings) -> None:
             epochs.assign(epoch, offset)
     epochs.truncate_from_end(log.end_offset)
     epochs.truncate_from_start(log.log_start_offset)
-    if epochs.dirty:
-        epochs.write(sync=False)
-        log.unsynced_epoch_offset = log.end_offset - 1
-    if not log.snapshots and not findings.producers and findings.from_start:
-        log.adopt(epochs, Producers())
-    else:
-        log.adopt(epochs, None)
-        _ = log.producers  # read now, not while a client waits
+    nothing_written = not log.snapshots and not findings.producers and findings.from_start
+    log.adopt(epochs, Producers() if nothing_written else None)

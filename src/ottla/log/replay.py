@@ -12,24 +12,21 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.failures import CorruptSegment
-from ottla.log.header import HEADER_BYTES
 from ottla.log.producers import BATCHES_KEPT, BatchNote, Producers, sequence_plus
 from ottla.log.segment import LOG, PIECE_BYTES, SNAPSHOT
 from ottla.log.transaction_index import AbortedTransaction
+from ottla.wire.batch_header import HEADER_BYTES
 from ottla.wire.malformed import MalformedMessage
 from ottla.wire.records import read_records
 
 if TYPE_CHECKING:
-    from ottla.log.header import BatchAt
-    from ottla.log.log import Log
     from ottla.log.producers import Producer
     from ottla.log.segment import Segment
-    from ottla.seams.disk import Bytes
+    from ottla.seams.disk import Bytes, Disk
+    from ottla.wire.batch_header import BatchHeader
 
 logger = logging.getLogger("ottla.log")
 
-CONTROL_BIT = 0x20
-TRANSACTIONAL_BIT = 0x10
 _MARKER_KEY = struct.Struct(">hh")  # version, type
 _MARKER_VALUE = struct.Struct(">hi")  # version, coordinator epoch
 ABORT = 0
@@ -50,28 +47,34 @@ class Marker(NamedTuple):
     timestamp: int
 
 
-def load_producers(log: Log) -> Producers:
-    """The state at the log's end. A snapshot that is damaged is removed and the one before used."""
+def load_producers(
+    disk: Disk, directory: str, segments: list[Segment], snapshots: list[int]
+) -> tuple[Producers, list[int]]:
+    """The state at the log's end, and the offsets of the snapshots that are sound.
+
+    A snapshot that is damaged is removed and the one before used.
+    """
     producers = Producers()
-    start = log.segments[0].base_offset
-    while log.snapshots:
-        offset = log.snapshots[-1]
-        path = f"{log.directory}/{offset:020d}{SNAPSHOT}"
+    start = segments[0].base_offset
+    sound = list(snapshots)
+    while sound:
+        offset = sound[-1]
+        path = f"{directory}/{offset:020d}{SNAPSHOT}"
         try:
-            producers.load(log.disk.read(path))
+            producers.load(disk.read(path))
             start = max(start, offset)
             break
         except (ValueError, FileNotFoundError) as problem:
-            logger.warning("%s: snapshot put aside, the log is read instead: %s", path, problem)
-            log.disk.unlink(path, missing_ok=True)
-            log.snapshots.pop()
-    for segment in log.segments:
+            logger.warning("%s: removed, the log is read instead: %s", path, problem)
+            disk.unlink(path, missing_ok=True)
+            sound.pop()
+    for segment in segments:
         if segment.next_offset > start and segment.size_bytes:
             try:
                 _replay(producers, segment, start)
             except CorruptSegment as problem:
-                logger.error("%s: producers behind this are not known: %s", log.name, problem)
-    return producers
+                logger.error("producers behind this are not known: %s", problem)
+    return producers, sound
 
 
 def _replay(producers: Producers, segment: Segment, start: int) -> None:
@@ -81,7 +84,7 @@ def _replay(producers: Producers, segment: Segment, start: int) -> None:
     for batch in segment.batches(position, strict=False):
         if batch.producer_id < 0 or batch.base_offset < start:
             continue
-        if batch.attributes & CONTROL_BIT:
+        if batch.is_control:
             try:
                 marker = read_marker(segment.file.pread(batch.size, batch.position))
             except MalformedMessage as problem:
@@ -94,25 +97,24 @@ def _replay(producers: Producers, segment: Segment, start: int) -> None:
                 batch.producer_epoch,
                 batch.base_sequence,
                 batch.base_offset,
-                batch.last_offset - batch.base_offset,
+                batch.last_offset_delta,
                 batch.max_timestamp,
-                batch.attributes & TRANSACTIONAL_BIT != 0,
+                batch.is_transactional,
             )
 
 
-def read_back(log: Log, producer_id: int, known: Producer) -> None:
+def read_back(segments: list[Segment], producer_id: int, known: Producer) -> None:
     """Complete the last batches of a producer with those that its snapshot does not tell of.
 
     Walks the log backwards, in steps from index entry to index entry, from the first batch noted:
-    until five are known, the producer's first is found, or a limit is reached. Done at most once
-    for a producer. Compaction may have taken the batches; then they stay unknown.
+    until five are known, the producer's first is found, or a limit is reached. Compaction may have
+    taken the batches; then they stay unknown.
     """
-    known.incomplete = False
     if not 0 < len(known.batches) < BATCHES_KEPT or known.batches[0].base_sequence == 0:
         return
     bytes_left, batches_left = READ_BACK_BYTES_MAX, READ_BACK_BATCHES_MAX
     before = known.batches[0].base_offset
-    for segment in reversed(log.segments):
+    for segment in reversed(segments):
         if segment.base_offset > before or not segment.size_bytes:
             continue
         end = segment.position_of(before)
@@ -127,7 +129,7 @@ def read_back(log: Log, producer_id: int, known: Producer) -> None:
                 batches_left -= 1
                 if bytes_left < 0 or batches_left < 0:
                     return
-                if batch.producer_id == producer_id and not batch.attributes & CONTROL_BIT:
+                if batch.producer_id == producer_id and not batch.is_control:
                     found.append(batch)
             if _take_back(known, found):
                 return
@@ -146,12 +148,12 @@ def _step_back(segment: Segment, end: int) -> int:
     return 0
 
 
-def _take_back(known: Producer, found: list[BatchAt]) -> bool:
+def _take_back(known: Producer, found: list[BatchHeader]) -> bool:
     """Put earlier batches before those that are known; True when none before them matters."""
     for batch in reversed(found):
         if batch.producer_epoch != known.epoch or len(known.batches) >= BATCHES_KEPT:
             return True
-        delta = batch.last_offset - batch.base_offset
+        delta = batch.last_offset_delta
         last_sequence = sequence_plus(batch.base_sequence, delta)
         known.batches.insert(
             0, BatchNote(last_sequence, batch.last_offset, delta, batch.max_timestamp)
@@ -176,7 +178,9 @@ def read_marker(batch: Bytes) -> Marker | None:
     return Marker(kind == ABORT, coordinator_epoch, records[0].timestamp)
 
 
-def end_transaction(producers: Producers, segment: Segment, batch: BatchAt, marker: Marker) -> None:
+def end_transaction(
+    producers: Producers, segment: Segment, batch: BatchHeader, marker: Marker
+) -> None:
     """A marker is in the log: its transaction is over and, if aborted, in the index."""
     completed = producers.end_transaction(
         batch.producer_id,

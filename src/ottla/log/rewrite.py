@@ -21,9 +21,7 @@ from ottla.log.compaction import (
 from ottla.log.index import OffsetIndex
 from ottla.log.offset_map import OffsetMap, offset_map_of
 from ottla.log.segment import (
-    BATCH_OVERHEAD,
     CLEANED,
-    HEADER_BYTES,
     INDEX,
     LOG,
     TIME_INDEX,
@@ -34,6 +32,7 @@ from ottla.log.swap import segment_name as name_of
 from ottla.log.time_index import TimeIndex
 from ottla.log.transaction_index import AbortedTransaction, TransactionIndex
 from ottla.seams.background import Pace
+from ottla.wire.batch_header import BATCH_OVERHEAD, HEADER_BYTES
 
 if TYPE_CHECKING:
     from ottla.seams.disk import Disk
@@ -192,10 +191,10 @@ def build_offset_map(
             if batch.is_control:
                 transactions.on_control(batch)
             elif not transactions.on_batch(batch):
-                if not offsets.has_room(batch.count):
+                if not offsets.has_room(batch.record_count):
                     return offsets
                 batch.check()
-                offsets.add(batch.records(), batch.count, batch.base_offset, start_offset)
+                offsets.add(batch.records(), batch.record_count, batch.base_offset, start_offset)
             offsets.latest_offset = batch.last_offset
         offsets.latest_offset = max(offsets.latest_offset, bound - 1)  # over a gap in the offsets
     return offsets

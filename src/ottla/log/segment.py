@@ -11,11 +11,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.log.failures import CorruptSegment
-from ottla.log.header import BATCH_OVERHEAD, HEADER, HEADER_BYTES, MAGIC, BatchAt, unpack_bounds
 from ottla.log.index import OffsetIndex
 from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from ottla.log.transaction_index import TransactionIndex
 from ottla.seams.disk import OutOfDescriptors
+from ottla.wire.batch_header import BATCH_OVERHEAD, HEADER_BYTES, MAGIC, BatchHeader, unpack_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from ottla.settings import LogConfig
 
 __all__ = [
-    "BATCH_OVERHEAD",
     "CLEANED",
     "CORRUPT",
     "DELETED",
-    "HEADER",
-    "HEADER_BYTES",
     "INDEX",
     "INDEX_INTERVAL_BYTES",
     "LOG",
@@ -295,9 +292,9 @@ class Segment:
         base_offset, _, magic, delta = unpack_bounds(self.file.pread(HEADER_BYTES, position))
         return bool(magic == MAGIC and base_offset + delta == last_offset)
 
-    def batch_at(self, position: int) -> BatchAt:
+    def batch_at(self, position: int) -> BatchHeader:
         """The header of the batch that begins here."""
-        return BatchAt(self.file.pread(HEADER_BYTES, position), 0, position)
+        return BatchHeader(self.file.pread(HEADER_BYTES, position), 0, position)
 
     def confirmed(self, offset: int) -> tuple[int, int] | None:
         """The last index entry at or before `offset`, if the log confirms it."""
@@ -338,7 +335,7 @@ class Segment:
             self.hints = {}
         self.hints[offset] = position
 
-    def batches(self, position: int = 0, *, strict: bool = True) -> Iterator[BatchAt]:
+    def batches(self, position: int = 0, *, strict: bool = True) -> Iterator[BatchHeader]:
         """Headers from `position` to the end; what is no batch raises CorruptSegment or, if not
         `strict`, ends the walk.
         """
@@ -355,7 +352,7 @@ class Segment:
                 if len(data) < HEADER_BYTES:
                     problem = f"{len(data)} bytes are left"
                     break
-            batch = BatchAt(data, at, position)
+            batch = BatchHeader(data, at, position)
             if batch.magic != MAGIC or batch.size < HEADER_BYTES or position + batch.size > end:
                 problem = f"magic {batch.magic}, {batch.size} bytes"
                 break

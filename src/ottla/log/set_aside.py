@@ -16,8 +16,16 @@ import itertools
 import struct
 from typing import TYPE_CHECKING
 
-from ottla.log.header import BATCH_OVERHEAD, HEADER_BYTES, MAGIC
 from ottla.log.segment import CORRUPT, LOG, Segment
+from ottla.wire.batch_header import (
+    ATTRIBUTES_POSITION,
+    BATCH_OVERHEAD,
+    CRC_POSITION,
+    HEADER_BYTES,
+    LENGTH_POSITION,
+    MAGIC,
+    MAGIC_POSITION,
+)
 from ottla.wire.checksum import crc32c
 
 if TYPE_CHECKING:
@@ -25,11 +33,8 @@ if TYPE_CHECKING:
 
 COPY_BYTES = 1024 * 1024  # copied at once
 SEARCH_BYTES_MAX = 16 * 1024 * 1024  # a longer tail is more than one torn append, and is kept
-_MAGIC_AT = 16
 _length = struct.Struct(">i").unpack_from
 _crc = struct.Struct(">I").unpack_from
-_CRC_AT = 17
-_CRC_FROM = 21
 
 
 def set_aside_segment(disk: Disk, segment: Segment) -> int:
@@ -77,20 +82,20 @@ def _worth_keeping(segment: Segment, position: int, end: int) -> bool:
     data = segment.file.pread(end - position, position)
     if not any(data) or len(data) < HEADER_BYTES:
         return False
-    length = _length(data, BATCH_OVERHEAD - 4)[0]
-    torn = data[_MAGIC_AT] == MAGIC and length + BATCH_OVERHEAD > len(data)
+    length = _length(data, LENGTH_POSITION)[0]
+    torn = data[MAGIC_POSITION] == MAGIC and length + BATCH_OVERHEAD > len(data)
     return not torn or _has_whole_batch(data)
 
 
 def _has_whole_batch(data: bytes) -> bool:
     """Whether a batch with a right checksum stands anywhere in the bytes."""
-    magic_at = data.find(MAGIC, _MAGIC_AT)
+    magic_at = data.find(MAGIC, MAGIC_POSITION)
     while magic_at >= 0:
-        start = magic_at - _MAGIC_AT
-        size = _length(data, start + BATCH_OVERHEAD - 4)[0] + BATCH_OVERHEAD
+        start = magic_at - MAGIC_POSITION
+        size = _length(data, start + LENGTH_POSITION)[0] + BATCH_OVERHEAD
         if HEADER_BYTES <= size <= len(data) - start:
             batch = memoryview(data)[start : start + size]
-            if crc32c(batch, _CRC_FROM) == _crc(batch, _CRC_AT)[0]:
+            if crc32c(batch, ATTRIBUTES_POSITION) == _crc(batch, CRC_POSITION)[0]:
                 return True
         magic_at = data.find(MAGIC, magic_at + 1)
     return False

@@ -23,11 +23,9 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from ottla.log.segment import (
-    BATCH_OVERHEAD,
     CLEANED,
     CORRUPT,
     DELETED,
-    HEADER_BYTES,
     INDEX,
     LOG,
     SNAPSHOT,
@@ -36,6 +34,7 @@ from ottla.log.segment import (
     TRANSACTION_INDEX,
     Segment,
 )
+from ottla.wire.batch_header import BATCH_OVERHEAD, HEADER_BYTES
 
 if TYPE_CHECKING:
     from ottla.seams.disk import Disk

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.metrics import TopicMetrics
     from ottla.replica.group_commit import GroupCommit
     from ottla.settings import LogConfig
+    from ottla.wire.batch_header import BatchHeader
     from ottla.wire.out import FileRange
 
 logger = logging.getLogger("ottla.replica")
@@ -318,11 +319,16 @@ class Partition:
 
     # Writing
 
-    def append(self, records: memoryview, *, acks: int, now_ms: int) -> AppendResult:
-        """Append one batch as the leader. Its answer is due once `high_watermark` has passed it."""
+    def append(
+        self, records: memoryview, *, acks: int, now_ms: int, header: BatchHeader | None = None
+    ) -> AppendResult:
+        """Append one batch as the leader. Its answer is due once `high_watermark` has passed it.
+
+        `header`: what the caller has read from the batch already.
+        """
         metrics = self.metrics
         metrics.produce_requests.value += 1
-        result = self._append(records, acks, now_ms, Origin.CLIENT, len(records))
+        result = self._append(records, acks, now_ms, Origin.CLIENT, len(records), header)
         if result.error_code:
             metrics.failed_produce.value += 1
             return result
@@ -346,7 +352,13 @@ class Partition:
         return result
 
     def _append(
-        self, records: memoryview, acks: int, now_ms: int, origin: Origin, size_bytes: int | None
+        self,
+        records: memoryview,
+        acks: int,
+        now_ms: int,
+        origin: Origin,
+        size_bytes: int | None,
+        header: BatchHeader | None = None,
     ) -> AppendResult:
         if not self.is_leader:
             return AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -357,7 +369,11 @@ class Partition:
             return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
             result = log.append(
-                records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
+                records,
+                leader_epoch=self.leader_epoch,
+                now_ms=now_ms,
+                origin=origin,
+                header=header,
             )
         except OutOfDescriptors:  # before anything was written
             return AppendResult(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -8,21 +8,26 @@ and stops before a batch of another kind. A batch that is not exactly as expecte
 
 from __future__ import annotations
 
-import struct
-
 from google_crc32c import value as crc32c_of
 
-from .records import ATTRIBUTES_POSITION, HEADER_BYTES, LENGTH_END, Record, read_records
+from .batch_header import (
+    ATTRIBUTES_POSITION,
+    BATCH_OVERHEAD,
+    COMPRESSION_MASK,
+    CONTROL,
+    HEADER_BYTES,
+    MAGIC,
+    TRANSACTIONAL,
+    unpack_outline,
+)
+from .records import Record, read_records
 from .varint import read_uvarint
 
 # A record's key, value and offset.
 KeyValue = tuple[bytes | None, bytes | None, int]
 
-# Base offset, length, magic, checksum, attributes, last offset delta, record count.
-_unpack = struct.Struct(">qi4xbIhi30xi").unpack_from
 # Compression, transactional and control: none of them is set in a plain batch.
-_NOT_PLAIN = 0x37
-_MAGIC = 2
+_NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL | CONTROL
 
 
 def read_key_values(
@@ -42,9 +47,11 @@ def read_key_values(
     next_offset = -1
     append = found.append
     while position + HEADER_BYTES <= data_end and len(found) < records_max:
-        base_offset, length, magic, crc, attributes, last_delta, count = _unpack(data, position)
-        end = position + LENGTH_END + length
-        if magic != _MAGIC or attributes & _NOT_PLAIN or end > data_end or length < 0:
+        base_offset, length, magic, crc, attributes, last_delta, count = unpack_outline(
+            data, position
+        )
+        end = position + BATCH_OVERHEAD + length
+        if magic != MAGIC or attributes & _NOT_PLAIN or end > data_end or length < 0:
             break
         known = len(found)
         pos = position + HEADER_BYTES
@@ -117,5 +124,5 @@ def key_values_of(records: list[Record]) -> list[KeyValue]:
 
 def is_plain(data: bytes, position: int) -> bool:
     """Whether `read_key_values` reads the whole batch at `position`."""
-    _, _, magic, _, attributes, _, _ = _unpack(data, position)
-    return magic == _MAGIC and not attributes & _NOT_PLAIN
+    _, _, magic, _, attributes, _, _ = unpack_outline(data, position)
+    return magic == MAGIC and not attributes & _NOT_PLAIN

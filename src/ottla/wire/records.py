@@ -15,6 +15,21 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
+from .batch_header import (
+    ATTRIBUTES_POSITION,
+    BATCH_OVERHEAD,
+    CONTROL,
+    CRC_POSITION,
+    HEADER_BYTES,
+    LENGTH_POSITION,
+    LOG_APPEND_TIME,
+    MAGIC_POSITION,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL,
+    BatchHeader,
+    header_layout,
+)
 from .checksum import crc32c
 from .compression import DECOMPRESSED_BYTES_MAX, Compression, compress, decompress
 from .malformed import Buffer, MalformedMessage
@@ -35,26 +50,6 @@ __all__ = [
     "write_batch",
 ]
 
-HEADER_BYTES = 61
-LENGTH_POSITION = 8
-LENGTH_END = 12  # the length counts what follows it
-MAGIC_POSITION = 16
-CRC_POSITION = 17
-ATTRIBUTES_POSITION = 21  # the checksum covers the batch from here to its end
-
-COMPRESSION_MASK = 0x07
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-DELETE_HORIZON = 0x40
-
-NO_PRODUCER_ID = -1
-NO_SEQUENCE = -1
-NO_TIMESTAMP = -1
-SEQUENCE_MAX = 0x7FFFFFFF
-
-header_layout = struct.Struct(">qiibIhiqqqhii")
-unpack_header = header_layout.unpack_from
 unpack_length = struct.Struct(">i").unpack_from
 
 
@@ -64,99 +59,6 @@ class CorruptBatch(MalformedMessage):
 
 class UnsupportedMagic(MalformedMessage):
     """A batch of a format that is no longer, or not yet, supported."""
-
-
-class BatchHeader:
-    """The header of one batch, as it is in the bytes."""
-
-    __slots__ = (
-        "attributes",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp",
-        "batch_length",
-        "crc",
-        "last_offset_delta",
-        "leader_epoch",
-        "magic",
-        "max_timestamp",
-        "producer_epoch",
-        "producer_id",
-        "record_count",
-    )
-
-    def __init__(
-        self,
-        base_offset: int,
-        batch_length: int,
-        leader_epoch: int,
-        magic: int,
-        crc: int,
-        attributes: int,
-        last_offset_delta: int,
-        base_timestamp: int,
-        max_timestamp: int,
-        producer_id: int,
-        producer_epoch: int,
-        base_sequence: int,
-        record_count: int,
-    ) -> None:
-        self.base_offset = base_offset
-        self.batch_length = batch_length
-        self.leader_epoch = leader_epoch
-        self.magic = magic
-        self.crc = crc
-        self.attributes = attributes
-        self.last_offset_delta = last_offset_delta
-        self.base_timestamp = base_timestamp
-        self.max_timestamp = max_timestamp
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.base_sequence = base_sequence
-        self.record_count = record_count
-
-    @property
-    def size(self) -> int:
-        """Bytes of the whole batch."""
-        return self.batch_length + LENGTH_END
-
-    @property
-    def last_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta
-
-    @property
-    def last_sequence(self) -> int:
-        """The last record's sequence number, which goes on from 0 after the largest."""
-        if self.base_sequence == NO_SEQUENCE:
-            return NO_SEQUENCE
-        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
-
-    @property
-    def compression(self) -> int:
-        return self.attributes & COMPRESSION_MASK
-
-    @property
-    def log_append_time(self) -> bool:
-        """Whether `max_timestamp` is the time of the append, and every record's time."""
-        return bool(self.attributes & LOG_APPEND_TIME)
-
-    @property
-    def transactional(self) -> bool:
-        return bool(self.attributes & TRANSACTIONAL)
-
-    @property
-    def control(self) -> bool:
-        """Whether it holds a marker of the broker instead of a client's records."""
-        return bool(self.attributes & CONTROL)
-
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the tombstones inside (KIP-534)."""
-        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
-
-    def __repr__(self) -> str:
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
-        return f"BatchHeader({values})"
 
 
 class Record:
@@ -207,7 +109,7 @@ def read_header(view: Buffer, pos: int = 0) -> BatchHeader:
         raise CorruptBatch(
             f"batch header at byte {pos} needs {HEADER_BYTES} bytes, {len(view) - pos} are left"
         )
-    return BatchHeader(*unpack_header(view, pos))
+    return BatchHeader(view, pos, pos)
 
 
 def wrong_magic(magic: int) -> UnsupportedMagic:
@@ -221,10 +123,10 @@ def wrong_magic(magic: int) -> UnsupportedMagic:
 def batch_bounds(view: Buffer, pos: int = 0) -> Iterator[tuple[int, int]]:
     """Start and end of each whole batch from `pos` on; a last one that is cut off is left out."""
     size = len(view)
-    while pos + LENGTH_END <= size:
+    while pos + BATCH_OVERHEAD <= size:
         (length,) = unpack_length(view, pos + LENGTH_POSITION)
-        end = pos + LENGTH_END + length
-        if length < HEADER_BYTES - LENGTH_END:
+        end = pos + BATCH_OVERHEAD + length
+        if length < HEADER_BYTES - BATCH_OVERHEAD:
             if pos + MAGIC_POSITION < size and view[pos + MAGIC_POSITION] != 2:
                 raise wrong_magic(view[pos + MAGIC_POSITION])
             raise CorruptBatch(f"batch at byte {pos} says it has {length} bytes after its length")
@@ -344,7 +246,7 @@ def write_batch(
         batch,
         0,
         base_offset,
-        HEADER_BYTES - LENGTH_END + len(data),
+        HEADER_BYTES - BATCH_OVERHEAD + len(data),
         leader_epoch,
         2,
         0,

@@ -15,13 +15,18 @@ from ottla.broker import transactional
 from ottla.broker.context import Context, PeerError, Pending
 from ottla.broker.endpoints import current_leader
 from ottla.broker.errors import error_name
-from ottla.broker.first_look import Refused, look_ahead, refusal
+from ottla.broker.first_look import (
+    Headers,
+    Refused,
+    header_of,
+    look_ahead,
+    refusal,
+)
 from ottla.broker.partitions import missing
 from ottla.wire.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -48,11 +53,11 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Pendi
     try:
         topics = request.topic_data
         if request.transactional_id is not None:
-            look_ahead(request)
-            return transactional.verify(request, context, _append_all)
+            headers = look_ahead(request)
+            return transactional.verify(request, headers, context, _append_all)
         if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
-            look_ahead(request)
-        return _append_all(request, context)
+            return _append_all(request, look_ahead(request), context)
+        return _append_all(request, None, context)
     except Refused as refused:
         return failure(request, refused.error_code, context, refused.message)
     except transactional.SeveralProducers:
@@ -60,9 +65,15 @@ def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Pendi
 
 
 def _append_all(
-    request: ProduceRequest, context: Context, refusals: Refusals | None = None
+    request: ProduceRequest,
+    headers: Headers | None,
+    context: Context,
+    refusals: Refusals | None = None,
 ) -> ProduceResponse | Pending | None:
-    """One partition after the other; what is refused or fails leaves the others alone."""
+    """One partition after the other; what is refused or fails leaves the others alone.
+
+    `headers`: those of the batches, in the request's order, if they have been read already.
+    """
     broker = context.broker
     acks = request.acks
     by_id = context.api_version >= TOPIC_IDS_FROM
@@ -73,15 +84,23 @@ def _append_all(
     responses: list[TopicProduceResponse] = []
     waiting: list[Waiting] = []
     failed = False
+    unused = None if headers is None else iter(headers)
     for topic in request.topic_data:
         partitions = topics.get(topic.topic_id if by_id else topic.name, NO_PARTITIONS)
         answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             partition = partitions.get(data.index) or _open(context, topic, data.index)
-            answer = _refused(partition, topic, data, request, context, refusals)
+            header = header_of(data.records) if unused is None else next(unused)
+            answer: PartitionProduceResponse | None = None
+            if partition is None:
+                answer = _error(data.index, _missing(context, topic, data.index))
+            elif error := refusal(partition, data, header, request, context):
+                answer = _error(data.index, error)
+            elif refusals:
+                answer = refusals.get((partition.topic, data.index))
             if answer is None and partition is not None:
                 records: Any = data.records
-                result = partition.append(records, acks=acks, now_ms=now_ms)
+                result = partition.append(records, acks=acks, now_ms=now_ms, header=header)
                 answer = PartitionProduceResponse(
                     index=data.index,
                     error_code=result.error_code,
@@ -169,25 +188,6 @@ def _missing(context: Context, topic: TopicProduceData, index: int) -> ErrorCode
     if name is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
     return missing(broker.image, name, index, broker.node_id)
-
-
-def _refused(
-    partition: Partition | None,
-    topic: TopicProduceData,
-    data: PartitionProduceData,
-    request: ProduceRequest,
-    context: Context,
-    refusals: Refusals | None,
-) -> PartitionProduceResponse | None:
-    """The answer to records that never reach a log; None for those that do."""
-    if partition is None:
-        return _error(data.index, _missing(context, topic, data.index))
-    error = refusal(partition, data, request, context)
-    if error:
-        return _error(data.index, error)
-    if refusals:
-        return refusals.get((partition.topic, data.index))
-    return None
 
 
 def _error(

@@ -142,11 +142,11 @@ def split(
         while waiting and waiting[-1].first_offset <= last_offset:
             active.add(waiting.pop().producer_id)
         wanted = last_offset >= fetch_offset
-        if header.control:
+        if header.is_control:
             wanted = False
             if aborted is not None and _is_abort(records[start:end]):
                 active.discard(header.producer_id)
-        elif header.transactional and header.producer_id in active:
+        elif header.is_transactional and header.producer_id in active:
             wanted = False
         yield FetchedBatch(header, records[start:end] if wanted else None, end - start, version)
 

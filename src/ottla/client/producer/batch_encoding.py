@@ -5,16 +5,17 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from ottla.wire.compression import compress
-from ottla.wire.records import (
+from ottla.wire.batch_header import (
     ATTRIBUTES_POSITION,
+    BATCH_OVERHEAD,
     CRC_POSITION,
     HEADER_BYTES,
-    LENGTH_END,
+    PRODUCER_POSITION,
     TRANSACTIONAL,
-    crc32c,
     header_layout,
 )
+from ottla.wire.checksum import crc32c
+from ottla.wire.compression import compress
 
 from ..codec.records import carried
 from .accumulator import Batch
@@ -69,7 +70,7 @@ def put_header(
         out,
         0,
         0,
-        len(out) - LENGTH_END,
+        len(out) - BATCH_OVERHEAD,
         -1,
         2,
         0,
@@ -96,7 +97,9 @@ def restamp(batch: Batch, *, transactional: bool) -> None:
     crc, attributes = unpack_checked(head, CRC_POSITION)
     attributes = attributes | TRANSACTIONAL if transactional else attributes & ~TRANSACTIONAL
     struct.pack_into(">h", head, ATTRIBUTES_POSITION, attributes)
-    struct.pack_into(">qhi", head, 43, batch.producer_id, batch.epoch, batch.sequence)
+    struct.pack_into(
+        ">qhi", head, PRODUCER_POSITION, batch.producer_id, batch.epoch, batch.sequence
+    )
     new = bytes(head[ATTRIBUTES_POSITION:HEADER_BYTES])
     behind = sum(map(len, batch.encoded)) - HEADER_BYTES
     pack_crc(head, CRC_POSITION, crc ^ carried(crc32c(old) ^ crc32c(new), behind))

@@ -14,8 +14,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ottla.wire.batch_header import HEADER_BYTES, LENGTH_POSITION
 from ottla.wire.malformed import Buffer, MalformedMessage
-from ottla.wire.records import HEADER_BYTES, LENGTH_POSITION, read_header
+from ottla.wire.records import read_header
 
 from ..consumer.raw_batch_reader import read_raw_batches
 from ..errors import IllegalArgumentError, IllegalStateError
