@@ -6,13 +6,19 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import fetching, groups, measures, wide_groups
+from benchmarks import compaction, fetching, groups, measures, wide_groups
 from benchmarks.measures import Run
 from benchmarks.report import plot, summary, table
 from tests.apache import jars
 
 HERE = Path(__file__).parent
-MEASURES = {**measures.MEASURES, **groups.MEASURES, **wide_groups.MEASURES, **fetching.MEASURES}
+MEASURES = {
+    **measures.MEASURES,
+    **groups.MEASURES,
+    **wide_groups.MEASURES,
+    **fetching.MEASURES,
+    **compaction.MEASURES,
+}
 
 
 def main() -> None:

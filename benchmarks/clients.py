@@ -150,11 +150,18 @@ def latencies_ms(bootstrap: str, topic: str, *, per_second: int, seconds: float)
     return sorted(found)
 
 
-def produce_keyed(bootstrap: str, topic: str, megabytes: int, *, keys: int = 10_000) -> None:
+def produce_keyed(
+    bootstrap: str,
+    topic: str,
+    megabytes: int,
+    *,
+    keys: int = 10_000,
+    value_bytes: int = VALUE_BYTES,
+) -> None:
     """So many MB of values over a small set of keys: most of it is garbage for the cleaner."""
     producer = ck.Producer({"bootstrap.servers": bootstrap, "acks": 1, "linger.ms": 5})
-    value = bytes(range(250)) * (VALUE_BYTES // 250)
-    for i in range(megabytes * 1_000_000 // VALUE_BYTES):
+    value = (bytes(range(250)) * (value_bytes // 250 + 1))[:value_bytes]
+    for i in range(megabytes * 1_000_000 // value_bytes):
         while True:
             try:
                 producer.produce(topic, value, key=b"%d" % (i % keys), partition=0)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -220,6 +221,22 @@ def test_limits_of_connections_change_while_it_runs(tmp_path: Path) -> None:
         with socket.create_connection(("127.0.0.1", server.port), timeout=5) as refused:
             assert refused.recv(1) == b""
         until(lambda: "max.connections.per.ip is 1" in server.errors())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_many_connections_at_a_time_wait_to_be_accepted(tmp_path: Path) -> None:
+    """300 connections are made while the server does not accept any; Kafka's backlog is 50."""
+    if int(Path("/proc/sys/net/core/somaxconn").read_text()) < 300:
+        pytest.skip("net.core.somaxconn allows fewer")
+    with Server(tmp_path / "data") as server, ExitStack() as stack:
+        assert server.process is not None
+        server.process.send_signal(signal.SIGSTOP)
+        try:
+            for _ in range(300):
+                connected = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+                stack.enter_context(connected)
+        finally:
+            server.process.send_signal(signal.SIGCONT)
 
 
 def test_every_option_is_listed() -> None:
