@@ -1,8 +1,8 @@
-"""Receives large answers while the loop waits, where receiving.pyx is compiled (Linux).
+"""Receives large responses while the loop waits, where receiving.pyx is compiled (Linux).
 
-After a large answer the next one is expected on the same connection: then the loop does not wait by
-itself but lets `Ahead.receive` do it, which puts the bytes that come into their memory without the
-interpreter's lock. All else goes the usual way through `Connection`.
+After a large response the next one is expected on the same connection: then the loop does not wait
+by itself but calls `BulkReceiver.receive`, which puts the bytes that come into their memory without
+the interpreter's lock. All else is received by `Connection`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,8 @@ from __future__ import annotations
 import math
 import os
 import selectors
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-
-from ottla.wire.malformed import WireError
-
-from ..errors import InvalidReceiveError, KafkaError
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -34,8 +29,8 @@ if not TYPE_CHECKING and os.environ.get("OTTLA_PURE") != "1":
         pass
 
 
-class Ahead:
-    """Of one connection; `size` is 0 unless its last answer was large."""
+class BulkReceiver:
+    """Of one connection; `size` is 0 unless its last response was large."""
 
     __slots__ = ("connection", "size")
 
@@ -43,8 +38,8 @@ class Ahead:
         self.connection = connection
         self.size = 0
 
-    def heard(self, size: int, *, large: bool) -> None:
-        """An answer of this size came; the next may be a little larger."""
+    def received(self, size: int, *, large: bool) -> None:
+        """A response of this size came; the next may be a little larger."""
         if large:
             self.size = size + size // 8
         elif self.size:
@@ -52,20 +47,21 @@ class Ahead:
             self.connection.buffers.shrink()  # the caller has caught up
 
     def expect(self) -> None:
-        """A request was sent; if its answer may be large, receive it while the loop waits."""
+        """A request was sent; if its response may be large, receive it while the loop waits."""
         if self.size and receive is not None:
             self.connection.loop.receiver = self
 
     def receive(self, timeout_s: float | None) -> bool:
         """Wait as the loop would, and receive; True if nothing else needs to be looked at."""
         connection = self.connection
-        loop, made, large = connection.loop, connection.socket, connection.large
+        loop, made, frames = connection.loop, connection.socket, connection.frames
+        large = frames.large
         if (
             not self.size
             or connection.closed
             or made is None
-            or len(connection.in_flight) != 1
-            or (large is None and connection.filled)
+            or len(connection.exchange.in_flight) != 1
+            or (large is None and frames.filled)
         ):
             loop.receiver = None
             return False
@@ -77,18 +73,13 @@ class Ahead:
             view, before = connection.buffers.lend(self.size), 0
             filled = receive(*place, view, 0, False, timeout_ms)
         else:
-            view, before = large, connection.filled
+            view, before = large, frames.filled
             filled = receive(*place, view, before, True, timeout_ms)
         loop.sleeping = False
         if filled == before:
             return False
-        connection.used_at = time.monotonic()
-        try:
-            if large is None:
-                connection.begin(view, filled)
-            else:
-                connection.filled = filled
-            return connection.finish()
-        except (WireError, KafkaError) as problem:
-            connection.close(InvalidReceiveError(f"{connection.name}: {problem}"))
-            return False
+        if large is None:
+            connection.take(lambda: frames.adopt(view, filled))
+        else:
+            connection.take(lambda: frames.received(filled - before))
+        return frames.large is None and not connection.closed

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from ottla.client import errors
-from ottla.client.network import bulk_receive as ahead
+from ottla.client.network import bulk_receive
 from ottla.client.network.cluster_client import Client
-from ottla.client.network.connection import RECEIVE_BYTES
 from ottla.wire.api.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -21,6 +20,7 @@ from ottla.wire.api.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
+from ottla.wire.frames import BUFFER_BYTES
 from ottla.wire.header import RequestHeader
 from tests.client.fake import FakeBroker
 from tests.client.test_core import client_of
@@ -61,7 +61,7 @@ def ask(client: Client, count: int) -> None:
 def in_pieces(peer: socket.socket, data: bytes) -> None:
     """A byte, then three, then pieces that end nowhere in particular, with pauses."""
     place = 0
-    for size in 1, 3, 10, RECEIVE_BYTES - 7, 1, 50_000, len(data):
+    for size in 1, 3, 10, BUFFER_BYTES - 7, 1, 50_000, len(data):
         peer.sendall(data[place : place + size])
         place += size
         if place >= len(data):
@@ -73,8 +73,8 @@ def in_pieces(peer: socket.socket, data: bytes) -> None:
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With the compiled part, and without."""
     if request.param == "plain":
-        monkeypatch.setattr(ahead, "receive", None)
-    elif ahead.receive is None:
+        monkeypatch.setattr(bulk_receive, "receive", None)
+    elif bulk_receive.receive is None:
         pytest.skip("not compiled here; try: make compile")
     return str(request.param)
 
@@ -97,7 +97,7 @@ def test_the_loop_does_its_other_work_while_a_large_answer_comes(form: str) -> N
     go_on, half = threading.Event(), threading.Event()
 
     def send(peer: socket.socket, data: bytes) -> None:
-        if len(data) < RECEIVE_BYTES:
+        if len(data) < BUFFER_BYTES:
             peer.sendall(data)
             return
         peer.sendall(data[:-5])
@@ -129,7 +129,7 @@ def test_the_loop_does_its_other_work_while_a_large_answer_comes(form: str) -> N
 
 def test_the_compiled_part_is_used_after_a_large_answer() -> None:
     """A loop has a receiver while a second large answer is awaited, and none after a small one."""
-    if ahead.receive is None:
+    if bulk_receive.receive is None:
         pytest.skip("not compiled here; try: make compile")
     with Slow() as broker:
         client = client_of(broker)
@@ -148,7 +148,7 @@ def test_the_compiled_part_is_used_after_a_large_answer() -> None:
         client.close()
 
 
-@pytest.mark.parametrize("sent", [0, 2, 4, 1000, RECEIVE_BYTES + 10])
+@pytest.mark.parametrize("sent", [0, 2, 4, 1000, BUFFER_BYTES + 10])
 def test_a_connection_that_ends_inside_an_answer_fails_it_and_is_made_anew(
     form: str, sent: int
 ) -> None:
