@@ -146,6 +146,31 @@ def test_a_crashed_node_never_runs_again(seed: int) -> None:
         assert "two 49" in notes
 
 
+def test_the_end_of_a_simulation_changes_no_disk() -> None:
+    """What crashed nodes would clean up does not reach the disk that a test reads afterwards."""
+    ran: list[str] = []
+    simulation = Simulation(2)
+    node = simulation.node("one")
+    node.disk.mkdir("/data")
+
+    async def lives() -> None:
+        try:
+            await asyncio.sleep(HOUR_S)
+        finally:
+            ran.append("finally")
+            await asyncio.sleep(1)
+            node.disk.mkdir("/data/cleaned")
+
+    node.task(lives())
+    simulation.run_for(1)
+    node.crash()
+    simulation.close()
+    gc.collect()
+    assert node.disk.listdir("/data") == []
+    assert ran == ["finally"]
+    node.disk.mkdir("/data/next")
+
+
 def test_a_node_starts_again_with_its_disk_alone() -> None:
     """After a crash a new process has the files, a clock that went on, and nothing else."""
     with Simulation(3) as simulation:

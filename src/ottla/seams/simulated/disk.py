@@ -18,6 +18,8 @@ import errno
 import os
 import random
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ottla.seams.disk import NO_DESCRIPTOR, AlreadyLocked, Entry, OutOfDescriptors
@@ -203,6 +205,7 @@ class SimulatedDisk:
         self.now_ms = 0  # what a file written now has as its time
         self._root = _Directory()
         self._faults: list[_Fault] = []
+        self._shut = False
         self._locks: set[str] = set()
         self._databases: dict[str, sqlite3.Connection] = {}
 
@@ -230,6 +233,15 @@ class SimulatedDisk:
 
     def heal(self) -> None:
         self._faults.clear()
+
+    @contextmanager
+    def shut(self) -> Iterator[None]:
+        """Let every operation fail for a while: what runs now belongs to a process that ended."""
+        before, self._shut = self._shut, True
+        try:
+            yield
+        finally:
+            self._shut = before
 
     def flip_bit(self, path: str, bit: int) -> None:
         """Damage a file on the device and in memory alike."""
@@ -275,6 +287,7 @@ class SimulatedDisk:
         return bytes(self._file(path).data)
 
     def mkdir(self, path: str) -> None:
+        self._may_change(path)
         at = self._root
         for name in _parts(path):
             if name not in at.names:
@@ -306,6 +319,7 @@ class SimulatedDisk:
         folder.change({name: None})
 
     def rmtree(self, path: str) -> None:
+        self._may_change(path)
         self._folder(path)
         folder, name = self._place(path)
         folder.change({name: None})
@@ -328,6 +342,7 @@ class SimulatedDisk:
         return self._file(path).modified_ms
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._may_change(path)
         self._file(path).modified_ms = modified_ms
 
     def lock(self, path: str) -> SimulatedLock:
@@ -351,10 +366,15 @@ class SimulatedDisk:
     # Inside
 
     def _may_fail(self, operation: str, path: str) -> None:
+        self._may_change(path)
         for fault in self._faults:
             if fault.strikes(operation, path):
                 kind = OutOfDescriptors if fault.number in NO_DESCRIPTOR else OSError
                 raise kind(fault.number, os.strerror(fault.number), path)
+
+    def _may_change(self, path: str) -> None:
+        if self._shut:
+            raise OSError(errno.EIO, "the process has ended", path)
 
     def _take(self, more_bytes: int, path: str) -> None:
         if self.capacity_bytes is not None and more_bytes > self.free_bytes(path):

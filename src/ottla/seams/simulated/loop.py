@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 import itertools
 import logging
 from collections import deque
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NS_PER_S = 1_000_000_000
+CLOSE_ATTEMPTS = 100  # a `finally` that awaits again is closed again
 
 log = logging.getLogger("ottla.simulation")
 
@@ -79,7 +81,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def drop(self) -> None:
         """End as a killed process does: no callback runs again, and no clean-up either.
 
-        Suspended tasks stay referenced, for a collected one would run its `finally`.
+        Suspended tasks stay referenced until `dispose`: a collected one would run its `finally`.
         """
         if self.dropped:
             return
@@ -90,6 +92,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._soon.clear()
         self._timers.clear()
         self._left_of_round = 0
+
+    def dispose(self) -> None:
+        """Let go of the suspended tasks; the caller has shut the disks to their `finally`."""
+        self.close()
+        tasks, self._tasks = self._tasks, set()
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        try:
+            for task in tasks:
+                _close(task.get_coro())
+        finally:
+            asyncio._set_running_loop(outer)
 
     def _is_due(self) -> bool:
         return bool(self._timers) and self._timers[0][0] <= self._machine_time.monotonic_ns()
@@ -135,6 +149,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             heapq.heappush(self._timers, (when_ns, tie, next(self._order), handle))
         return handle
 
+    def create_task(self, coro: Any, **options: Any) -> Any:
+        if self.dropped:
+            coro.close()  # a `finally` of the process that ended
+        return super().create_task(coro, **options)
+
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """asyncio calls this; cancelled timers are left out when they come up."""
 
@@ -155,3 +174,19 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         log.error(
             "node %s: %s", self.name, context.get("message"), exc_info=context.get("exception")
         )
+
+
+def _close(coroutine: Any) -> None:
+    """End a suspended coroutine, those it awaits first: each may await again in a `finally`."""
+    for _ in range(CLOSE_ATTEMPTS):
+        awaited = getattr(coroutine, "cr_await", None)
+        if inspect.iscoroutine(awaited):
+            _close(awaited)
+        try:
+            coroutine.close()
+        except RuntimeError:
+            continue
+        except BaseException:
+            return
+        else:
+            return

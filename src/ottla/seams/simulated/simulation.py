@@ -21,6 +21,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import ExitStack
 from hashlib import blake2b
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -125,7 +126,8 @@ class Node:
 
     def task(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start a coroutine on this node; it runs when the simulation does."""
-        return self.loop.create_task(coroutine)
+        task: asyncio.Task[T] = self.loop.create_task(coroutine)
+        return task
 
     def run(self, coroutine: Coroutine[Any, Any, T], *, limit_s: float | None = None) -> T:
         """Run the simulation until a coroutine on this node has ended; its result."""
@@ -190,10 +192,14 @@ class Simulation:
         return node
 
     def close(self) -> None:
-        """Drop what is left of every node."""
+        """Drop what is left of every node; nothing of it changes a disk any more."""
         for loop in self._loops:
             loop.drop()
-            loop.close()
+        with ExitStack() as shut:
+            for node in self.nodes.values():
+                shut.enter_context(node.disk.shut())
+            for loop in self._loops:
+                loop.dispose()
 
     def check(self) -> None:
         """Raise when a callback or a task of a node has failed with nobody to notice."""
