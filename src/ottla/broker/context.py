@@ -1,4 +1,4 @@
-"""What a handler is told beside the request, and how an answer may come later.
+"""What a handler is given beside the request, and answers that come later.
 
 `Peer` lives as long as its connection, `Context` as long as one request. A `Pending` is an answer
 that is not there yet: the handler's side calls `resolve` (or `fail`) once, the connection's side
@@ -21,7 +21,7 @@ class PeerError(Exception):
 
 
 class Peer:
-    """One connection, as far as a handler may know it."""
+    """One connection, as far as a handler needs it."""
 
     __slots__ = (
         "address",
@@ -49,12 +49,12 @@ class Peer:
         self.client_software_version = ""
         # Closes the connection with a reason; for faults found after `handle` has returned.
         self.disconnect: Callable[[str], object] | None = disconnect
-        # Monotonic seconds when the bytes of the current request came; 0.0 when nobody says.
+        # Monotonic seconds when the bytes of the current request came; 0.0 when it is not known.
         self.received_at = 0.0
 
 
 class Context:
-    """One request's circumstances."""
+    """What a handler is given beside the request itself."""
 
     __slots__ = ("api_version", "broker", "client_id", "correlation_id", "peer")
 
@@ -86,13 +86,18 @@ class Encoded:
 
 
 class Pending:
-    """An answer that comes later: a response object on the handler's side, a frame on the other."""
+    """An answer that comes later: a response object on the handler's side, a frame on the other.
+
+    Nothing is kept once it is handed on: a frame may refer to an open file, which must be closed
+    when it is sent, not when the garbage collector finds a cycle.
+    """
 
     __slots__ = (
         "_callback",
+        "_encode",
         "_frame",
         "_on_cancel",
-        "_on_settled",
+        "_outcome",
         "_settled",
         "cancelled",
         "exclusive",
@@ -101,12 +106,15 @@ class Pending:
     def __init__(self, *, exclusive: bool = False) -> None:
         # Its effect comes later too, so the connection handles nothing behind it until it is done.
         self.exclusive = exclusive
-        self._on_cancel: Callable[[], object] | None = None
-        self._on_settled: Callable[[Any, BaseException | None], Out | None] | None = None
-        self._settled: tuple[Any, BaseException | None] | None = None
-        self._callback: Callable[[Out | None], object] | None = None
-        self._frame: tuple[Out | None] | None = None
         self.cancelled = False
+        self._settled = False
+        self._on_cancel: Callable[[], object] | None = None
+        # Each is there only until the next side takes it: the outcome until there is an encoder,
+        # the encoder until there is an outcome, the frame until there is a callback.
+        self._outcome: tuple[Any, BaseException | None] | None = None
+        self._encode: Callable[[Any, BaseException | None], Out | None] | None = None
+        self._frame: tuple[Out | None] | None = None
+        self._callback: Callable[[Out | None], object] | None = None
 
     # The handler's side
 
@@ -121,10 +129,10 @@ class Pending:
     @property
     def done(self) -> bool:
         """Settled or cancelled: a further `resolve` changes nothing."""
-        return self.cancelled or self._settled is not None
+        return self.cancelled or self._settled
 
     def on_cancel(self, callback: Callable[[], object]) -> None:
-        """What to give back when the connection goes before there is an answer."""
+        """Call back when the connection goes before there is an answer."""
         if not self.done:
             self._on_cancel = callback
 
@@ -135,42 +143,54 @@ class Pending:
         if self.cancelled:
             return
         if self._frame is not None:
-            callback(self._frame[0])
+            (frame,) = self._frame
+            self._frame = None
+            callback(frame)
         else:
             self._callback = callback
 
     def cancel(self) -> None:
-        """Nobody waits any more: forget the callback and give back what the handler holds."""
+        """Nobody waits any more: forget everything and give back what the handler holds."""
         if self.cancelled:
             return
         self.cancelled = True
-        self._callback = None
+        self._callback = self._encode = self._frame = self._outcome = None
         on_cancel, self._on_cancel = self._on_cancel, None
-        if on_cancel is not None and self._settled is None:
+        if on_cancel is not None and not self._settled:
             on_cancel()
 
     # Between the two: the dispatcher
 
     def on_settled(self, encode: Callable[[Any, BaseException | None], Out | None]) -> None:
         """Install what turns a response or an error into a frame."""
-        self._on_settled = encode
-        if self._settled is not None:
-            self._deliver(*self._settled)
+        if self._outcome is not None:
+            outcome, self._outcome = self._outcome, None
+            self._deliver(encode, *outcome)
+        elif not self.done:
+            self._encode = encode
 
     def _settle(self, response: Any, error: BaseException | None) -> None:
-        if self.cancelled or self._settled is not None:
+        if self.done:
             return
-        self._settled = (response, error)
+        self._settled = True
         self._on_cancel = None
-        if self._on_settled is not None:
-            self._deliver(response, error)
+        encode, self._encode = self._encode, None
+        if encode is None:
+            self._outcome = (response, error)
+        else:
+            self._deliver(encode, response, error)
 
-    def _deliver(self, response: Any, error: BaseException | None) -> None:
-        assert self._on_settled is not None
-        frame = self._on_settled(response, error)
+    def _deliver(
+        self,
+        encode: Callable[[Any, BaseException | None], Out | None],
+        response: Any,
+        error: BaseException | None,
+    ) -> None:
+        frame = encode(response, error)
         if self.cancelled:  # encoding found a fault and closed the connection
             return
-        self._frame = (frame,)
         callback, self._callback = self._callback, None
-        if callback is not None:
+        if callback is None:
+            self._frame = (frame,)
+        else:
             callback(frame)

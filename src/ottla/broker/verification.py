@@ -127,25 +127,32 @@ class Verification:
         if operation is not Operation.ADD:
             self._ask_once(transactional_id, producer, partitions, operation, then)
             return
-        clock, settings = self._broker.clock, self._broker.settings
-        until_s = (
-            clock.monotonic()
-            + settings.integer("add.partitions.to.txn.retry.backoff.max.ms") / 1000
-        )
+        retry_ms = self._broker.settings.integer("add.partitions.to.txn.retry.backoff.max.ms")
+        until_s = self._broker.clock.monotonic() + retry_ms / 1000
+        self._ask_until(until_s, transactional_id, producer, partitions, operation, then)
 
-        def again() -> None:
-            self._ask_once(transactional_id, producer, partitions, operation, judge)
+    def _ask_until(
+        self,
+        until_s: float,
+        transactional_id: str,
+        producer: Producer,
+        partitions: frozenset[TopicPartition],
+        operation: Operation,
+        then: Callable[[Verdicts], object],
+    ) -> None:
+        """Ask, and again while the markers of the transaction before are being written."""
+        clock, settings = self._broker.clock, self._broker.settings
+        question = (transactional_id, producer, partitions, operation)
 
         def judge(verdicts: Verdicts) -> None:
-            # The markers of the transaction before are still being written.
             busy = ErrorCode.CONCURRENT_TRANSACTIONS in verdicts.values()
             if busy and clock.monotonic() < until_s:
-                pause_ms = settings.integer("add.partitions.to.txn.retry.backoff.ms")
-                clock.call_later(pause_ms / 1000, again)
+                pause_s = settings.integer("add.partitions.to.txn.retry.backoff.ms") / 1000
+                clock.call_later(pause_s, self._ask_until, until_s, *question, then)
             else:
                 then(verdicts)
 
-        again()
+        self._ask_once(*question, judge)
 
     def _ask_once(
         self,
