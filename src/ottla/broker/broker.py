@@ -1,11 +1,12 @@
 """The broker: its parts put together, started and stopped.
 
     start   lock and load the data directory, open the metadata tree, become the controller,
-            register, take over the cluster's picture
-    stop    finish what waits, let go of the cluster, sync and close the logs, mark the stop clean
+            register, adopt unknown topics, apply the cluster's image
+    stop    answer waiting requests, stop following the controller, sync and close the logs, mark
+            the stop clean
 
 The outside world (clock, disk, chance, background work) is handed in; the network stays outside
-altogether: whoever has a request calls `dispatcher.handle`.
+altogether: the server calls `dispatcher.handle` with each request.
 """
 
 from __future__ import annotations
@@ -71,9 +72,9 @@ class Broker:
         self.chance = chance
         self.background = background
         self.metrics = metrics
-        # Told the settings in force whenever dynamic configs may have changed.
+        # Called with the settings in force whenever dynamic configs may have changed.
         self.on_configured: list[Callable[[Settings], object]] = []
-        # The picture that requests are answered from, and the one being moved to, if any.
+        # The image that requests are answered from, and the one being applied, if any.
         self.image = ClusterImage()
         self.next_image = self.image
         self.purgatory = Purgatory(clock)
@@ -92,7 +93,7 @@ class Broker:
         self.logs: LogManager
         self.controller: ControllerChannel
         self._epoch = -1
-        # What must be closed again, in the other order, however far a start has come.
+        # What must be closed again, in reverse order, however far a start has come.
         self._opened = AsyncExitStack()
 
     @property
@@ -101,7 +102,7 @@ class Broker:
         return self.settings.integer("fetch.max.bytes")
 
     async def start(self, endpoints: Mapping[str, tuple[str, int]]) -> None:
-        """Bring everything up; clients of each listener are told its advertised endpoint."""
+        """Start all parts; `endpoints` are the advertised address of each listener."""
         try:
             await self._start(endpoints)
         except BaseException:
@@ -165,7 +166,7 @@ class Broker:
         self.logs.begin_upkeep()
 
     async def stop(self) -> None:
-        """Settle what waits, then let go of everything; the next start finds nothing to repair."""
+        """Answer waiting requests, then close everything; the next start has nothing to repair."""
         self.dispatcher.close()
         self.coordinators.close()
         if self.group_commit is not None:
@@ -173,7 +174,7 @@ class Broker:
         self.purgatory.close()
         await self._opened.aclose()
 
-    # What the parts ask of each other
+    # Used by the parts
 
     def log_config(self, topic: str) -> LogConfig:
         """The configs of a topic's logs, as they are to be now."""
@@ -191,11 +192,11 @@ class Broker:
         self.settings = self._base_settings.with_dynamic(default, own)
         self.logs.configure_all()
         self.logs.reconfigure(self.settings)
-        for told in self.on_configured:
-            told(self.settings)
+        for callback in self.on_configured:
+            callback(self.settings)
 
     def assign(self, partition: Partition, image: PartitionImage) -> None:
-        """Tell a partition what the cluster has decided about it."""
+        """Give a partition its leader, epoch and replicas from the image."""
         partition.assign(self.node_id, image.leader, image.leader_epoch, image.replicas, image.isr)
 
     def _open_partition(self, topic: str, index: int) -> Partition | None:
@@ -260,8 +261,8 @@ class Broker:
             if topic_id in image.deletions:
                 deleted.append((topic, index))
             elif known is None:
-                # A power cut may have taken the id: then the name tells, or what was deleted would
-                # be adopted.
+                # A power cut may have removed the id: then the name decides, or what was deleted
+                # would be adopted.
                 if topic_id == ZERO_ID and topic in deleted_names:
                     deleted.append((topic, index))
             elif topic_id not in (known.id, ZERO_ID):

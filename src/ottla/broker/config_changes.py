@@ -1,8 +1,8 @@
-"""What a broker checks of a change to configs before the controller gets it, and does itself.
+"""Changes to configs: what a broker checks before it asks the controller, and what it does itself.
 
 As Kafka splits it: the broker refuses resources named twice, configs named twice and values left
-out, judges changes to its own configs (only it knows what its settings would become), and sets
-levels of loggers. Topics and groups are the controller's. Answers keep the request's order.
+out, validates changes to its own configs (only it has its other settings), and sets levels of
+loggers. Topics and groups are the controller's. Answers keep the request's order.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def preprocess_incremental(context: Context, validate_only: bool) -> Preprocess:
                 return wrong
             old = context.broker.image.broker_configs.get(resource.name, {})
             new = _incremented(old, configs)
-            return new if isinstance(new, Refusal) else _judged(context, resource, new)
+            return new if isinstance(new, Refusal) else _validated(context, resource, new)
         return _unknown_type(resource)
 
     return preprocess
@@ -76,7 +76,7 @@ def preprocess_whole(context: Context) -> Preprocess:
             if wrong is not None:
                 return wrong
             new = {name: value or "" for name, _, value in configs}
-            return _judged(context, resource, new)
+            return _validated(context, resource, new)
         return _unknown_type(resource)
 
     return preprocess
@@ -123,7 +123,7 @@ def _wrong_node(context: Context, name: str, words: str) -> Refusal | None:
     return None
 
 
-def _judged(context: Context, resource: Resource, configs: Mapping[str, str]) -> Refusal | None:
+def _validated(context: Context, resource: Resource, configs: Mapping[str, str]) -> Refusal | None:
     settings = context.broker.settings
     complaint = validate_broker_configs(settings, configs, per_broker=bool(resource.name))
     return None if complaint is None else Refusal(ErrorCode.INVALID_REQUEST, complaint)
@@ -132,7 +132,7 @@ def _judged(context: Context, resource: Resource, configs: Mapping[str, str]) ->
 def _incremented(
     old: Mapping[str, str], configs: Sequence[tuple[str, int, str | None]]
 ) -> dict[str, str] | Refusal:
-    """The dynamic configs of a broker after the operations, to be judged."""
+    """The dynamic configs of a broker after the operations, to be validated."""
     new = dict(old)
     for name, operation, value in configs:
         if operation == Op.SET:

@@ -18,7 +18,7 @@ class Node(NamedTuple):
 
 
 class CurrentLeader(NamedTuple):
-    """Who leads a partition (-1: nobody known), since which epoch, and where it is, if known."""
+    """The leader of a partition (-1: none known), its epoch, and its address, if known."""
 
     id: int
     epoch: int

@@ -72,7 +72,7 @@ class MetadataApplier:
         while True:
             image = broker.image
             try:
-                # The number polled with tells the controller what is applied here.
+                # The number in the poll reports what is applied here.
                 await self._apply(
                     await self._controller.poll(
                         broker.node_id, image.number, image.controller_epoch

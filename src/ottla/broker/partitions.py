@@ -2,8 +2,8 @@
 
 `by_name` and `by_id` lead to the same inner dictionaries (index -> Partition): the data path looks
 there first. What it does not find there it asks `open` for, which opens the partition's log if the
-cluster's picture says that it is here; so a partition costs memory only once it is used. When there
-is nothing to open, `missing` tells which error to answer.
+cluster's image has a replica here; so a partition costs memory only once it is used. When there is
+nothing to open, `missing` returns the error to answer with.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Partitions:
-    """Two ways to the same partitions."""
+    """The open partitions, by topic name and by topic id."""
 
     def __init__(self, opener: Callable[[str, int], Partition | None]) -> None:
         self.by_name: dict[str, dict[int, Partition]] = {}
@@ -55,7 +55,7 @@ class Partitions:
         return list(self.by_name.get(topic, {}).values())
 
     def remove_topic(self, topic: str) -> list[Partition]:
-        """Forget all partitions of a topic; those that were open are handed back."""
+        """Forget all partitions of a topic; those that were open are returned."""
         partitions = list(self.by_name.pop(topic, {}).values())
         for partition in partitions:
             self.by_id.pop(partition.topic_id, None)

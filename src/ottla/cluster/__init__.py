@@ -1,1 +1,1 @@
-"""The cluster: its immutable picture, the controller that changes it, and the feed of changes."""
+"""The cluster: its immutable image, the controller that changes it, and the feed of changes."""

@@ -1,4 +1,4 @@
-"""Configs, features and producer ids changed: decided elsewhere, written here, answered."""
+"""Changes of configs, features and producer ids: decided by pure functions, written here."""
 
 from collections.abc import Callable, Sequence
 
@@ -32,7 +32,7 @@ async def alter(
     decide: Callable[[int], dict[str, str] | Refusal],
     validate_only: bool,
 ) -> list[ConfigOutcome]:
-    """Change the configs of each resource as `decide` says for its place in the sequence."""
+    """Change the configs of each resource to what `decide` returns for its index."""
     outcomes: list[ConfigOutcome] = []
     changed: list[Step] = []
     for place, resource in enumerate(wanted):
@@ -115,7 +115,7 @@ async def skip_producer_ids(state: State, broker_id: int, highest: int) -> None:
 
 
 async def allocate_producer_ids(state: State, broker_id: int) -> range | Refusal:
-    """A block of producer ids that nobody has had and nobody else will get."""
+    """A block of producer ids that was and will be allocated to no other broker."""
     block = next_block(state.last_producer_id)
     if block is None:
         message = "Exhausted all producerIds as the next block's end producerId has exceeded"

@@ -18,7 +18,7 @@ ELR_FEATURE = "eligible.leader.replicas.version"
 
 
 class ConfigRules(Protocol):
-    """What the controller has to know about configs."""
+    """The validation of configs, as the controller needs it."""
 
     def error(
         self, resource_type: int, name: str, configs: Mapping[str, str], old: Mapping[str, str]
@@ -36,7 +36,7 @@ class ConfigRules(Protocol):
 
 
 class AnyConfig:
-    """Rules for tests: everything goes, and what is named a policy is a list."""
+    """Rules for tests: every config is valid, and one whose name ends with `policy` is a list."""
 
     def error(
         self, resource_type: int, name: str, configs: Mapping[str, str], old: Mapping[str, str]
@@ -150,7 +150,7 @@ def checked(
     new: dict[str, str],
     changed: Mapping[str, str | None],
 ) -> dict[str, str] | Refusal:
-    """`new` if the resource may have it."""
+    """`new` if the resource may have these configs, else why not."""
     for config, value in changed.items():
         refusal = elr_error(image, resource, config, value)
         if refusal is not None:

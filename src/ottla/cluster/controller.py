@@ -1,12 +1,12 @@
 """The controller: the only writer of the tree. Takes requests one at a time and answers them.
 
-Each request is decided against the newest picture (pure functions in topics.py, configs.py,
+Each request is decided against the newest image (pure functions in topics.py, configs.py,
 features.py), written to the tree in steps (steps.py) and published in the feed; the answer is
 given once the brokers beside this controller have applied it. Every write carries a check of the
 controller's epoch, so that a controller that has been replaced can write nothing more.
 
 When a write fails, what the tree holds is not known: before the next request the controller reads
-it again, finishes what was begun, and gives its followers the whole picture.
+it again, finishes what was begun, and gives its followers the whole image.
 
 A caller that goes away (a client that disconnects) does not stop a request that has begun.
 """
@@ -75,12 +75,12 @@ class Controller:
 
     @property
     def feed(self) -> Feed:
-        """What brokers follow."""
+        """The numbered changes that brokers follow."""
         return self._state.feed
 
     @property
     def image(self) -> ClusterImage:
-        """The newest picture; a broker may be a little behind it."""
+        """The newest image; a broker may be a little behind it."""
         return self._state.image
 
     async def start(self) -> None:
@@ -91,7 +91,7 @@ class Controller:
         self._task = asyncio.create_task(self._work(), name="controller")
 
     async def stop(self) -> None:
-        """Finish what is under way, refuse what waits, let the followers go."""
+        """Finish the request under way, refuse those that wait, end the polls of followers."""
         self._active = False
         if self._task is not None:
             if self._events.empty():
@@ -128,7 +128,7 @@ class Controller:
         return registered
 
     async def unregister_broker(self, broker_id: int) -> None:
-        """A broker has stopped."""
+        """End the registration of a broker that has stopped."""
         await self._submit(lambda s: registration.unregister_broker(s, broker_id))
 
     async def create_topics(
@@ -141,14 +141,14 @@ class Controller:
         return list(answer)
 
     async def adopt_topics(self, topics: Sequence[AdoptedTopic]) -> list[TopicOutcome]:
-        """Make known topics whose folders were found on disk. For the start of a broker."""
+        """Create topics whose folders were found on disk. For the start of a broker."""
         answer = await self._submit(lambda s: topic_writes.adopt_topics(s, topics))
         if isinstance(answer, Refusal):
             return [TopicOutcome(topic.name, *answer) for topic in topics]
         return list(answer)
 
     async def delete_topics(self, topics: Sequence[TopicRef]) -> list[DeletionOutcome]:
-        """Answered once the topics are gone from the picture; directories follow."""
+        """Answered once the topics are gone from the image; their folders are removed later."""
         answer = await self._applied(lambda s: topic_writes.delete_topics(s, topics))
         if isinstance(answer, Refusal):
             return [DeletionOutcome(topic.name, topic.id, *answer) for topic in topics]

@@ -97,7 +97,7 @@ def unsupported(feature: Supported | None, level: int, node_id: int) -> str | No
 
 
 def metadata_downgrade_error(current: int, level: int, upgrade_type: int) -> Refusal:
-    """The metadata may hold what an older version does not know, so there is no way back."""
+    """An older version could not read the metadata, so a downgrade is refused."""
     if upgrade_type == UpgradeType.UNSAFE_DOWNGRADE:
         reason = "Unsafe metadata downgrade is not supported in this version."
     else:

@@ -1,10 +1,10 @@
 """The controller's feed: numbered changes that brokers follow with a long poll.
 
-A follower says which number it has; `after` answers with what came since, waiting while that is
-nothing. The feed remembers the newest BATCHES_KEPT_MAX batches: a follower that is further behind,
-or that has followed a controller of another epoch, gets the whole picture instead. A follower
-reports what it has applied, so that a write can be answered after the broker beside the controller
-has it.
+A follower gives the number it has; `after` returns the batches behind that number, and waits while
+there are none. The feed keeps the newest BATCHES_KEPT_MAX batches: a follower that is further
+behind, or that has followed a controller of another epoch, gets the whole image instead. A follower
+reports what it has applied, so that a request for a change is answered when the broker in the
+controller's process has applied it.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from ottla.cluster.image import (
     TopicCreated,
 )
 
-# One node catches up at once; a follower that is a thousand writes behind is better off with the
-# picture, which is no longer than the topics there are.
+# One node catches up at once; for a follower that is a thousand writes behind the whole image is
+# cheaper, for its size follows the number of topics.
 BATCHES_KEPT_MAX = 1_000
 # And a batch may create thousands of partitions: what is kept is limited by its content too.
 WEIGHT_KEPT_MAX = 20_000
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """Everything, for a follower that is too far behind."""
+    """The whole image, for a follower that is too far behind."""
 
     image: ClusterImage
 
@@ -46,7 +46,7 @@ class StaleController(Exception):
 
 
 class Feed:
-    """What the controller publishes into and brokers follow."""
+    """The batches that the controller publishes and brokers follow."""
 
     def __init__(self, image: ClusterImage | None = None) -> None:
         self.image = image if image is not None else ClusterImage()
@@ -70,7 +70,7 @@ class Feed:
         return number
 
     def restart(self, image: ClusterImage) -> None:
-        """Begin with another picture: every follower gets it whole."""
+        """Begin with another image: every follower gets it whole."""
         self.image = image
         self._kept.clear()
         self._kept_weight = 0
@@ -100,7 +100,7 @@ class Feed:
         self._wake()
 
     def applied(self, broker_id: int, number: int) -> None:
-        """The broker works with picture `number` now."""
+        """The broker has applied image `number`."""
         self._applied[broker_id] = number
         self._wake()
 
@@ -113,7 +113,7 @@ class Feed:
         await future
 
     def close(self) -> None:
-        """Let followers and those who wait for them go."""
+        """End the polls of followers, and the waits for them."""
         self.closed = True
         self._published.set()
         self._applied.clear()
@@ -145,7 +145,7 @@ def fenced(current: ClusterImage, new: ClusterImage) -> ClusterImage:
 
 
 def follow_batches(image: ClusterImage, batches: Sequence[Batch]) -> ClusterImage:
-    """The picture after these batches; raises StaleController if an old controller made one."""
+    """The image after these batches; raises StaleController if an old controller made one."""
     for batch in batches:
         if batch.controller_epoch < image.controller_epoch:
             raise StaleController(

@@ -1,9 +1,9 @@
-"""The picture of a cluster: brokers, topics, leaders, configs, features at one moment. Immutable.
+"""The image of a cluster: brokers, topics, leaders, configs, features at one moment. Immutable.
 
-A new picture shares all that did not change with the old one: a change of one partition copies
+A new image shares all that did not change with the old one: a change of one partition copies
 one tuple of its topic's partitions and the dictionary of topics (pointers), never the partitions.
-`apply` turns a picture and the changes of the controller's feed into the next picture; it is pure,
-and the controller itself uses it, so that every follower arrives at what the controller has.
+`apply` turns an image and the changes of the controller's feed into the next image. It is pure, and
+the controller itself uses it, so every broker that applies the feed has the controller's image.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ class BrokerInfo(NamedTuple):
 class PartitionImage(NamedTuple):
     """A partition's replicas, and who leads it since which epoch."""
 
-    index: int  # type: ignore[assignment] # hides tuple.index, which nobody wants here
+    index: int  # type: ignore[assignment] # hides tuple.index, which is not needed
     leader: int
     leader_epoch: int
     partition_epoch: int  # rises with every change of leader or ISR
@@ -73,7 +73,7 @@ class ClusterNamed(NamedTuple):
 
 
 class BrokerRegistered(NamedTuple):
-    """A broker came, or came back with a higher epoch."""
+    """A broker was registered, or registered again with a higher epoch."""
 
     broker: BrokerInfo
 
@@ -169,7 +169,7 @@ EMPTY: Mapping[str, str] = {}
 
 
 class ClusterImage(NamedTuple):
-    """The whole picture as of change `number` of the controller with `controller_epoch`."""
+    """The whole image as of change `number` of the controller with `controller_epoch`."""
 
     number: int = 0
     controller_id: int = NO_LEADER
@@ -209,7 +209,7 @@ class ClusterImage(NamedTuple):
         return sum(len(topic.partitions) for topic in self.topics.values())
 
     def apply(self, number: int, changes: Iterable[Change]) -> "ClusterImage":
-        """The next picture, numbered `number`."""
+        """The next image, numbered `number`."""
         draft = Draft(self)
         for change in changes:
             draft.apply(change)
@@ -217,7 +217,7 @@ class ClusterImage(NamedTuple):
 
 
 class Draft:
-    """A picture under change: copies a part of the old one when it first writes to it."""
+    """An image under change: copies a part of the old one when it first writes to it."""
 
     def __init__(self, base: ClusterImage) -> None:
         self.base = base

@@ -1,8 +1,8 @@
-"""From the tree to the first picture, with what a crash left half-done. Pure.
+"""Reads the first image from the tree, and repairs what a crash left incomplete. Pure.
 
-`read_cluster` is given all nodes and returns the picture as it ought to be together with the
-repairs that make the tree agree with it: missing states of a topic that was being created, the
-rest of a topic that was being deleted.
+`read_cluster` takes all nodes and returns the image as it should be, with the repairs that make the
+tree agree with it: missing states of a topic that was being created, the rest of a topic that was
+being deleted.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ Nodes: TypeAlias = Mapping[str, tuple[bytes, int]]
 
 
 class Loaded(NamedTuple):
-    """The picture, the deletions that brokers have yet to confirm, and what to write first."""
+    """The image, the deletions that brokers have yet to confirm, and the repairs to write first."""
 
     image: ClusterImage
     waiting: dict[str, dict[bytes, set[int]]]  # by topic name and id, the brokers to confirm
@@ -25,7 +25,7 @@ class Loaded(NamedTuple):
 
 
 def read_cluster(found: Nodes, values: StateValues) -> Loaded:
-    """What the nodes, given by path, come to."""
+    """The image that these nodes, by path, stand for."""
     waiting = {
         name: nodes.read_deletion(path, data)
         for path, name, data in children(found, nodes.DELETIONS)
@@ -126,7 +126,7 @@ def completion(
 
 
 def by_topic(found: Nodes) -> dict[str, list[str]]:
-    """The paths of topics that are being deleted; empty, and so quick, when none are."""
+    """The paths of topics that are being deleted, by topic; empty when none are."""
     grouped: dict[str, list[str]] = {}
     if not any(path.startswith(nodes.DELETIONS + "/") for path in found):
         return grouped

@@ -1,4 +1,4 @@
-"""What a topic may be called, and how Kafka says that a name is wrong. Pure."""
+"""The rules for names of topics, with Kafka's error messages. Pure."""
 
 import re
 
@@ -13,7 +13,7 @@ INTERNAL = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 
 
 def name_error(name: str) -> str | None:
-    """Why the name is not one for a topic, in Kafka's words; None when it is."""
+    """Kafka's message for a name that no topic may have; None for a valid one."""
     reason = name_reason(name)
     return None if reason is None else f"Topic name is invalid: {reason}"
 
@@ -35,7 +35,7 @@ def name_reason(name: str) -> str | None:
 
 
 def collides(name: str) -> bool:
-    """Whether the name has a character that metric names cannot tell from another."""
+    """Whether the name has a character (. or _) that is the same as another in metric names."""
     return "." in name or "_" in name
 
 

@@ -109,7 +109,7 @@ def broker_path(broker_id: int) -> str:
 
 
 def uuid_text(uuid: bytes) -> str:
-    """Kafka's way to write an id: 22 characters of base64url."""
+    """An id as Kafka writes it: 22 characters of base64url."""
     return base64.urlsafe_b64encode(uuid)[:22].decode()
 
 
@@ -212,7 +212,7 @@ def read_deletion(path: str, data: bytes) -> dict[bytes, set[int]]:
 
 
 def producer_ids_value(broker_id: int, first: int, last: int) -> bytes:
-    # Strings: as Kafka writes them, lest a JSON reader takes them for floating point.
+    # Strings, as Kafka writes them: a JSON reader could take large numbers for floating point.
     return dump(
         {"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)}
     )

@@ -3,8 +3,8 @@
 As Kafka's striped placer does it: the first replicas of successive partitions go round the racks
 and, inside each rack, round its brokers; the further replicas of a partition go to the racks
 after its own, so that they share a rack only when there are fewer racks than replicas. A fenced
-broker may hold a replica but not the first. After each full round the order is drawn anew, so
-that followers of one leader are not always the same.
+broker may hold a replica but not the first. After each full round the order is shuffled, so that
+followers of one leader are not always the same.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ class UsableBroker(NamedTuple):
 
 
 class CannotPlace(Exception):
-    """The replication factor cannot be had, in Kafka's words."""
+    """There are not enough brokers for the replication factor; with Kafka's message."""
 
 
 def place(

@@ -1,4 +1,4 @@
-"""How a controller comes to be, and how brokers come and go."""
+"""The controller's election, and the registration of brokers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -22,7 +22,7 @@ ELECTION = (nodes.CLUSTER_ID, nodes.FEATURES, nodes.CONTROLLER_EPOCH)
 
 async def elect(state: State) -> None:
     """Become the controller, with an epoch that none had before, or raise NotController."""
-    # Only what the election needs: the tree is read as a whole after it, when nobody else writes.
+    # Only what the election needs: the tree is read as a whole after it, when no other node writes.
     found = await present(state, (*nodes.FIXED, *ELECTION))
     operations: list[Operation] = [Create(path) for path in nodes.FIXED if path not in found]
     if nodes.CLUSTER_ID not in found:
@@ -53,7 +53,7 @@ async def elect(state: State) -> None:
 
 
 async def present(state: State, paths: Sequence[str]) -> dict[str, tuple[bytes, int]]:
-    """Those of the nodes that are there."""
+    """Data and version of those nodes that exist, by path."""
     found = {}
     for path in paths:
         try:
@@ -65,7 +65,7 @@ async def present(state: State, paths: Sequence[str]) -> dict[str, tuple[bytes, 
 
 
 def first_configs(state: State, levels: Mapping[str, int]) -> list[Operation]:
-    """The configs that a new cluster has of itself: see `configs.elr_error`."""
+    """The configs that a new cluster begins with: see `configs.elr_error`."""
     value = state.options.min_insync_replicas
     if value is None or not levels.get(ELR_FEATURE):
         return []
@@ -73,7 +73,7 @@ def first_configs(state: State, levels: Mapping[str, int]) -> list[Operation]:
 
 
 async def load(state: State) -> None:
-    """Read the tree, finish what was begun, and start the feed with the whole picture."""
+    """Read the tree, finish what was begun, and start the feed with the whole image."""
     found = await state.tree.subtree("/")
     loaded = loading.read_cluster(found, state.values)
     brokers = state.image.brokers
@@ -94,7 +94,7 @@ async def load(state: State) -> None:
 
 
 async def register_broker(state: State, broker: BrokerInfo) -> BrokerInfo:
-    """Make a broker that has just started known, and let it lead what it leads in a new epoch."""
+    """Register a broker that has just started; what it leads gets a new leader epoch."""
     path = nodes.broker_path(broker.id)
     value = nodes.broker_value(broker, state.clock.now_ms())
     operations: list[Operation] = [Create(path, value, ephemeral=True)]
@@ -104,19 +104,19 @@ async def register_broker(state: State, broker: BrokerInfo) -> BrokerInfo:
     stat = await state.tree.exists(path)
     registered = broker._replace(epoch=stat.created if stat is not None else -1, fenced=False)
     await state.write([Step([], [BrokerRegistered(registered)])])
-    await state.write(led_anew(state, broker.id))
+    await state.write(new_leader_epochs(state, broker.id))
     return registered
 
 
 async def unregister_broker(state: State, broker_id: int) -> None:
-    """A broker has gone: end its registration."""
+    """End the registration of a broker that has stopped."""
     if broker_id in state.image.brokers:
         operations = [Delete(nodes.broker_path(broker_id))]
         await state.write([Step(operations, [BrokerGone(broker_id)])])
 
 
-def led_anew(state: State, broker_id: int) -> Iterator[Step]:
-    """New leader epochs for all that the broker leads, or can lead while nobody does."""
+def new_leader_epochs(state: State, broker_id: int) -> Iterator[Step]:
+    """New leader epochs for all that the broker leads, or can lead where there is no leader."""
     for topic in list(state.image.topics.values()):
         changed = [
             restarted(partition, broker_id)
@@ -128,7 +128,7 @@ def led_anew(state: State, broker_id: int) -> Iterator[Step]:
 
 
 def leads(partition: PartitionImage, broker_id: int) -> bool:
-    """Whether a broker that starts leads the partition, or may because nobody does."""
+    """Whether a broker that starts leads the partition, or may because it has no leader."""
     if partition.leader == NO_LEADER:
         return broker_id in partition.isr
     return partition.leader == broker_id
@@ -137,8 +137,8 @@ def leads(partition: PartitionImage, broker_id: int) -> bool:
 def restarted(partition: PartitionImage, broker_id: int) -> PartitionImage:
     """The partition under a leader that has just started.
 
-    A leader that was away may lack what it had not yet written to disk: whoever read from it has
-    to ask again where its log now ends (KIP-101).
+    A leader that has restarted may lack what it had not yet written to disk: followers and
+    consumers must ask again where its log now ends (KIP-101).
     """
     return partition._replace(
         leader=broker_id,

@@ -1,4 +1,4 @@
-"""What is asked of the controller, and what it answers: small values, no behaviour.
+"""Requests to the controller and their outcomes: values without behaviour.
 
 Answers carry Kafka's error code and message; a message of None means that Kafka sends none.
 """
@@ -12,7 +12,7 @@ from ottla.wire.errors import ErrorCode
 
 
 class Refusal(NamedTuple):
-    """Why something is not done."""
+    """The error code and message of something that is not done."""
 
     error_code: ErrorCode
     error_message: str | None = None
@@ -29,7 +29,7 @@ class NewTopic(NamedTuple):
 
 
 class TopicOutcome(NamedTuple):
-    """What became of a topic to create."""
+    """The outcome of a topic to create."""
 
     name: str
     error_code: ErrorCode = ErrorCode.NONE
@@ -41,13 +41,13 @@ class TopicOutcome(NamedTuple):
 
 
 class AdoptedTopic(NamedTuple):
-    """A topic found on disk that the tree does not know: its folders are there already."""
+    """A topic whose folders are on disk and which is not in the tree."""
 
     name: str
     id: bytes  # ZERO_ID: draw one
     partition_count: int
     # The newest leader epoch in any of its logs, -1 if they have none. Its leaders begin with the
-    # next one: an epoch never goes back, whoever wrote the log (KIP-101).
+    # next one: an epoch never goes back, whichever broker wrote the log (KIP-101).
     leader_epoch: int = -1
     configs: Mapping[str, str] = {}
 
@@ -60,7 +60,7 @@ class TopicRef(NamedTuple):
 
 
 class DeletionOutcome(NamedTuple):
-    """What became of a topic to delete."""
+    """The outcome of a topic to delete."""
 
     name: str | None
     id: bytes
@@ -77,7 +77,7 @@ class NewPartitions(NamedTuple):
 
 
 class PartitionsOutcome(NamedTuple):
-    """What became of a topic to grow."""
+    """The outcome of a topic to grow."""
 
     name: str
     error_code: ErrorCode = ErrorCode.NONE
@@ -112,7 +112,7 @@ class Resource(NamedTuple):
 
 
 class ConfigOutcome(NamedTuple):
-    """What became of the changes to a resource's configs."""
+    """The outcome of the changes to a resource's configs."""
 
     resource: Resource
     error_code: ErrorCode = ErrorCode.NONE
@@ -120,7 +120,7 @@ class ConfigOutcome(NamedTuple):
 
 
 class UpgradeType(IntEnum):
-    """Which way a feature may go, by Kafka's numbers."""
+    """In which direction a feature may change, by Kafka's numbers."""
 
     UNKNOWN = 0
     UPGRADE = 1
@@ -137,7 +137,7 @@ class FeatureUpdate(NamedTuple):
 
 
 class FeaturesOutcome(NamedTuple):
-    """What became of all the updates of one request: Kafka does all or none."""
+    """The outcome of all updates of one request: Kafka does all or none."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None

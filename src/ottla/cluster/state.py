@@ -1,6 +1,6 @@
-"""What the controller works with: the tree, its epoch there, the feed, and how to write to both.
+"""The controller's state: the tree, its epoch there, the feed, and how both are written.
 
-Not safe for two at a time: the controller runs one request after the other.
+One request at a time: the controller runs one after the other.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from ottla.metadata_store.tree import Check, Operation, Tree, weight
 from ottla.seams.chance import Chance
 from ottla.seams.clock import Clock
 
-# So many partitions are decided on before the event loop gets its turn: about two milliseconds.
+# Partitions decided on before the event loop runs other work: about two milliseconds.
 PARTITIONS_PER_TURN = 1_000
 
 
 class Options(NamedTuple):
-    """What the controller is told by the settings."""
+    """The settings that the controller needs."""
 
     node_id: int = 1
     num_partitions: int = 1
@@ -34,7 +34,7 @@ class Options(NamedTuple):
     # With eligible leader replicas this becomes a config of the cluster when that is new, as in
     # Kafka; None leaves it out.
     min_insync_replicas: int | None = None
-    cluster_id: str | None = None  # what the data directory says; None: a new cluster draws one
+    cluster_id: str | None = None  # of the data directory; None: a new cluster draws one
 
 
 class NotController(Exception):
@@ -42,7 +42,7 @@ class NotController(Exception):
 
 
 class State:
-    """The controller's hands."""
+    """What requests to the controller read and write."""
 
     def __init__(
         self, tree: Tree, clock: Clock, chance: Chance, options: Options, rules: ConfigRules
@@ -95,7 +95,7 @@ class State:
             self.feed.publish(changes)
 
     async def take_turns(self, partition_count: int) -> None:
-        """Let the event loop have a turn once this much has been decided on."""
+        """Let the event loop run other work after PARTITIONS_PER_TURN decisions."""
         self._partitions_in_turn += partition_count
         if self._partitions_in_turn >= PARTITIONS_PER_TURN:
             self._partitions_in_turn = 0

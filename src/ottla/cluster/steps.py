@@ -2,8 +2,8 @@
 
 A `Step` is what must be written together, with the changes to publish once it is. The first step
 of anything is its commit point, and all later ones follow from it: a topic exists as soon as its
-node with the assignment does, and is being deleted as soon as its name stands under
-`/admin/delete_topics`. Whoever starts after a crash finishes what he finds begun (`loading.py`).
+node with the assignment does, and is being deleted as soon as its name is under
+`/admin/delete_topics`. The start after a crash finishes what was begun (`loading.py`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from ottla.cluster.image import (
 )
 from ottla.metadata_store.tree import Create, Delete, Operation, Set, weight
 
-# Well below what the tree takes in one go: the event loop waits while a step is put together.
+# Well below the limit of one `multi`: the event loop is held while a step is put together.
 STEP_BYTES_MAX = 200_000
 
 

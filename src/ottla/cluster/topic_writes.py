@@ -1,4 +1,4 @@
-"""Topics and partitions made and removed: decided (topics.py), written in steps, answered."""
+"""Topics and partitions created and deleted: decided (topics.py), then written in steps."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ async def create_topics(
     state: State, wanted: Sequence[NewTopic], validate_only: bool
 ) -> list[TopicOutcome]:
     """Create what can be created; every topic gets its own answer."""
-    left, refused = topics.set_apart(wanted)
+    left, refused = topics.without_duplicates(wanted)
     excess = topics.excessive(left, state.decisions.defaults)
     if excess is not None:
         return [TopicOutcome(topic.name, *excess) for topic in wanted]

@@ -1,5 +1,6 @@
-"""What a new topic, more partitions or a deletion come to: decided from the picture. Pure but for
-the ids and the order of replicas, which come from chance.
+"""Decisions about new topics, more partitions and deletions, made from the image.
+
+Pure but for the ids and the order of replicas, which come from the source of randomness.
 
 The checks, their order, codes and messages are those of Kafka's controller.
 """
@@ -54,14 +55,14 @@ TOO_MANY_PARTITIONS = Refusal(
 
 
 class Defaults(NamedTuple):
-    """What -1 stands for in a new topic."""
+    """The values that -1 stands for in a new topic."""
 
     num_partitions: int = 1
     replication_factor: int = 1
 
 
 class Collisions:
-    """Names of topics whose metrics could not be told apart, kept up with the changes."""
+    """Names of topics whose metrics would have the same name; updated with each change."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names: dict[str, set[str]] = {}
@@ -120,8 +121,8 @@ def excessive(topics: Sequence[NewTopic], defaults: Defaults) -> Refusal | None:
     return TOO_MANY_PARTITIONS if total > PARTITIONS_PER_REQUEST_MAX else None
 
 
-def set_apart(topics: Sequence[NewTopic]) -> tuple[list[NewTopic], list[TopicOutcome]]:
-    """Those to look at, and the answers to those named twice or reserved."""
+def without_duplicates(topics: Sequence[NewTopic]) -> tuple[list[NewTopic], list[TopicOutcome]]:
+    """The topics to decide on, and the outcomes of those named twice or reserved."""
     counts: dict[str, int] = {}
     for topic in topics:
         counts[topic.name] = counts.get(topic.name, 0) + 1
@@ -143,7 +144,7 @@ def set_apart(topics: Sequence[NewTopic]) -> tuple[list[NewTopic], list[TopicOut
 
 
 class TopicDecisions:
-    """Decides on one topic at a time, against the picture given."""
+    """Decides on one topic at a time, against the image given."""
 
     def __init__(self, defaults: Defaults, rules: ConfigRules, chance: Chance) -> None:
         self.defaults = defaults
@@ -152,7 +153,7 @@ class TopicDecisions:
         self._chance = chance
 
     def create(self, image: ClusterImage, new: NewTopic) -> Created | Refusal:
-        """The topic as it will be, or why it will not."""
+        """The topic to create, or why it cannot be created."""
         if new.name in image.topics:
             return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' already exists.")
         other = self.collisions.with_name(new.name)
@@ -199,7 +200,7 @@ class TopicDecisions:
     def grow(
         self, image: ClusterImage, wanted: NewPartitions
     ) -> tuple[PartitionImage, ...] | Refusal:
-        """The partitions to add, or why none are."""
+        """The partitions to add, or why none can be added."""
         topic = image.topics.get(wanted.name)
         if topic is None:
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -354,7 +355,7 @@ def new_partitions(
 def to_delete(
     image: ClusterImage, topics: Sequence[TopicRef]
 ) -> tuple[list[TopicImage], list[DeletionOutcome]]:
-    """The topics that a request names well, and the answers to all else it says."""
+    """The topics to delete, and the outcomes of those that cannot be."""
     refused: list[DeletionOutcome] = []
     names: dict[str, int] = {}
     ids: dict[bytes, int] = {}

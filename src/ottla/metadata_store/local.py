@@ -50,7 +50,7 @@ class Databases(Protocol):
 
 
 class LocalEngine:
-    """The file, the order of operations on it, and who watches what."""
+    """The file, the order of operations on it, and the watches."""
 
     def __init__(self, connection: "sqlite3.Connection", path: str, background: "Background"):
         self.path = path
@@ -106,7 +106,7 @@ class LocalEngine:
             return result
 
     async def write(self, operations: Sequence[Operation], session: int) -> list[Result]:
-        """Run a transaction, then tell those who watch."""
+        """Run a transaction, then call the watches that it fires."""
         async with self._turn:
             results, events = await self._call(self.store.write, operations, session)
             self._tell(events)
@@ -125,7 +125,7 @@ class LocalEngine:
                 self._closed = True
 
     def forget_watches(self, watchers: "set[Watcher]") -> None:
-        """A session that has ended is told nothing more."""
+        """Drop the watches of a session that has ended."""
         for watches in (self._data_watches, self._child_watches):
             for path in list(watches):
                 watches[path] = [w for w in watches[path] if w not in watchers]

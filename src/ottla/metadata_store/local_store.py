@@ -2,9 +2,9 @@
 
 Children and subtrees are ranges of that key. A write is one transaction with one fsync (WAL,
 synchronous=FULL) and raises the tree's errors after rolling back. Rows carry a checksum: SQLite
-does not notice a flipped bit in a value, and a wrong leader epoch is worse than a refusal.
+does not notice a flipped bit in a value, and a wrong leader epoch is worse than a failed start.
 
-Everything here runs in the background thread, one call at a time (`local.py` sees to it).
+Everything here runs in the background thread, one call at a time (`local.py` ensures it).
 """
 
 import zlib

@@ -1,17 +1,17 @@
 """The metadata tree: small versioned nodes, compare-and-set, ephemeral nodes, watches.
 
-This is the interface; engines stand beside it (`local.py` keeps the tree in SQLite). It promises
-what ZooKeeper promises and nothing more, so that every engine can keep the promise:
+This is the interface; engines implement it (`local.py` keeps the tree in SQLite). Its guarantees
+are ZooKeeper's and no more, so that every engine can give them:
 
 - A node has data, a version that every `set` raises by one, and children. Its parent must exist.
 - The operations of one session take effect in the order in which they were asked for.
 - `multi` is all or nothing, and lighter than MULTI_BYTES_MAX as a whole.
 - An ephemeral node lives as long as the session that made it, and has no children.
-- A watch fires once, for the first change after it was set, and says that something changed, not
-  what: who wants to know reads again (and may find more than one change).
+- A watch fires once, for the first change after it was set, with the path and kind of the change
+  but not the new data: the watcher reads again (and may find more than one change).
 
 A write that has returned is durable. A write that raised `ConnectionLoss` may or may not have
-happened; who cares reads again.
+taken place: only reading again shows it.
 """
 
 from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ class BadPath(TreeError):
 
 
 class SessionExpired(TreeError):
-    """The session is over: its ephemeral nodes are gone, and so must be whoever relied on them."""
+    """The session has ended and its ephemeral nodes are gone: its owner must give up its roles."""
 
 
 class ConnectionLoss(TreeError):
@@ -79,7 +79,7 @@ class CorruptTree(TreeError):
 
 
 class Stat(NamedTuple):
-    """What the tree knows of a node beside its data."""
+    """A node's metadata: versions, owner, and the numbers of its writes."""
 
     version: int
     child_count: int
@@ -89,7 +89,7 @@ class Stat(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What a watch tells: one of CREATED, CHANGED, DELETED, CHILDREN, and where."""
+    """What a watch is called with: CREATED, CHANGED, DELETED or CHILDREN, and the path."""
 
     kind: str
     path: str
@@ -167,7 +167,7 @@ class Tree(Protocol):
     async def subtree(self, path: str) -> dict[str, tuple[bytes, int]]:
         """Data and version of the node and all below it, by path; empty when it is not there.
 
-        Not one moment's picture: an engine may read node by node while others write.
+        Not a snapshot of one moment: an engine may read node by node while others write.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""CreateTopics: the controller decides; the answer shows what was made, with all its configs."""
+"""CreateTopics: the controller decides; the answer has the topics created, with all configs."""
 
 from __future__ import annotations
 

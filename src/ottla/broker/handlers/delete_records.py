@@ -20,9 +20,9 @@ NO_LOW_WATERMARK = -1
 
 
 def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
-    """Every partition on its own (of one named twice the last wish counts).
+    """Every partition on its own (of one named twice the last offset counts).
 
-    With one replica there is nobody to wait for.
+    With one replica there is no follower to wait for.
     """
     wanted: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in request.topics:

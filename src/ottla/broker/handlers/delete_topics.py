@@ -16,7 +16,7 @@ DELETION_DISABLED_FROM = 3
 
 
 async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
-    """Answered once the topics are gone from the picture; their files follow."""
+    """Answered once the topics are gone from the image; their files are removed later."""
     if not context.broker.settings.flag("delete.topic.enable"):
         known = context.api_version >= DELETION_DISABLED_FROM
         error = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST

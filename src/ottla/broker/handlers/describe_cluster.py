@@ -17,7 +17,7 @@ CONTROLLERS = 2
 
 
 def handle(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
-    """Brokers as the client's listener advertises them. Only controllers know controllers."""
+    """Brokers as the client's listener advertises them. Only controllers list controllers."""
     if request.endpoint_type == CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,

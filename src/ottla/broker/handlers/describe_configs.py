@@ -1,6 +1,6 @@
 """DescribeConfigs: every config with its value, where that comes from and what else would set it.
 
-Defaults are not overrides: a config that nobody set has the source DEFAULT_CONFIG. Configs are in
+Defaults are not overrides: a config that is not set has the source DEFAULT_CONFIG. Configs are in
 Kafka's order, also where the request names some. A resource that is wrong has its own error; a type
 that Kafka does not know makes the whole request fail.
 """

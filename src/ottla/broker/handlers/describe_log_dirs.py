@@ -1,7 +1,7 @@
 """DescribeLogDirs: the data directories, how large each partition is, and how full their disks.
 
 `offset_lag` is 0 for a partition that leads, and nothing else is kept here. A partition that was
-asked for and is not here is left out, as Kafka does. The sizes of logs that nobody has opened are
+asked for and is not here is left out, as Kafka does. The sizes of logs that are not open are
 looked up on disk, in a thread: there may be ten thousand.
 """
 

@@ -28,7 +28,7 @@ def handle(
     """The topics named, or all, from the cursor on."""
     asked = {topic.name for topic in request.topics}
     if "" in asked:
-        return failure(request, ErrorCode.UNKNOWN_SERVER_ERROR, context)  # as Kafka trips over it
+        return failure(request, ErrorCode.UNKNOWN_SERVER_ERROR, context)  # as Kafka fails on it
     names = sorted(asked or context.broker.image.topics)
     first_partition = 0
     cursor = request.cursor
@@ -62,16 +62,16 @@ def _page(
 ) -> DescribeTopicPartitionsResponse:
     response = DescribeTopicPartitionsResponse()
     image = context.broker.image
-    room = limit
+    left = limit
     for name in names:
-        if room <= 0:
+        if left <= 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         topic = image.topics.get(name)
         if topic is None:
             response.topics.append(_unknown(name))
             continue
-        end = first_partition + room
+        end = first_partition + left
         partitions = topic.partitions[first_partition:end]
         response.topics.append(
             DescribeTopicPartitionsResponseTopic(
@@ -82,7 +82,7 @@ def _page(
                 topic_authorized_operations=TOPIC_OPERATIONS,
             )
         )
-        room -= len(partitions)
+        left -= len(partitions)
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break

@@ -1,4 +1,4 @@
-"""ListConfigResources (KIP-1142): what there is that can have configs."""
+"""ListConfigResources (KIP-1142): the resources that can have configs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LISTED = (
 
 
 def handle(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
-    """Of the types asked for, or of all; version 0 knows client metrics only."""
+    """Of the types asked for, or of all; version 0 has client metrics only."""
     wanted = frozenset([ResourceType.CLIENT_METRICS])
     if context.api_version > 0:
         unknown = set(request.resource_types) - set(LISTED)

@@ -16,7 +16,7 @@ FAILED = "The update failed for all features since the following feature had an 
 
 
 async def handle(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
-    # Kafka's controller no longer hears version 0's flag for downgrades: it is always an upgrade.
+    # Kafka's controller ignores version 0's flag for downgrades: it is always an upgrade.
     typed = context.api_version >= UPGRADE_TYPE_FROM
     # Of a feature that is named twice the last update counts.
     updates = {
