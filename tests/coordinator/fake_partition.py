@@ -1,4 +1,4 @@
-"""A partition in memory for the coordinator's runtime: batches in a list, commits when told to."""
+"""A partition in memory for the coordinator's runtime: batches in a list, committed by the test."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A group driven without any I/O: events in, answers out, timers fired by hand.
+"""A group without any I/O: events in, responses out, timers fired by the test.
 
 `GroupDriver` does what the runtime does with `Effects`, on one group, and keeps a reply of every
-reply, so that a test can say: everybody was answered once, or is still parked in the group.
+reply, so that a test can check that each was answered once, or is still parked in the group.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.wire.errors import ErrorCode
 
 
 class RecordedReply:
-    """One reply: what it was told, in order; more than one entry is a fault."""
+    """A reply that records its responses, in order; more than one is a fault."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -94,7 +94,7 @@ class GroupDriver:
         return reply
 
     def enter(self, **options: Any) -> RecordedReply:
-        """Join as a real client does: hear an id first, then come back with it."""
+        """Join as a real client does: get an id first, then join with it."""
         reply = self.join(**options)
         if reply.answers and reply.answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             return self.join(reply.answer.member_id, **options)
@@ -192,7 +192,7 @@ class GroupDriver:
             self.timers["session", member.member_id] = self.now_ms + member.session_timeout_ms
 
     def parked(self) -> list[RecordedReply]:
-        """Everybody who waits inside the group."""
+        """The replies that are parked in the group."""
         return [
             reply
             for member in self.group.members.values()

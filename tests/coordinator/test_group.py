@@ -32,7 +32,7 @@ def stable_group(size: int = 2, **options: object) -> tuple[GroupDriver, list[st
 
 
 def test_first_join_hears_its_id_first() -> None:
-    """From version 4 on a member without an id is told one and becomes a member on its return."""
+    """From version 4 on a client without an id gets one, and becomes a member with it."""
     driver = GroupDriver()
     answer = driver.join().answer
     assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -48,13 +48,13 @@ def test_old_clients_become_members_at_once() -> None:
     assert len(driver.group.members) == 1
 
 
-def test_a_promised_id_that_nobody_takes_up_is_forgotten() -> None:
+def test_a_pending_id_id_that_nobody_takes_up_is_forgotten() -> None:
     """A pending member that never returns does not hold up the others."""
     driver, members = stable_group(1)
-    promised = driver.join().answer.member_id
+    pending_id = driver.join().answer.member_id
     again = driver.join(members[0], protocols=("range", "sticky"))
     assert again.open
-    driver.fire(("session", promised))
+    driver.fire(("session", pending_id))
     assert again.answer.generation_id == 2
 
 
@@ -83,7 +83,7 @@ def test_assignment_reaches_everybody_and_is_recorded() -> None:
 
 
 def test_assignment_that_cannot_be_stored_starts_again() -> None:
-    """If the record cannot be appended nobody gets an assignment and the group rebalances."""
+    """If the record cannot be appended no member gets an assignment, and the group rebalances."""
     driver = GroupDriver()
     reply = driver.enter()
     driver.fire(JOIN)
@@ -94,7 +94,7 @@ def test_assignment_that_cannot_be_stored_starts_again() -> None:
 
 
 def test_newcomer_makes_a_stable_group_rebalance() -> None:
-    """Members hear of it by their heartbeat, join again, and the next generation has all."""
+    """Heartbeats make the members join again, and the next generation has all."""
     driver, members = stable_group(2)
     newcomer = driver.enter()
     assert driver.group.state is PREPARING
@@ -224,11 +224,11 @@ def test_fencing() -> None:
     """Wrong generation, unknown member and wrong instance each have their own error."""
     driver, [member] = stable_group(1)
     assert driver.heartbeat(member, generation=7) == ErrorCode.ILLEGAL_GENERATION
-    assert driver.heartbeat("stranger") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.heartbeat("unknown") == ErrorCode.UNKNOWN_MEMBER_ID
     assert driver.sync(member, generation=0).answer.error_code == ErrorCode.ILLEGAL_GENERATION
-    assert driver.sync("stranger").answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert driver.join("stranger").answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert driver.leave("stranger").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.sync("unknown").answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.join("unknown").answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.leave("unknown").error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_protocols_must_agree() -> None:
@@ -255,7 +255,7 @@ def test_group_size_is_limited() -> None:
 
 
 def test_a_lost_join_answer_is_repeated() -> None:
-    """A member that asks again while completing hears the same generation, not a new one."""
+    """A member that joins again while completing gets the same generation, not a new one."""
     driver = GroupDriver()
     reply = driver.enter()
     driver.fire(JOIN)
@@ -276,7 +276,7 @@ def test_rejoining_follower_of_a_stable_group_gets_the_present_state() -> None:
 
 
 def test_a_new_member_that_vanishes_is_given_up() -> None:
-    """A join nobody waits for any more ends: new members have a timeout of their own."""
+    """A join whose client has gone ends: new members have a timeout of their own."""
     driver, _ = stable_group(1)
     ghost: RecordedReply = driver.join(version=3)
     [ghost_id] = [m.member_id for m in driver.group.members.values() if m.is_new]

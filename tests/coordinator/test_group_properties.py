@@ -38,7 +38,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.generation_seen = 0
 
     def pick(self, data: st.DataObject) -> str:
-        return data.draw(st.sampled_from([*self.known[-6:], "stranger"]))
+        return data.draw(st.sampled_from([*self.known[-6:], "unknown"]))
 
     def learn(self) -> None:
         for reply in self.driver.replies:
@@ -154,7 +154,7 @@ class GroupMachine(RuleBasedStateMachine):
         assert self.driver.group.awaiting_join_count <= SIZE_MAX
 
     @invariant()
-    def nobody_is_both_promised_and_in(self) -> None:
+    def pending_members_are_no_members(self) -> None:
         assert not self.driver.group.pending_join & self.driver.group.members.keys()
         assert self.driver.group.pending_sync <= self.driver.group.members.keys()
 
@@ -179,7 +179,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert not any(m.awaiting_sync or m.awaiting_join for m in group.members.values())
 
     def teardown(self) -> None:
-        """When all fall silent the group becomes empty, and nobody is left waiting."""
+        """Without any heartbeat the group becomes empty, and no request is left parked."""
         self.driver.append_fails = False
         for _ in range(TIMERS_MAX):
             if not self.driver.timers:
@@ -194,4 +194,4 @@ GroupMachine.TestCase.settings = settings(
     max_examples=EXAMPLES, stateful_step_count=40, deadline=None
 )
 TestGroup = GroupMachine.TestCase
-TestGroup.__doc__ = """In every order of events: all are answered once, nobody is stuck or lost."""
+TestGroup.__doc__ = """In every order of events: every request is answered once, none is lost."""

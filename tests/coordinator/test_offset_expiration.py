@@ -1,4 +1,4 @@
-"""When a committed offset is forgotten (KIP-211), as a table."""
+"""When a committed offset expires (KIP-211), as a table."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def group_of(
         (group_of(STABLE, "connect"), 0, NOW_MS - 1, KEPT),
     ],
 )
-def test_what_is_forgotten(group: Group, committed_ms: int, expires_ms: int, outcome: bool) -> None:
+def test_what_expires(group: Group, committed_ms: int, expires_ms: int, outcome: bool) -> None:
     """After the group is empty; per topic where it no longer subscribes; never while in use."""
     offsets = {("t", 0): Committed(5, -1, "", committed_ms, expires_ms)}
     gone = expired_offsets(group, offsets, now_ms=NOW_MS, retention_ms=RETENTION_MS)
@@ -75,7 +75,7 @@ def test_what_is_forgotten(group: Group, committed_ms: int, expires_ms: int, out
 
 
 def test_unreadable_subscriptions_keep_everything() -> None:
-    """Where nobody can tell what a group reads, nothing of it is forgotten."""
+    """If a group's subscription is not known, none of its offsets expires."""
     group = group_of(STABLE, topics="other")
     group.members["m"].protocols["range"] = b"x"
     offsets = {("t", 0): Committed(5, -1, "", 0)}
@@ -96,8 +96,8 @@ def replay_all(shard: GroupShard, records: list[Record]) -> None:
         shard.replay(record, None, offset)
 
 
-def test_expiry_forgets_offsets_and_groups_in_slices() -> None:
-    """Many groups do not hold up the loop, and in the end all that expired are gone."""
+def test_expired_offsets_and_groups_are_deleted_in_slices() -> None:
+    """Each turn of the loop checks some groups, and in the end all expired ones are deleted."""
     count = EXPIRY_SLICE_GROUPS * 2 + 10
     shard = shard_with(count)
     sizes = []
@@ -114,8 +114,8 @@ def test_expiry_forgets_offsets_and_groups_in_slices() -> None:
     assert not shard.offsets.by_group
 
 
-def test_a_promised_id_keeps_an_empty_group() -> None:
-    """Somebody is about to join: the group stays, its offsets do not."""
+def test_a_pending_member_keeps_an_empty_group() -> None:
+    """A pending member keeps the group, not its offsets."""
     shard = shard_with(1)
     shard.groups["g0"].pending_join.add("m")
     effects = Effects()

@@ -187,7 +187,7 @@ def test_values_of_every_version_are_read(
     ],
 )
 def test_a_record_that_is_no_offset_is_not_loaded(key: bytes, value: bytes) -> None:
-    """Loading fails with the reason, and not later when somebody reads the offset."""
+    """Loading fails with the reason, and not later when the offset is read."""
     with pytest.raises(MalformedMessage):
         Offsets().load([(key, value, 0)])
 

@@ -47,7 +47,7 @@ def open_desk(disk: SimulatedDisk, **options: Any) -> BrokerHarness:
 
 
 class Life:
-    """Random members of a few groups; remembers which member ids it was told."""
+    """Random members of a few groups; keeps the member ids that it was given."""
 
     def __init__(self, harness: BrokerHarness, chance: random.Random) -> None:
         self.harness = harness
@@ -235,7 +235,7 @@ def test_answers_wait_for_the_flush() -> None:
 
 
 def test_while_loading_clients_are_told_to_wait() -> None:
-    """COORDINATOR_LOAD_IN_PROGRESS, except for a heartbeat, which is as good as heard."""
+    """COORDINATOR_LOAD_IN_PROGRESS, except for a heartbeat, which has no error."""
     harness = open_desk(SimulatedDisk())
     harness.create("t", 4)
     harness.ask(FindCoordinatorRequest(key="g"), 3)

@@ -134,7 +134,7 @@ def test_a_read_waits_for_what_it_has_seen() -> None:
 
 
 def test_failed_append_drops_the_state_and_fails_every_reply() -> None:
-    """Whoever waits, for a commit or in the state, hears that the coordinator is gone."""
+    """Every reply, waiting for a commit or parked in the state, fails with NOT_COORDINATOR."""
     harness = Harness()
     harness.partition.commits = False
     earlier = harness.ask(b"one")
@@ -145,8 +145,8 @@ def test_failed_append_drops_the_state_and_fails_every_reply() -> None:
     reply = harness.ask(b"two")
     harness.turn()
     assert harness.coordinator.state is CoordinatorState.CLOSED
-    told = [each.answer for each in (earlier, reply, parked)]
-    assert told == [ErrorCode.NOT_COORDINATOR] * 3
+    errors = [each.answer for each in (earlier, reply, parked)]
+    assert errors == [ErrorCode.NOT_COORDINATOR] * 3
     assert harness.lost == [harness.coordinator]
 
 

@@ -59,10 +59,8 @@ def outcome(reply: RecordedReply) -> ErrorCode | None:
 def commit(stage: Stage, caller: Caller) -> ErrorCode:
     shard = GroupShard(stage.driver.rules, OffsetRules())
     shard.groups["g"] = stage.group
-    error = shard.commit_error("g", caller, transactional=False, api_version=8)
-    if not error:
-        shard.commit("g", caller, [], None, Effects())
-    return error
+    errors = shard.commit("g", caller, [], Effects(), 8)
+    return errors if isinstance(errors, ErrorCode) else ErrorCode.NONE
 
 
 Event = Callable[[Stage], ErrorCode | None]
@@ -72,20 +70,20 @@ EVENTS: dict[str, Event] = {
     "static join": lambda s: outcome(s.driver.join(instance_id="one")),
     "join again": lambda s: outcome(s.driver.join(s.member or "m")),
     "join changed": lambda s: outcome(s.driver.join(s.member or "m", protocols=("range", "x"))),
-    "join stranger": lambda s: outcome(s.driver.join("stranger")),
+    "join unknown": lambda s: outcome(s.driver.join("unknown")),
     "join other kind": lambda s: outcome(s.driver.join(protocol_type="connect")),
     "sync": lambda s: outcome(s.driver.sync(s.member or "m", assignments={})),
     "sync old": lambda s: outcome(s.driver.sync(s.member or "m", generation=99)),
-    "sync stranger": lambda s: outcome(s.driver.sync("stranger")),
+    "sync unknown": lambda s: outcome(s.driver.sync("unknown")),
     "heartbeat": lambda s: s.driver.heartbeat(s.member or "m"),
     "heartbeat old": lambda s: s.driver.heartbeat(s.member or "m", generation=99),
-    "heartbeat stranger": lambda s: s.driver.heartbeat("stranger"),
+    "heartbeat unknown": lambda s: s.driver.heartbeat("unknown"),
     "leave": lambda s: ErrorCode(s.driver.leave(s.member or "m").error_code),
-    "leave stranger": lambda s: ErrorCode(s.driver.leave("stranger").error_code),
+    "leave unknown": lambda s: ErrorCode(s.driver.leave("unknown").error_code),
     "commit": lambda s: commit(s, Caller(s.member or "m", None, s.group.generation_id)),
     "commit old": lambda s: commit(s, Caller(s.member or "m", None, 99)),
-    "commit stranger": lambda s: commit(s, Caller("stranger", None, 1)),
-    "commit nobody": lambda s: commit(s, Caller("", None, -1)),
+    "commit unknown": lambda s: commit(s, Caller("unknown", None, 1)),
+    "commit without id": lambda s: commit(s, Caller("", None, -1)),
 }
 
 NEEDS_ID = ErrorCode.MEMBER_ID_REQUIRED
@@ -106,7 +104,7 @@ TABLE: dict[str, tuple[tuple[ErrorCode | None, GroupState], ...]] = {
     "join changed": (
         (UNKNOWN, EMPTY), (NONE, COMPLETING), (NONE, COMPLETING), (NONE, COMPLETING),
     ),
-    "join stranger": (
+    "join unknown": (
         (UNKNOWN, EMPTY), (UNKNOWN, PREPARING), (UNKNOWN, COMPLETING), (UNKNOWN, STABLE),
     ),
     "join other kind": (
@@ -116,28 +114,28 @@ TABLE: dict[str, tuple[tuple[ErrorCode | None, GroupState], ...]] = {
     "sync old": (
         (UNKNOWN, EMPTY), (GENERATION, PREPARING), (GENERATION, COMPLETING), (GENERATION, STABLE),
     ),
-    "sync stranger": (
+    "sync unknown": (
         (UNKNOWN, EMPTY), (UNKNOWN, PREPARING), (UNKNOWN, COMPLETING), (UNKNOWN, STABLE),
     ),
     "heartbeat": ((UNKNOWN, EMPTY), (REBALANCE, PREPARING), (NONE, COMPLETING), (NONE, STABLE)),
     "heartbeat old": (
         (UNKNOWN, EMPTY), (GENERATION, PREPARING), (GENERATION, COMPLETING), (GENERATION, STABLE),
     ),
-    "heartbeat stranger": (
+    "heartbeat unknown": (
         (UNKNOWN, EMPTY), (UNKNOWN, PREPARING), (UNKNOWN, COMPLETING), (UNKNOWN, STABLE),
     ),
     "leave": ((UNKNOWN, EMPTY), (NONE, COMPLETING), (NONE, EMPTY), (NONE, EMPTY)),
-    "leave stranger": (
+    "leave unknown": (
         (UNKNOWN, EMPTY), (UNKNOWN, PREPARING), (UNKNOWN, COMPLETING), (UNKNOWN, STABLE),
     ),
     "commit": ((UNKNOWN, EMPTY), (NONE, PREPARING), (REBALANCE, COMPLETING), (NONE, STABLE)),
     "commit old": (
         (UNKNOWN, EMPTY), (GENERATION, PREPARING), (GENERATION, COMPLETING), (GENERATION, STABLE),
     ),
-    "commit stranger": (
+    "commit unknown": (
         (UNKNOWN, EMPTY), (UNKNOWN, PREPARING), (UNKNOWN, COMPLETING), (UNKNOWN, STABLE),
     ),
-    "commit nobody": (
+    "commit without id": (
         (NONE, EMPTY), (UNKNOWN, PREPARING), (UNKNOWN, COMPLETING), (UNKNOWN, STABLE),
     ),
 }  # fmt: skip
@@ -165,7 +163,7 @@ def test_the_table_is_whole() -> None:
 
 @pytest.mark.parametrize("event", sorted(EVENTS))
 def test_a_dead_group_sends_everybody_away(event: str) -> None:
-    """Nothing is done to a group that is gone: the client looks for its coordinator again."""
+    """A dead group is not changed: the client looks for its coordinator again."""
     stage = Stage(STABLE)
     stage.group.transition(DEAD, 1)
     assert EVENTS[event](stage) == ErrorCode.COORDINATOR_NOT_AVAILABLE

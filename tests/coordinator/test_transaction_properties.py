@@ -36,9 +36,9 @@ class Client:
     producer: Producer
     version: int
     transaction: int = 0
-    # What it was told about the end of each of its transactions: True for committed.
+    # The outcome that it received for each of its transactions: True for committed.
     outcomes: dict[int, bool] = field(default_factory=dict)
-    # An end it asked for and has not heard of: (transaction, commit).
+    # An EndTxn without a response: (transaction, commit).
     unheard: tuple[int, bool] | None = None
     wrote: bool = False
     dead: bool = False
@@ -56,7 +56,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule(version=GENERATIONS)
     def a_client_begins(self, version: int) -> None:
-        """It is handed an id and epoch that nobody had, or must wait."""
+        """It gets an id and epoch that no producer had, or must retry."""
         granted = self.harness.now(self.harness.init())
         if granted.error_code is BUSY:
             if self.clients:
@@ -183,7 +183,7 @@ class TransactionMachine(RuleBasedStateMachine):
         client.producer = Producer(again.producer_id, again.producer_epoch)
 
     def check_zombie(self, client: Client, answer: object) -> None:
-        """Whoever is not the latest gets nowhere."""
+        """A producer that is not the latest is fenced."""
         if client is not self.clients[-1]:
             assert answer is not NONE, f"{client} is a zombie"
 

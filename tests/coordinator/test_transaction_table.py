@@ -104,7 +104,7 @@ def test_ends_of_a_client_whose_epoch_is_bumped(state: str) -> None:
         granted = harness.now(harness.end(asking, commit, 2))
         assert outcome(harness, granted) == BUMPING_ENDS[state][number], (back, commit)
         if granted.error_code is NONE:
-            # Whoever ends, or asks again, is told how to go on.
+            # The response to an end, or to its retry, has the next epoch.
             assert granted.producer_epoch == harness.state.producer_epoch
             assert harness.state.producer_epoch == epoch + (back == 0)
 
@@ -112,7 +112,7 @@ def test_ends_of_a_client_whose_epoch_is_bumped(state: str) -> None:
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("version", [0, 2])
 def test_ends_by_others(state: str, version: int) -> None:
-    """Another id, a future epoch, a name nobody knows."""
+    """Another id, a future epoch, an unknown transactional id."""
     harness, _ = world_in(state, version)
     known = harness.state.producer
     busy = state.startswith("Prepare") and version == 2
@@ -120,8 +120,8 @@ def test_ends_by_others(state: str, version: int) -> None:
     assert harness.now(harness.end(other, True, version)).error_code == (BUSY if busy else MAPPING)
     future = Producer(known.producer_id, known.producer_epoch + 1)
     assert harness.now(harness.end(future, True, version)).error_code == (BUSY if busy else FENCED)
-    nobody = harness.now(harness.ask("end", "nobody", known, True, version))
-    assert nobody.error_code is MAPPING
+    unknown = harness.now(harness.ask("end", "unknown", known, True, version))
+    assert unknown.error_code is MAPPING
     assert harness.state.state.text == state
 
 
@@ -164,13 +164,13 @@ def test_partitions_are_verified(state: str) -> None:
     assert set(harness.shard.verify_partitions(NAME, other, asked).values()) == {MAPPING}
     old = Producer(known.producer_id, known.producer_epoch - 1)
     assert set(harness.shard.verify_partitions(NAME, old, asked).values()) == {FENCED}
-    assert set(harness.shard.verify_partitions("nobody", known, asked).values()) == {MAPPING}
+    assert set(harness.shard.verify_partitions("unknown", known, asked).values()) == {MAPPING}
 
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("server_version", [0, 1, 2])
 def test_a_new_producer_takes_over(state: str, server_version: int) -> None:
-    """An open transaction is aborted under an epoch nobody has; the next one is handed out."""
+    """An open transaction is aborted under an epoch of its own; the producer gets the next."""
     harness, _ = world_in(state, 0)
     harness.shard.version = server_version
     before = harness.state
@@ -197,7 +197,7 @@ def test_a_new_producer_takes_over(state: str, server_version: int) -> None:
 
 @pytest.mark.parametrize("state", ["Empty", "CompleteCommit", "CompleteAbort"])
 def test_only_who_still_has_it_may_go_on(state: str) -> None:
-    """KIP-360: a retry is answered as before, everybody else is fenced."""
+    """KIP-360: a retry is answered as before, every other producer is fenced."""
     harness, producer = world_in(state, 0)
     granted = harness.now(harness.init(producer))
     assert granted == (NONE, producer.producer_id, producer.producer_epoch + 1)
@@ -208,7 +208,7 @@ def test_only_who_still_has_it_may_go_on(state: str) -> None:
     for each in (behind, ahead, other):
         assert harness.now(harness.init(each)).error_code is FENCED
     harness.begin()
-    assert harness.now(harness.init(producer)).error_code is FENCED, "somebody else came between"
+    assert harness.now(harness.init(producer)).error_code is FENCED, "another producer came between"
 
 
 def test_a_forgotten_name_begins_anew() -> None:

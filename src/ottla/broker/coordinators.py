@@ -58,7 +58,7 @@ class PendingReply:
 
 
 async def settled(answer: ResponseT | Pending) -> ResponseT:
-    """The response itself, once it is there."""
+    """The response itself, once it is settled."""
     if not isinstance(answer, Pending):
         return answer
     future: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
@@ -211,7 +211,7 @@ def offsets_topic(settings: Settings) -> NewTopic:
     return NewTopic(
         GROUP_TOPIC,
         settings.integer("offsets.topic.num.partitions"),
-        # One broker can hold one replica, whatever the option's default says.
+        # A cluster of one broker has one replica, whatever the option's default is.
         1,
         configs=(
             ("cleanup.policy", "compact"),
@@ -234,7 +234,7 @@ def transaction_rules(settings: Settings) -> TransactionRules:
 
 
 def transaction_version(image: ClusterImage) -> int:
-    """Which generation of transactions the cluster has agreed on (KIP-890)."""
+    """The finalized level of the feature `transaction.version` (KIP-890)."""
     return image.features.levels.get(TRANSACTION_VERSION, 0)
 
 
@@ -242,7 +242,7 @@ def transactions_topic(settings: Settings) -> NewTopic:
     return NewTopic(
         TRANSACTION_TOPIC,
         settings.integer("transaction.state.log.num.partitions"),
-        # One broker can hold one replica, whatever the option's default says.
+        # A cluster of one broker has one replica, whatever the option's default is.
         1,
         configs=(
             ("unclean.leader.election.enable", "false"),

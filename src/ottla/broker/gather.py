@@ -9,7 +9,7 @@ from ottla.wire.errors import ErrorCode
 
 
 class Gather:
-    """Collects `count` parts, each under its number, and hands them over in order."""
+    """Collects `count` parts, each under its number, and calls `done` with all in order."""
 
     __slots__ = ("_count", "_done", "_parts")
 

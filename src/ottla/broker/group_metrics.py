@@ -1,4 +1,4 @@
-"""How many groups and offsets this broker coordinates, under the names of Kafka's MBeans."""
+"""Metrics of the groups and offsets that this broker coordinates, named as Kafka's MBeans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIX = "kafka_coordinator_group_GroupMetadataManager"
 
 
 def watch_groups(metrics: Metrics, runtime: CoordinatorRuntime[GroupShard]) -> None:
-    """Counted when somebody asks, so that groups cost nothing meanwhile."""
+    """Counted when the metrics are read, so that groups cost nothing otherwise."""
 
     def groups(state: GroupState | None = None) -> int:
         return sum(

@@ -1,7 +1,7 @@
-"""Producer ids: handed out one at a time from blocks that the controller gives this broker.
+"""Producer ids, given out one at a time from blocks that the controller allocates to this broker.
 
-Every id is given once. What is left of a block when the broker stops is lost, as in Kafka: there
-are 2^63 of them.
+Every id is given out once. The rest of a block is lost when the broker stops, as in Kafka: there
+are 2^63 ids.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ProducerIds:
         return next(self._block, None)
 
     async def next(self) -> int | None:
-        """The next id, asking for a new block if need be; None when none is to be had now."""
+        """The next id, after requesting a new block if needed; None if there is none now."""
         while True:
             producer_id = self.take()
             if producer_id is not None:
@@ -33,7 +33,7 @@ class ProducerIds:
                 return None
 
     async def refill(self) -> bool:
-        """Ask for a new block, the present one being used up; False when there is none now."""
+        """Request a new block, since the present one is used up; False if there is none now."""
         if self._refill is None:
             self._refill = asyncio.ensure_future(self._fetch_block())
         return await asyncio.shield(self._refill)

@@ -1,7 +1,7 @@
-"""Produce inside a transaction: what is asked before the first batch of a partition is appended.
+"""Produce inside a transaction: verification before the first batch of a partition is appended.
 
-A produce request that names a transactional id comes here first. For most requests the log already
-knows the transaction and nothing is asked; the request then goes on as any other.
+For most requests with a transactional id the log already knows the transaction, and they are
+appended at once. Otherwise the append waits for the transaction coordinator (verification.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TOPIC_IDS_FROM = 13
 ADDS_FROM = 12
 ABORTABLE_FROM = 11
 
-# Older clients do not retry these; NOT_ENOUGH_REPLICAS they do, and without new metadata.
+# Older clients do not retry on these; on NOT_ENOUGH_REPLICAS they do, without new metadata.
 UNAVAILABLE = (
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -34,12 +34,12 @@ UNAVAILABLE = (
 )
 
 Response = ProduceResponse | Pending | None
-# The answers to partitions whose records are not appended.
-Refusals = Mapping[TopicPartition, PartitionProduceResponse]
-Append = Callable[[ProduceRequest, Headers, Context, Refusals], Response]
+# The responses for partitions whose records are not appended.
+FailedPartitions = Mapping[TopicPartition, PartitionProduceResponse]
+Append = Callable[[ProduceRequest, Headers, Context, FailedPartitions], Response]
 
 
-class First(NamedTuple):
+class FirstBatch(NamedTuple):
     """A batch that may be the first of its transaction in a partition."""
 
     partition: Partition
@@ -52,35 +52,35 @@ class SeveralProducers(Exception):
 
 
 def verify(request: ProduceRequest, headers: Headers, context: Context, append: Append) -> Response:
-    """Verify what must be verified, then append; the answer comes later if that takes time."""
+    """Verify the first batches, then append; the response comes later if that takes time."""
     operation = operation_of(context.api_version)
     verification = context.broker.coordinators.verification
-    refusals: dict[TopicPartition, PartitionProduceResponse] = {}
+    failed: dict[TopicPartition, PartitionProduceResponse] = {}
     if not verification.needed(operation):
-        return append(request, headers, context, refusals)
+        return append(request, headers, context, failed)
     producer = None
-    firsts: dict[TopicPartition, First] = {}
+    firsts: dict[TopicPartition, FirstBatch] = {}
     for partition, batch_producer, sequence in transactional_batches(request, headers, context):
         if producer is not None and batch_producer != producer:
             raise SeveralProducers
         producer = batch_producer
         guard = verification.start(partition, producer, sequence, operation)
         if isinstance(guard, ErrorCode):
-            refusals[partition.topic, partition.index] = refused(partition.index, guard)
+            failed[partition.topic, partition.index] = failed_partition(partition.index, guard)
         elif guard is not None:
-            firsts[partition.topic, partition.index] = First(partition, sequence, guard)
+            firsts[partition.topic, partition.index] = FirstBatch(partition, sequence, guard)
     if producer is None or not firsts:
-        return append(request, headers, context, refusals)
-    question = Question(request, headers, context, append, producer, firsts, refusals)
+        return append(request, headers, context, failed)
+    waiting = VerifiedProduce(request, headers, context, append, producer, firsts, failed)
     assert request.transactional_id is not None
     verification.ask(
-        request.transactional_id, producer, frozenset(firsts), operation, question.answered
+        request.transactional_id, producer, frozenset(firsts), operation, waiting.answered
     )
-    return question.outcome()
+    return waiting.outcome()
 
 
-class Question:
-    """One request that waits for the coordinator."""
+class VerifiedProduce:
+    """One produce request that waits for the coordinator."""
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class Question:
         context: Context,
         append: Append,
         producer: Producer,
-        firsts: dict[TopicPartition, First],
-        refusals: dict[TopicPartition, PartitionProduceResponse],
+        firsts: dict[TopicPartition, FirstBatch],
+        failed: dict[TopicPartition, PartitionProduceResponse],
     ) -> None:
         self.request = request
         self.headers = headers
@@ -98,26 +98,26 @@ class Question:
         self.append = append
         self.producer = producer
         self.firsts = firsts
-        self.refusals = refusals
+        self.failed = failed
         self.response: list[Response] = []
         self.pending: Pending | None = None
 
     def answered(self, verdicts: Verdicts) -> None:
-        """The coordinator has spoken: append what belongs to the transaction."""
+        """Append the partitions that the coordinator has no error for."""
         adds = self.context.api_version >= ADDS_FROM
         verification = self.context.broker.coordinators.verification
         producer_id = self.producer.producer_id
         for place, first in self.firsts.items():
             verdict = verdicts[place]
             if verdict:
-                self.refusals[place] = refused(place[1], *as_told(verdict, adds))
+                self.failed[place] = failed_partition(place[1], *produce_error(verdict, adds))
                 continue
             error = verification.check(first.partition, producer_id, first.guard, first.sequence)
             if error:
                 start = first.partition.log_start_offset
-                self.refusals[place] = refused(place[1], error, log_start_offset=start)
+                self.failed[place] = failed_partition(place[1], error, log_start_offset=start)
         try:
-            response = self.append(self.request, self.headers, self.context, self.refusals)
+            response = self.append(self.request, self.headers, self.context, self.failed)
         except Exception as error:
             if self.pending is None:
                 raise
@@ -133,7 +133,7 @@ class Question:
             relay(response, self.pending)
 
     def outcome(self) -> Response:
-        """The response if it is here; what is behind it on the connection waits otherwise."""
+        """The response, or a pending one: later requests of the connection wait for it."""
         if self.response:
             return self.response[0]
         self.pending = Pending(exclusive=True)
@@ -141,7 +141,7 @@ class Question:
 
 
 def relay(response: Response, pending: Pending) -> None:
-    """Let `pending` end as `response` does."""
+    """Settle `pending` as `response` is settled."""
     if not isinstance(response, Pending):
         pending.resolve(response)
         return
@@ -160,7 +160,7 @@ def relay(response: Response, pending: Pending) -> None:
 def transactional_batches(
     request: ProduceRequest, headers: Headers, context: Context
 ) -> list[tuple[Partition, Producer, int]]:
-    """The batches of producers in transactions, in partitions that exist."""
+    """The transactional batches of a request, in partitions that exist."""
     broker = context.broker
     found = []
     unused = iter(headers)
@@ -187,7 +187,7 @@ def operation_of(version: int) -> Operation:
     return Operation.VERIFY if version >= ABORTABLE_FROM else Operation.VERIFY_OLD_ERRORS
 
 
-def refused(
+def failed_partition(
     index: int, error: ErrorCode, message: str | None = None, log_start_offset: int = -1
 ) -> PartitionProduceResponse:
     return PartitionProduceResponse(
@@ -199,8 +199,8 @@ def refused(
     )
 
 
-def as_told(error: ErrorCode, adds: bool) -> tuple[ErrorCode, str | None]:
-    """A coordinator's error as a producer may hear it, and the words for it."""
+def produce_error(error: ErrorCode, adds: bool) -> tuple[ErrorCode, str | None]:
+    """A coordinator's error as Produce answers it, with its message."""
     if error is ErrorCode.INVALID_TXN_STATE:
         return error, "Partition was not added to the transaction"
     busy = error is ErrorCode.CONCURRENT_TRANSACTIONS and not adds

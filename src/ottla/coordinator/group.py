@@ -127,7 +127,7 @@ class Group:
 
     @property
     def all_joined(self) -> bool:
-        """Every member has joined this rebalance, and nobody is to join with a new member id."""
+        """Every member has joined this rebalance, and no pending member is still to join."""
         return not self.pending_join and self.awaiting_join_count == len(self.members)
 
     @property
@@ -187,7 +187,7 @@ class Group:
                 del counts[name]
 
     def elect_joined_leader(self) -> bool:
-        """Keep a leader that has joined, else elect the first that has; False if nobody has."""
+        """Keep a leader that has joined, else elect the first that has; False if none has."""
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.awaiting_join is not None:
             return True

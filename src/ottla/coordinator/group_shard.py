@@ -30,6 +30,7 @@ from ottla.coordinator.offsets import (
     Committed,
     Offsets,
     TopicPartition,
+    metadata_too_long,
     offset_record,
     offset_tombstone,
 )
@@ -233,7 +234,53 @@ class GroupShard:
 
     # ---- offsets ---------------------------------------------------------------------------------
 
-    def commit_error(
+    def commit(
+        self,
+        group_id: str,
+        caller: Caller,
+        offsets: list[tuple[TopicPartition, Committed]],
+        effects: Effects,
+        api_version: int,
+    ) -> ErrorCode | list[ErrorCode]:
+        """OffsetCommit: one error for all, or one for each of the offsets."""
+        error = self._commit_error(group_id, caller, transactional=False, api_version=api_version)
+        if error:
+            return error
+        group = self.groups.get(group_id)
+        if group is not None and group.state in (STABLE, PREPARING):
+            # A commit restarts a member's session as a heartbeat does.
+            member = group.members.get(caller.member_id)
+            if member is not None:
+                restart_session(group, member, effects)
+        size_max = self.offset_rules.metadata_bytes_max
+        errors = []
+        for (topic, partition), committed in offsets:
+            if metadata_too_long(committed.metadata, size_max):
+                errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            else:
+                errors.append(ErrorCode.NONE)
+                effects.records.append(offset_record(group_id, topic, partition, committed))
+        return errors
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        caller: Caller,
+        offsets: list[tuple[TopicPartition, Committed]],
+        producer: Producer,
+        effects: Effects,
+    ) -> ErrorCode:
+        """TxnOffsetCommit: the offsets are pending until the producer's marker."""
+        error = self._commit_error(group_id, caller, transactional=True)
+        if not error:
+            effects.producer = producer
+            effects.records += [
+                offset_record(group_id, topic, partition, committed)
+                for (topic, partition), committed in offsets
+            ]
+        return error
+
+    def _commit_error(
         self, group_id: str, caller: Caller, *, transactional: bool, api_version: int = 0
     ) -> ErrorCode:
         """Why this client may not commit for this group; NONE if it may."""
@@ -262,26 +309,17 @@ class GroupShard:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def commit(
-        self,
-        group_id: str,
-        caller: Caller,
-        offsets: list[tuple[TopicPartition, Committed]],
-        producer: Producer | None,
-        effects: Effects,
-    ) -> None:
-        """Record these offsets; `commit_error` has returned NONE for the caller."""
-        group = self.groups.get(group_id)
-        if group is not None and producer is None and group.state in (STABLE, PREPARING):
-            # A commit restarts a member's session as a heartbeat does.
-            member = group.members.get(caller.member_id)
-            if member is not None:
-                restart_session(group, member, effects)
-        effects.producer = producer
-        effects.records += [
-            offset_record(group_id, topic, partition, committed)
-            for (topic, partition), committed in offsets
-        ]
+    def fetch_offset(
+        self, group_id: str, partition: TopicPartition, topic_id: bytes, *, require_stable: bool
+    ) -> Committed | ErrorCode | None:
+        """OffsetFetch: the committed offset of a partition of this topic, if there is one.
+
+        UNSTABLE_OFFSET_COMMIT if it must be stable and an open transaction may still change it.
+        """
+        if require_stable and self.offsets.unstable(group_id, partition):
+            return ErrorCode.UNSTABLE_OFFSET_COMMIT
+        found = self.offsets.of(group_id).get(partition)
+        return found if found is not None and found.is_of(topic_id) else None
 
     def delete_offsets(
         self, group_id: str, partitions: list[TopicPartition], effects: Effects

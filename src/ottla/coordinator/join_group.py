@@ -107,7 +107,7 @@ def join_new(
             add_member(group, joining, joining.new_member_id, rules, effects, now_ms)
     elif joining.api_version >= KNOWN_MEMBER_ID_VERSION:
         # KIP-394: only a client that received its id becomes a member, so that a lost response
-        # leaves no member behind that nobody runs.
+        # leaves no member without a client.
         group.pending_join.add(joining.new_member_id)
         effects.set_timer(
             session_timer(group, joining.new_member_id), joining.request.session_timeout_ms

@@ -114,7 +114,7 @@ def session_expired(
     """A member has sent no heartbeat for its session timeout: remove it.
 
     A member whose join or sync is parked sends no heartbeats and stays, unless it is new: then the
-    client may have gone before it ever received a response.
+    client may have stopped before it received a response.
     """
     if group.state is DEAD:
         return

@@ -3,7 +3,7 @@
 State changes by `load`, `replay` and `replay_marker` alone. An offset that is committed inside a
 transaction is pending until the producer's marker is replayed: then it counts, or is dropped.
 
-Offsets are kept as the bytes of their records and decoded when somebody reads them. Loading a log,
+Offsets are kept as the bytes of their records and decoded when they are read. Loading a log,
 and replaying a commit, therefore decodes nothing, and the last of many records with the same key
 simply replaces the others.
 """

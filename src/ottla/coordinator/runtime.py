@@ -28,9 +28,9 @@ log = logging.getLogger("ottla.coordinator")
 
 # Read from the log at once while loading; a batch larger than this is still read whole.
 LOAD_READ_BYTES = 256 * 1024
-# Loading gives way to other work after so many records.
+# Records that are replayed in one turn of the loop.
 LOAD_SLICE_RECORDS = 1000
-# Groups ask again and again, and hashing a long name as Java does takes a loop.
+# The same groups send many requests, and Java's hash of a long string is slow here.
 KEYS_REMEMBERED_MAX = 16_384
 # How long after a failed append a partition is loaded again from its log.
 RELOAD_DELAY_S = 1.0
@@ -105,7 +105,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             self.lead(partition)
 
     def resign(self, index: int) -> None:
-        """Another broker leads the partition now, or nobody."""
+        """This broker no longer leads the partition: unload it."""
         task = self._loads.pop(index, None)
         if task is not None:
             task.cancel()
@@ -136,7 +136,7 @@ class CoordinatorRuntime(Generic[ShardT]):
                     count += number
                     await asyncio.sleep(0)
         except Exception:
-            # Whatever a foreign or damaged record does, the other partitions go on.
+            # A record that cannot be replayed must not stop the other partitions.
             log.exception("%s: cannot load", coordinator)
             coordinator.close(ErrorCode.NOT_COORDINATOR)
             return
@@ -211,7 +211,7 @@ def replay_batch(batch: bytes, shard: ShardT) -> int:
 
 @lru_cache(maxsize=KEYS_REMEMBERED_MAX)
 def partition_of(key: str, partition_count: int) -> int:
-    """Which partition looks after a key: Java's hash of the string, as every broker has it."""
+    """The partition of a key: by Java's hash of the string, as on every broker."""
     code = 0
     encoded = key.encode("utf-16-be", "surrogatepass")
     for i in range(0, len(encoded), 2):

@@ -1,4 +1,4 @@
-"""One transactional id: who may write under it, what it has open, and its record in the log.
+"""One transactional id: its producer, its open transaction, and its record in the log.
 
 The states are Kafka's, by their numbers in `__transaction_state`. A `Transaction` is never changed
 in place: a decision makes the next one, its record is appended, and replaying that record is what
@@ -22,7 +22,7 @@ from ottla.wire.coordinator_records import (
 
 TopicPartition = tuple[str, int]
 
-# Version 1 has room for what KIP-890 adds, as tagged fields.
+# Version 1 has tagged fields for KIP-890.
 VALUE_VERSION = 1
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
@@ -44,7 +44,7 @@ class TransactionState(IntEnum):
 
     @property
     def text(self) -> str:
-        """As DescribeTransactions and ListTransactions name it."""
+        """The name in DescribeTransactions and ListTransactions."""
         return "".join(part.capitalize() for part in self.name.split("_"))
 
 
@@ -54,7 +54,7 @@ EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT, 
 PREPARED = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
 COMPLETE = frozenset({COMPLETE_COMMIT, COMPLETE_ABORT})
 
-# Which state may follow which.
+# The states that may follow each state.
 NEXT: dict[TransactionState, frozenset[TransactionState]] = {
     EMPTY: frozenset({EMPTY, ONGOING, PREPARE_ABORT, DEAD}),
     ONGOING: frozenset({ONGOING, PREPARE_COMMIT, PREPARE_ABORT}),
@@ -72,7 +72,7 @@ class Transaction:
     producer_epoch: int = NO_EPOCH
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
-    # The epoch before a bump that the client may not have heard of; not in the log.
+    # The epoch before a bump whose response may have been lost; not in the log.
     last_producer_epoch: int = NO_EPOCH
     timeout_ms: int = 0
     state: TransactionState = EMPTY
@@ -94,7 +94,7 @@ class Transaction:
 
     @property
     def epoch_exhausted(self) -> bool:
-        """The last epoch is kept for fencing: nobody ever gets it."""
+        """The last epoch is kept for fencing: no producer ever gets it."""
         return self.producer_epoch >= EPOCH_MAX - 1
 
     @property
@@ -102,7 +102,7 @@ class Transaction:
         return Producer(self.producer_id, self.producer_epoch)
 
     def record(self, version: int = VALUE_VERSION) -> Record:
-        """As it is kept in the log, in a version of the value's schema."""
+        """Its record in the log, in a version of the value's schema."""
         by_topic: dict[str, list[int]] = {}
         for topic, partition in sorted(self.partitions):
             by_topic.setdefault(topic, []).append(partition)
@@ -131,7 +131,7 @@ def transaction_key(transactional_id: str) -> bytes:
 
 
 def transaction_of(transactional_id: str, value: TransactionLogValue) -> Transaction:
-    """A transaction as its record has it."""
+    """The transaction of a record."""
     return Transaction(
         transactional_id,
         value.producer_id,

@@ -1,7 +1,4 @@
-"""AddOffsetsToTxn: the transaction is about to commit offsets of a group.
-
-It is the partition of `__consumer_offsets` which keeps that group that joins the transaction.
-"""
+"""AddOffsetsToTxn: adds the group's partition of `__consumer_offsets` to a transaction."""
 
 from __future__ import annotations
 
@@ -23,11 +20,11 @@ Answer = AddOffsetsToTxnResponse | Pending
 def handle(request: AddOffsetsToTxnRequest, context: Context) -> Answer | Awaitable[Answer]:
     if GROUP_TOPIC in context.broker.image.topics:
         return add(request, context)
-    return add_after_making(request, context)
+    return add_after_creation(request, context)
 
 
-async def add_after_making(request: AddOffsetsToTxnRequest, context: Context) -> Answer:
-    """A producer may come here before anybody has looked for the group's coordinator."""
+async def add_after_creation(request: AddOffsetsToTxnRequest, context: Context) -> Answer:
+    """The topic may not exist yet: a producer need not have sent FindCoordinator for the group."""
     await context.broker.coordinators.groups.make_topic()
     return await settled(add(request, context))
 

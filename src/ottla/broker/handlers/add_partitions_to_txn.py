@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn: a transaction is about to write to these partitions.
+"""AddPartitionsToTxn: adds partitions to a transaction, or verifies that they are part of it.
 
-Up to version 3 a producer asks, for one transaction. From 4 on it is another broker: about several
-transactions, and perhaps only whether the partitions are in (KIP-890).
+Up to version 3 a producer sends it, for one transaction. From 4 on a broker does: for several
+transactions, each to be changed or only verified (KIP-890).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def handle(
 
 
 class Answer:
-    """Takes a coordinator's answer for one of the transactions."""
+    """The `Reply` for one of the transactions."""
 
     __slots__ = ("_arrived", "_number", "_partitions")
 
@@ -76,7 +76,7 @@ def asked(
     request: AddPartitionsToTxnRequest, context: Context
 ) -> list[AddPartitionsToTxnTransaction]:
     if context.api_version >= BATCHED_FROM:
-        # One answer for each name: what is said twice counts once, and the last word stands.
+        # One result for each transactional id: of two entries the last one counts.
         return list({each.transactional_id: each for each in request.transactions}.values())
     return [
         AddPartitionsToTxnTransaction(
@@ -100,7 +100,7 @@ def ask(transaction: AddPartitionsToTxnTransaction, answer: Answer, context: Con
     partitions = partitions_of(transaction)
     unknown = {place for place in partitions if broker.image.partition(*place) is None}
     if unknown:
-        # All or nothing: one partition that does not exist keeps the others out.
+        # All or nothing: with one partition that does not exist none is added.
         answer.resolve(
             {
                 place: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,4 +1,4 @@
-"""DeleteGroups (KIP-229): forget groups that have no members, with their offsets."""
+"""DeleteGroups (KIP-229): deletes groups that have no members, with their offsets."""
 
 from __future__ import annotations
 

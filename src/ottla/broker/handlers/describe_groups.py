@@ -66,7 +66,7 @@ def describe(group: Group) -> DescribedGroup:
 
 
 def described(member: Member, group: Group) -> DescribedGroupMember:
-    """What a member brought is only told while it holds."""
+    """One member; its metadata is only shown in a stable group."""
     stable = group.state is STABLE
     return DescribedGroupMember(
         member_id=member.member_id,
@@ -83,7 +83,7 @@ def nothing(group_id: str, error: ErrorCode) -> DescribedGroup:
 
 
 def not_found(group_id: str, context: Context) -> DescribedGroup:
-    """KIP-1043: a group that does not exist is an error now; before, it was a dead group."""
+    """KIP-1043: a group that does not exist is an error, and in older versions a dead group."""
     answer = DescribedGroup(group_id=group_id, group_state=DEAD.value)
     if context.api_version >= NOT_FOUND_FROM:
         answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND

@@ -1,7 +1,7 @@
-"""FindCoordinator: which broker looks after a group or a transactional id (KIP-699: many at once).
+"""FindCoordinator: the broker that coordinates a group or transactional id (KIP-699: many).
 
-The coordinator's topic is made on the way if this is the first time it is needed; the answer then
-already names the coordinator, so that a client need not ask twice.
+If the coordinator's topic does not exist, it is created first, and the response already names the
+coordinator: the client need not send the request again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def handle(
         return failure(request, ErrorCode.INVALID_REQUEST, context)
     if service.topic in context.broker.image.topics:
         return answer(request, service, context)
-    return answer_after_making(request, service, context)
+    return answer_after_creation(request, service, context)
 
 
 def service_of(key_type: int, context: Context) -> CoordinatorService[Any] | None:
@@ -43,7 +43,7 @@ def service_of(key_type: int, context: Context) -> CoordinatorService[Any] | Non
     return None
 
 
-async def answer_after_making(
+async def answer_after_creation(
     request: FindCoordinatorRequest,
     service: CoordinatorService[Any],
     context: Context,
@@ -69,11 +69,11 @@ def find(key: str, service: CoordinatorService[Any], context: Context) -> Coordi
     if partition is not None:
         leader = node(image, partition.leader, context.peer.listener_name)
     if leader is None:
-        return nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return Coordinator(key=key, node_id=leader.id, host=leader.host, port=leader.port)
 
 
-def nobody(key: str, error: ErrorCode) -> Coordinator:
+def not_found(key: str, error: ErrorCode) -> Coordinator:
     return Coordinator(
         key=key, node_id=-1, host="", port=-1, error_code=error, error_message=error.message
     )
@@ -96,4 +96,4 @@ def failure(
     request: FindCoordinatorRequest, error_code: ErrorCode, context: Context
 ) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if context.api_version >= BATCHED_FROM else [request.key]
-    return respond([nobody(key, error_code) for key in keys], context)
+    return respond([not_found(key, error_code) for key in keys], context)

@@ -35,7 +35,7 @@ def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse |
 
     gather = Gather(len(coordinators), respond)
     for number, coordinator in enumerate(coordinators):
-        # A coordinator that is lost in the meantime has nothing to tell: another broker has.
+        # The groups of a partition that is lost meanwhile are listed by its next leader.
         list_one(coordinator, states, gather.part(number, lambda _: []))
     return pending
 

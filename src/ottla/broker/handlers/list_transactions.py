@@ -41,9 +41,9 @@ def handle(
     pending = Pending()
 
     def done(parts: list[Any]) -> None:
-        refusal = next((each for each in parts if isinstance(each, ErrorCode)), None)
-        if refusal is not None:
-            pending.resolve(failure(request, refusal, context))
+        error = next((each for each in parts if isinstance(each, ErrorCode)), None)
+        if error is not None:
+            pending.resolve(failure(request, error, context))
             return
         pending.resolve(
             ListTransactionsResponse(
@@ -67,7 +67,7 @@ def ask(
     gather: Gather,
     number: int,
 ) -> None:
-    """Look at one coordinator; what it shows must be committed before it is told."""
+    """List one partition's transactional ids; what is listed must be committed first."""
 
     def decide(effects: Effects, now_ms: int) -> None:
         found: list[TransactionState] | ErrorCode

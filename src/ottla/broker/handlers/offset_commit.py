@@ -1,4 +1,4 @@
-"""OffsetCommit: how far a group has read, kept in the coordinator's log."""
+"""OffsetCommit: stores offsets of a group in the coordinator's log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.broker.context import Context, Pending
 from ottla.broker.coordinators import PendingReply
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.group_shard import Caller
-from ottla.coordinator.offsets import NO_EXPIRY, Committed, TopicPartition, metadata_too_long
+from ottla.coordinator.offsets import NO_EXPIRY, Committed, TopicPartition
 from ottla.coordinator.rebalance import group_error
 from ottla.wire.api.offset_commit import (
     OffsetCommitRequest,
@@ -23,7 +23,7 @@ TOPIC_IDS_FROM = 10
 
 
 class Accepted(NamedTuple):
-    """One partition of the request that exists, and its place in the answer."""
+    """One partition of the request that exists, and its part of the response."""
 
     partition: TopicPartition
     topic_id: bytes
@@ -37,32 +37,36 @@ def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespon
         return response
     coordinator = context.broker.coordinators.groups.coordinator_for(request.group_id)
     if isinstance(coordinator, ErrorCode):
-        return refused(response, accepted, coordinator)
+        return with_error(response, accepted, coordinator)
     shard = coordinator.shard
     caller = Caller(
         request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
     )
-    error = shard.commit_error(
-        request.group_id, caller, transactional=False, api_version=context.api_version
-    )
-    if error:
-        return refused(response, accepted, error)
-    reply = PendingReply(lambda error: refused(response, accepted, group_error(error)))
-    length_max = shard.offset_rules.metadata_bytes_max
+    reply = PendingReply(lambda error: with_error(response, accepted, group_error(error)))
 
     def decide(effects: Effects, now_ms: int) -> None:
         retention_ms = request.retention_time_ms
         expires_ms = NO_EXPIRY if retention_ms == -1 else now_ms + retention_ms
-        offsets = []
-        for partition, topic_id, asked, answer in accepted:
-            metadata = asked.committed_metadata or ""
-            if metadata_too_long(metadata, length_max):
-                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                continue
-            offset, epoch = asked.committed_offset, asked.committed_leader_epoch
-            committed = Committed(offset, epoch, metadata, now_ms, expires_ms, topic_id)
-            offsets.append((partition, committed))
-        shard.commit(request.group_id, caller, offsets, None, effects)
+        offsets = [
+            (
+                partition,
+                Committed(
+                    asked.committed_offset,
+                    asked.committed_leader_epoch,
+                    asked.committed_metadata or "",
+                    now_ms,
+                    expires_ms,
+                    topic_id,
+                ),
+            )
+            for partition, topic_id, asked, _ in accepted
+        ]
+        errors = shard.commit(request.group_id, caller, offsets, effects, context.api_version)
+        if isinstance(errors, ErrorCode):
+            with_error(response, accepted, errors)
+        else:
+            for each, error in zip(accepted, errors, strict=True):
+                each.answer.error_code = error
         effects.reply(reply, response)
 
     coordinator.run(decide)
@@ -72,7 +76,7 @@ def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitRespon
 def sort_out(
     request: OffsetCommitRequest, context: Context
 ) -> tuple[OffsetCommitResponse, list[Accepted]]:
-    """The answer as it will be if all goes well, and what of the request can be done."""
+    """The response without errors of the coordinator, and the partitions that exist."""
     image = context.broker.image
     accepted: list[Accepted] = []
     topics = []
@@ -95,17 +99,17 @@ def sort_out(
             else:
                 accepted.append(Accepted((known.name, index), known.id, asked, answer))
         if known is not None and not answers:
-            continue  # Kafka does not speak of it either
+            continue  # Kafka leaves it out of the response too
         topics.append(
             OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
         )
     return OffsetCommitResponse(topics=topics), accepted
 
 
-def refused(
+def with_error(
     response: OffsetCommitResponse, accepted: list[Accepted], error: ErrorCode
 ) -> OffsetCommitResponse:
-    """The same error for every partition that exists; the others have theirs."""
+    """The response with one error for every partition that exists."""
     for each in accepted:
         each.answer.error_code = error
     return response

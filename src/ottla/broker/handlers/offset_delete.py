@@ -1,4 +1,4 @@
-"""OffsetDelete (KIP-496): forget a group's offsets of some partitions, unless it is using them."""
+"""OffsetDelete (KIP-496): deletes a group's offsets of topics that it is not subscribed to."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""OffsetFetch: how far groups have read; -1 where one has never committed (KIP-709: many groups).
+"""OffsetFetch: committed offsets of groups; -1 for a partition without one (KIP-709: many groups).
 
-One group of the old form is folded into the new one at the edge and unfolded in the answer. With
-`require_stable` an offset that a transaction under way may still change is UNSTABLE_OFFSET_COMMIT.
+A request of the old form, for one group, is converted to the new form, and its response back. With
+`require_stable` an offset that an open transaction may still change is UNSTABLE_OFFSET_COMMIT.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ TOPIC_IDS_FROM = 10
 
 
 def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse | Pending:
-    groups = folded(request, context)
+    groups = in_new_form(request, context)
     if not groups:
-        return unfolded([], context)
+        return in_old_form([], context)
     pending = Pending()
-    gather = Gather(len(groups), lambda answers: pending.resolve(unfolded(answers, context)))
+    gather = Gather(len(groups), lambda answers: pending.resolve(in_old_form(answers, context)))
     for number, group in enumerate(groups):
         part = gather.part(number, partial(nothing, group, context))
         coordinator = context.broker.coordinators.groups.coordinator_for(group.group_id)
@@ -78,7 +78,7 @@ def read(
 def all_topics(
     shard: GroupShard, group_id: str, context: Context
 ) -> list[OffsetFetchRequestTopics]:
-    """Everything the group has committed."""
+    """Every partition with an offset of the group."""
     by_topic: dict[str, set[int]] = {}
     for topic, partition in shard.offsets.of(group_id):
         by_topic.setdefault(topic, set()).add(partition)
@@ -87,7 +87,7 @@ def all_topics(
     for name, partitions in by_topic.items():
         known = image.topics.get(name)
         if known is None and context.api_version >= TOPIC_IDS_FROM:
-            continue  # a topic that is gone has no id to tell
+            continue  # a deleted topic has no id
         asked.append(
             OffsetFetchRequestTopics(
                 name=name,
@@ -115,17 +115,17 @@ def topic_answer(
     else:
         known = image.topics.get(name)
     topic_id = known.id if known is not None else NO_UUID
-    offsets = shard.offsets.of(group_id)
     partitions = []
     for index in topic.partition_indexes:
-        found = None if error else offsets.get((name, index))
-        unstable = require_stable and shard.offsets.unstable(group_id, (name, index))
+        found: Committed | ErrorCode | None = error
+        if not error:
+            found = shard.fetch_offset(
+                group_id, (name, index), topic_id, require_stable=require_stable
+            )
         partitions.append(
-            no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-            if unstable
-            else no_offset(index, error)
-            if found is None or not found.is_of(topic_id)
-            else one_offset(index, found)
+            one_offset(index, found)
+            if isinstance(found, Committed)
+            else no_offset(index, found or ErrorCode.NONE)
         )
     return OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=partitions)
 
@@ -148,7 +148,7 @@ def one_offset(index: int, found: Committed) -> OffsetFetchResponsePartitions:
 # ---- the old form, for one group -----------------------------------------------------------------
 
 
-def folded(request: OffsetFetchRequest, context: Context) -> list[OffsetFetchRequestGroup]:
+def in_new_form(request: OffsetFetchRequest, context: Context) -> list[OffsetFetchRequestGroup]:
     if context.api_version >= BATCHED_FROM:
         return request.groups
     topics = request.topics
@@ -165,7 +165,9 @@ def folded(request: OffsetFetchRequest, context: Context) -> list[OffsetFetchReq
     ]
 
 
-def unfolded(groups: Sequence[OffsetFetchResponseGroup], context: Context) -> OffsetFetchResponse:
+def in_old_form(
+    groups: Sequence[OffsetFetchResponseGroup], context: Context
+) -> OffsetFetchResponse:
     if context.api_version >= BATCHED_FROM:
         return OffsetFetchResponse(groups=list(groups))
     [only] = groups
@@ -193,7 +195,7 @@ def unfolded(groups: Sequence[OffsetFetchResponseGroup], context: Context) -> Of
 def nothing(
     group: OffsetFetchRequestGroup, context: Context, error_code: ErrorCode
 ) -> OffsetFetchResponseGroup:
-    """An error for a group; before version 2 there was only room for one per partition."""
+    """An error for a group; before version 2 errors are per partition only."""
     answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=error_code)
     if context.api_version < GROUP_ERROR_FROM:
         answer.topics = [
@@ -210,5 +212,5 @@ def failure(
     request: OffsetFetchRequest, error_code: ErrorCode, context: Context
 ) -> OffsetFetchResponse:
     """The same error for every group."""
-    groups = [nothing(each, context, error_code) for each in folded(request, context)]
-    return unfolded(groups, context)
+    groups = [nothing(each, context, error_code) for each in in_new_form(request, context)]
+    return in_old_form(groups, context)

@@ -36,7 +36,7 @@ from ottla.wire.api.produce import (
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.broker.transactional import Refusals
+    from ottla.broker.transactional import FailedPartitions
     from ottla.log.log import AppendResult
     from ottla.replica.partition import Partition
 
@@ -68,7 +68,7 @@ def _append_all(
     request: ProduceRequest,
     headers: Headers | None,
     context: Context,
-    refusals: Refusals | None = None,
+    refusals: FailedPartitions | None = None,
 ) -> ProduceResponse | Pending | None:
     """One partition after the other; what is refused or fails leaves the others alone.
 

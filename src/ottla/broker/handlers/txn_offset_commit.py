@@ -1,8 +1,7 @@
-"""TxnOffsetCommit: offsets that count only if the transaction does.
+"""TxnOffsetCommit: offsets that are pending until the marker of the transaction is written.
 
-They are pending in the group's log until the marker comes. As with records, the group's partition
-must be part of the transaction before anything is written: a client of KIP-890 (version 5) has it
-added here, for an older one it is verified.
+As with records, the group's partition must be part of the transaction before anything is written:
+for a client of KIP-890 (version 5) it is added here, for an older one it is verified.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ottla.wire.errors import ErrorCode
 LOADING_FROM = 2
 ABORTABLE_FROM = 4
 ADDS_FROM = 5
-# Coordinators' errors that a client of this API would not expect.
+# Coordinators' errors that clients of this API do not expect.
 UNAVAILABLE = (
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -41,10 +40,10 @@ def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommit
     if not accepted:
         return response
     if not request.group_id:
-        return refused(response, ErrorCode.INVALID_GROUP_ID, context)
+        return with_error(response, ErrorCode.INVALID_GROUP_ID, context)
     coordinator = context.broker.coordinators.groups.coordinator_for(request.group_id)
     if isinstance(coordinator, ErrorCode):
-        return refused(response, coordinator, context)
+        return with_error(response, coordinator, context)
     return Commit(request, context, coordinator, response, accepted).start()
 
 
@@ -65,7 +64,7 @@ class Commit:
         self.response = response
         self.accepted = accepted
         self.producer = Producer(request.producer_id, request.producer_epoch)
-        # What is behind it on the connection may belong to the same transaction.
+        # Later requests of the connection may belong to the same transaction.
         self.pending = Pending(exclusive=True)
 
     def start(self) -> TxnOffsetCommitResponse | Pending:
@@ -74,7 +73,7 @@ class Commit:
         partition = self.coordinator.partition
         guard = verification.start(partition, self.producer, -1, operation)
         if isinstance(guard, ErrorCode):
-            return refused(self.response, guard, self.context)
+            return with_error(self.response, guard, self.context)
         if guard is None or not verification.needed(operation):
             self.commit(None)
             return self.pending
@@ -104,18 +103,18 @@ class Commit:
                 self.fail(error)
                 return
         caller = Caller(request.member_id, request.group_instance_id, request.generation_id)
-        error = coordinator.shard.commit_error(request.group_id, caller, transactional=True)
-        if error:
-            self.fail(error)
-            return
+        errors: list[ErrorCode] = []
 
         def decide(effects: Effects, now_ms: int) -> None:
             offsets = [(place, committed(asked, now_ms)) for place, asked in self.accepted]
-            coordinator.shard.commit(request.group_id, caller, offsets, self.producer, effects)
-            effects.reply(self, self.response)
+            error = coordinator.shard.commit_in_transaction(
+                request.group_id, caller, offsets, self.producer, effects
+            )
+            errors.append(error)
+            effects.reply(self, with_error(self.response, error, self.context))
 
         coordinator.run(decide)
-        if guard is not None:
+        if guard is not None and not errors[0]:
             coordinator.flush()
             verification.began(coordinator.partition, self.producer.producer_id)
 
@@ -123,7 +122,7 @@ class Commit:
         self.pending.resolve(response)
 
     def fail(self, error: ErrorCode) -> None:
-        self.pending.resolve(refused(self.response, error, self.context))
+        self.pending.resolve(with_error(self.response, error, self.context))
 
 
 def operation_of(version: int) -> Operation:
@@ -133,7 +132,7 @@ def operation_of(version: int) -> Operation:
 
 
 def unavailable(error: ErrorCode, operation: Operation) -> ErrorCode:
-    """What the transaction's coordinator said, as a client may hear it from the group's."""
+    """The transaction coordinator's error as a group coordinator answers it."""
     if error in UNAVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error is ErrorCode.CONCURRENT_TRANSACTIONS and operation is not Operation.ADD:
@@ -153,7 +152,7 @@ def committed(asked: TxnOffsetCommitRequestPartition, now_ms: int) -> Committed:
 def sort_out(
     request: TxnOffsetCommitRequest, context: Context
 ) -> tuple[TxnOffsetCommitResponse, Accepted]:
-    """The answer as it will be if all goes well, and what of the request can be done."""
+    """The response without errors of the coordinator, and the offsets that can be committed."""
     broker = context.broker
     metadata_bytes_max = broker.settings.integer("offset.metadata.max.bytes")
     accepted: Accepted = []
@@ -177,12 +176,12 @@ def sort_out(
     return TxnOffsetCommitResponse(topics=topics), accepted
 
 
-def refused(
+def with_error(
     response: TxnOffsetCommitResponse, error_code: ErrorCode, context: Context
 ) -> TxnOffsetCommitResponse:
-    """The same error for every partition that has none of its own."""
+    """The response with this error for every partition that has none of its own."""
     if error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.api_version < LOADING_FROM:
-        # Producers before 2.3 fell over it (KAFKA-7296).
+        # Producers before 2.3 fail on it (KAFKA-7296).
         error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     for topic in response.topics:
         for partition in topic.partitions:

@@ -1,8 +1,7 @@
-"""WriteTxnMarkers: end transactions in these partitions.
+"""WriteTxnMarkers: ends transactions in partitions; answered when the markers are committed.
 
-Another broker's coordinator sends it, and so does an administrator who ends a transaction that
-nobody coordinates any more (kafka-transactions.sh). The answer waits until the markers are
-committed.
+It is sent by transaction coordinators, and by an administrator who ends a transaction that has no
+coordinator any more (kafka-transactions.sh).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Result = tuple[WritableTxnMarkerPartitionResult, Written]
 
 def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkersResponse | Pending:
     if any(each.producer_id < 0 or each.producer_epoch < 0 for each in request.markers):
-        # No such producer can have written; Kafka trips over it.
+        # No such producer can have written; Kafka fails on it.
         return failure(request, ErrorCode.UNKNOWN_SERVER_ERROR, context)
     waiting: list[Result] = []
     response = answer(request, context, waiting)
@@ -58,7 +57,7 @@ def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkers
 def answer(
     request: WriteTxnMarkersRequest, context: Context, waiting: list[Result]
 ) -> WriteTxnMarkersResponse:
-    """Write all of them. Who has several markers has one entry in the answer, as in Kafka."""
+    """Write all markers. A producer with several has one entry in the response, as in Kafka."""
     by_producer: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]] = {}
     for marker in request.markers:
         producer = Producer(marker.producer_id, marker.producer_epoch)
