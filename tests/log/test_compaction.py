@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.log import offset_map
+from ottla.log import offset_map, rewrite
 from ottla.log.batch import Batch, CorruptBatch, rebuild, scan_records
 from ottla.log.offset_map import SLOT_BYTES, OffsetMap
 from ottla.log.rewrite import Plan, SourceSegment, position_of
@@ -312,9 +312,28 @@ def test_a_clean_segment_is_left_alone(tmp_path: object) -> None:
         now_ms=START_MS, delete_retention_ms=DELETE_RETENTION_MS, dedupe_bytes=PLENTY
     )
     assert plan is not None
-    outcome = partition.clean(plan)
+    with mock.patch.object(rewrite, "CleanedSegment") as written:
+        outcome = partition.clean(plan)
+    written.assert_not_called()
     assert outcome.groups == []
     assert outcome.end_offset == 2
+
+
+def test_what_lies_before_the_first_change_is_copied(tmp_path: object) -> None:
+    """A segment whose last batches lose records keeps those before them, byte for byte."""
+    partition = new_partition(str(tmp_path))
+    for number in range(20):
+        partition.append([Record(b"v" * 100, key=bytes([number]))])
+    partition.append([Record(b"old", key=b"x"), Record(b"kept", key=b"y")])
+    partition.append([Record(b"new", key=b"x")])
+    partition.roll()
+    before = [bytes(batch.data) for batch in partition.batches()]
+    clean_again(partition, START_MS)
+    after = [bytes(batch.data) for batch in partition.batches()]
+    assert after[:20] == before[:20]
+    assert [record.value for record in read_records(after[20])] == [b"kept"]
+    assert after[21:] == before[21:]
+    partition.check_indexes()
 
 
 def test_small_segments_are_put_together(tmp_path: object) -> None:

@@ -1,4 +1,4 @@
-"""Which log is compacted next, and the compaction itself, from the plan to the swap.
+"""The cleaner: chooses the log to compact next, and compacts it, from the plan to the swap.
 
 Kafka's rules. The dirty part of a log runs from where the last cleaning ended to the first offset
 that may not be cleaned yet: the active segment, an undecided transaction, what consumers cannot
@@ -8,9 +8,10 @@ filthiest comes first; one at a time, until none is left.
 
 Before that the log is synced and its recovery point checkpointed: above a checkpointed recovery
 point there has never been a compaction, so recovery may take a gap between offsets for damage.
-The loop makes the plan and renames files; a helper process reads and writes them (rewrite.py). A
-log being cleaned is left alone by retention. A log that cannot be cleaned (a corrupt batch, say) is
-named once and not tried again until the next start; when the disk was at fault it is tried later.
+The event loop makes the plan and renames files; a helper process reads and writes them
+(rewrite.py). Retention skips a log that is being compacted. A log that cannot be compacted (because
+of a corrupt batch, say) is logged once and not tried again until the next start; after an error of
+the disk it is tried later.
 """
 
 import asyncio
@@ -274,7 +275,7 @@ class Cleaner:
                 over.set_result(None)
         self.offsets[log.topic, log.partition] = outcome.end_offset
         self.changed = True
-        self._tell(log, chosen, outcome)
+        self._log_outcome(log, outcome)
         return True
 
     async def _rewrite_and_swap(self, chosen: Candidate) -> Outcome | None:
@@ -364,14 +365,14 @@ class Cleaner:
             self.uncleanable.add((log.topic, log.partition))
             logger.error("%s: cannot be compacted until the next start: %s", log.name, failure)
 
-    def _tell(self, log: "Log", chosen: Candidate, outcome: Outcome) -> None:
+    def _log_outcome(self, log: "Log", outcome: Outcome) -> None:
         logger.info(
             "%s: compacted up to offset %d, %d of %d records and %d of %d bytes kept",
             log.name,
             outcome.end_offset,
             outcome.records_kept,
             outcome.records_read,
-            outcome.bytes_written,
+            outcome.bytes_kept,
             outcome.bytes_read,
         )
         if outcome.records_without_key:

@@ -40,12 +40,12 @@ CONTROL_COMMIT = 1
 
 
 class Transactions:
-    """Which transactions are open, aborted or not, as the walk comes along."""
+    """The transactions that are open at the batch just read, and which of them were aborted."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._coming = sorted(aborted, key=lambda a: a.first_offset, reverse=True)
         self._aborting: dict[int, AbortedTransaction] = {}
-        self._batch_seen: set[int] = set()  # producers whose aborted batches were met
+        self._batch_seen: set[int] = set()  # producers with an aborted batch read
         self._committing: set[int] = set()
         self.retained: list[AbortedTransaction] = []  # for the cleaned segment's index
 
@@ -61,7 +61,7 @@ class Transactions:
         return False
 
     def on_control(self, batch: Batch) -> bool:
-        """Whether this marker is no longer needed: none of its transaction's batches was met."""
+        """Whether this marker is no longer needed: no batch of its transaction was read."""
         self._begin_up_to(batch.last_offset)
         kind = control_type(batch)
         if kind is None:
@@ -92,7 +92,7 @@ class Transactions:
 
 
 class LastRecord(NamedTuple):
-    """The last a partition knows of a producer: which batch of it must stay."""
+    """The last batch of a producer that the partition knows: it must stay."""
 
     last_data_offset: int | None
     producer_epoch: int

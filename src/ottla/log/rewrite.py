@@ -1,12 +1,12 @@
-"""One cleaning of one log, on files: the job that the helper process does.
+"""One compaction of one log on its files: the job of the helper process.
 
-Reads the dirty segments once to learn each key's last offset, puts the segments below the reached
-offset into groups that fit one segment again, and writes each group through the batch filter into
-one `.cleaned` segment with its indexes. Nothing that the broker uses is touched: it swaps the
-result in afterwards (swap.py), or throws it away.
+Reads the dirty segments once to learn each key's last offset, forms groups of the segments below
+the offset that was reached, each of which fits into one segment, and writes each group through the
+batch filter into one `.cleaned` segment with its indexes. No file that the broker uses is changed:
+it swaps the result in afterwards (swap.py), or removes it.
 
-The plan comes as plain JSON values and the outcome goes back as such; every file is synced before
-the outcome says so. Memory: the offset map's budget, plus a buffer for reading and one for writing.
+Plan and outcome are plain JSON values; every file is synced before the outcome is returned. Memory:
+the offset map's budget, plus a buffer for reading and one for writing.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from ottla.log.segment import (
     TIME_INDEX,
     TRANSACTION_INDEX,
 )
-from ottla.log.swap import discard_cleaned, discard_segment
+from ottla.log.swap import discard_cleaned
 from ottla.log.swap import segment_name as name_of
 from ottla.log.time_index import TimeIndex
 from ottla.log.transaction_index import AbortedTransaction, TransactionIndex
@@ -44,7 +44,7 @@ LOG_BYTES_MAX = 2**31 - 1
 
 
 class SourceSegment(NamedTuple):
-    """A segment to clean: where it begins, and the sizes of its files."""
+    """A segment to compact: its base offset, and the sizes of its files."""
 
     base_offset: int
     bytes: int
@@ -53,7 +53,7 @@ class SourceSegment(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """All that a cleaning needs to know; `to_json` and `from_json` carry it through a pipe."""
+    """The arguments of a compaction; `to_json` and `from_json` pass it through a pipe."""
 
     directory: str
     segments: list[SourceSegment]  # every segment below the first uncleanable offset
@@ -89,7 +89,7 @@ class Plan(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Old segments and the one cleaned segment that may take their place."""
+    """Old segments, and the size of the one cleaned segment that replaces them."""
 
     base_offset: int
     old_base_offsets: list[int]
@@ -97,12 +97,12 @@ class Group(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a cleaning did; segments in no group are as they were."""
+    """The result of a compaction; segments in no group are as they were."""
 
     end_offset: int  # everything below is clean now
     groups: list[Group]
     bytes_read: int
-    bytes_written: int
+    bytes_kept: int
     records_read: int
     records_kept: int
     records_without_key: int
@@ -136,16 +136,16 @@ def clean(disk: "Disk", plan: Plan) -> Outcome:
         upper_bound_offset=plan.first_uncleanable_offset,
     )
     groups = []
-    bytes_read = bytes_written = 0
+    bytes_read = bytes_kept = 0
     segments = [segment for segment in plan.segments if segment.base_offset < end_offset]
     for sources in group_segments(segments, plan):
-        group, changed = clean_group(disk, plan, sources, batch_filter, transactions, pace)
+        group = clean_group(disk, plan, sources, batch_filter, transactions, pace)
         source_bytes = sum(source.bytes for source in sources)
         bytes_read += source_bytes
-        bytes_written += group.bytes
-        if len(sources) == 1 and not changed:
-            discard_segment(disk, plan.directory, group.base_offset, CLEANED)
+        if group is None:
+            bytes_kept += source_bytes
         else:
+            bytes_kept += group.bytes
             groups.append(group)
     if groups:
         disk.sync_directory(plan.directory)
@@ -153,7 +153,7 @@ def clean(disk: "Disk", plan: Plan) -> Outcome:
         end_offset,
         groups,
         bytes_read,
-        bytes_written,
+        bytes_kept,
         batch_filter.records_read,
         batch_filter.records_kept,
         batch_filter.records_without_key,
@@ -255,25 +255,34 @@ def clean_group(
     batch_filter: BatchFilter,
     transactions: Transactions,
     pace: Pace,
-) -> tuple[Group, bool]:
+) -> Group | None:
     """Writes what is left of these segments into one under `.cleaned`, synced.
 
-    Answers also whether any batch came out otherwise than it went in.
+    None for one segment that loses nothing: it stays, and nothing is written. A pass over a log
+    with more keys than the map holds leaves most segments of the clean part so.
     """
-    changed = False
-    target = CleanedSegment(disk, plan.directory, sources[0].base_offset, plan.index_interval_bytes)
+    target = None if len(sources) == 1 else CleanedSegment(disk, plan, sources[0])
+    same_bytes = 0  # of the one segment, while there is no target
     for source in sources:
         for batch in read_batches(disk, plan.directory, source, pace):
             kept = batch_filter.clean(batch)
-            changed = changed or kept is not batch.data
+            if target is None:
+                if kept is batch.data:
+                    same_bytes += len(batch.data)
+                    continue
+                target = CleanedSegment(disk, plan, source)
+                target.copy(source, same_bytes, pace)
             if kept is not None:
                 pace.moved(len(kept))
                 target.append(batch.last_offset, max_timestamp_of(kept), kept)
-    target.finish(transactions.take_retained())
+    aborted = transactions.take_retained()
+    if target is None:
+        return None
+    target.finish(aborted)
     newest = f"{plan.directory}/{name_of(sources[-1].base_offset)}{LOG}"
     disk.set_modified_ms(target.path, disk.modified_ms(newest))
     old = [source.base_offset for source in sources]
-    return Group(sources[0].base_offset, old, target.size), changed
+    return Group(sources[0].base_offset, old, target.size)
 
 
 def max_timestamp_of(batch: Buffer) -> int:
@@ -283,11 +292,9 @@ def max_timestamp_of(batch: Buffer) -> int:
 class CleanedSegment:
     """A segment being written under `.cleaned`, with its indexes."""
 
-    def __init__(
-        self, disk: "Disk", directory: str, base_offset: int, index_interval_bytes: int
-    ) -> None:
-        discard_segment(disk, directory, base_offset, CLEANED)
-        prefix = f"{directory}/{name_of(base_offset)}"
+    def __init__(self, disk: "Disk", plan: Plan, first: SourceSegment) -> None:
+        base_offset = first.base_offset
+        prefix = f"{plan.directory}/{name_of(base_offset)}"
         self.path = prefix + LOG + CLEANED
         self.size = 0
         self._file = disk.open(self.path, create=True)
@@ -298,11 +305,17 @@ class CleanedSegment:
         self._transaction_index = TransactionIndex(disk, prefix + TRANSACTION_INDEX + CLEANED)
         self._transaction_path = prefix + TRANSACTION_INDEX + CLEANED
         self._disk = disk
-        self._index_interval_bytes = index_interval_bytes
+        self._directory = plan.directory
+        self._index_interval_bytes = plan.index_interval_bytes
         self._since_entry = 0
         self._max_timestamp = -1
         self._offset_of_max_timestamp = base_offset
         self._buffer = bytearray()
+
+    def copy(self, source: SourceSegment, size: int, pace: Pace) -> None:
+        """Appends the batches in the first `size` bytes of a segment as they are."""
+        for batch in read_batches(self._disk, self._directory, source._replace(bytes=size), pace):
+            self.append(batch.last_offset, batch.max_timestamp, batch.data)
 
     def append(self, last_offset: int, max_timestamp: int, data: Buffer) -> None:
         if max_timestamp > self._max_timestamp:

@@ -86,12 +86,6 @@ def retire_segments(disk: "Disk", segments: Iterable[Segment], *, replaced_by: i
     return retired
 
 
-def discard_segment(disk: "Disk", directory: str, base_offset: int, suffix: str) -> None:
-    """Removes the files of a segment under this suffix."""
-    for kind in SEGMENT_FILES:
-        disk.unlink(f"{directory}/{segment_name(base_offset)}{kind}{suffix}", missing_ok=True)
-
-
 def discard_cleaned(disk: "Disk", directory: str) -> int:
     """Removes what a compaction that failed left under `.cleaned`; returns how many files.
 
