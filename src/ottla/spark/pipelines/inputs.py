@@ -29,11 +29,11 @@ from .parsing import (
     same_columns,
     schema_of,
 )
-from .progress import BAD_ROWS
+from .progress import BAD_ROWS, BAD_VALUES, bad_values_text
 from .topics import INCLUDABLE, RECORD_COLUMNS, Files, PipelineError, Source, Table, Topic
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
@@ -109,21 +109,24 @@ class Inputs:
         rows = rows.groupBy("key").agg(F.max_by("latest.value", order).alias("value"))
         return rows.where(F.col("value").isNotNull())
 
+    def counting(self, name: str, rows: DataFrame, schema: StructType) -> DataFrame:
+        """The parsed rows of a table; a plan that runs again and again counts its bad values."""
+        return rows
+
     def warn_of_tables(self) -> None:
-        """Say how many values of tables do not parse: they are left out, and stay where they are,
-        so they are no bad records that could be lost."""
+        """Log how many values of tables that are read once do not parse: they are left out, and
+        stay where they are, so they are no bad records that could be lost. One job a table."""
         for name, source in self.pipeline.sources.items():
-            if isinstance(source, Table) and source.schema is not None:
+            if isinstance(source, Table) and source.schema is not None and self.reads_once(source):
                 schema = self.schema(name, source)
                 rows = parsed(self.latest_values(name, source), schema, source.json_options)
-                bad = rows.where(is_bad(schema, "skip")).select("key", reason(schema)).take(1001)
-                if bad:
-                    count = "more than 1,000" if len(bad) > 1000 else f"{len(bad):,}"
-                    log.warning(
-                        "pipeline %r: table %r: %s values do not parse and are left out; "
-                        "that of key %s: %s",
-                        self.pipeline.name, name, count, bytes(bad[0][0]), bad[0][1],
-                    )  # fmt: skip
+                found = rows.agg(*bad_values(schema)).first()
+                if found is not None and found["count"]:
+                    log.warning("%s", bad_values_text(self.pipeline.name, name, found.asDict()))
+
+    def reads_once(self, source: Table) -> bool:
+        """Whether the table stands still for the whole run."""
+        return True
 
     def table(self, name: str, source: Table) -> DataFrame:
         """The latest values with their columns."""
@@ -135,7 +138,8 @@ class Inputs:
         if source.schema is None:
             return rows.select(*named, "value") if named else rows
         schema = self.schema(name, source)
-        rows = parsed(rows, schema, source.json_options).where(~is_bad(schema, "skip"))
+        rows = self.counting(name, parsed(rows, schema, source.json_options), schema)
+        rows = rows.where(~is_bad(schema, "skip"))
         fields = [
             one_object()[each.name].alias(each.name)
             for each in schema.fields
@@ -213,6 +217,17 @@ class StreamInputs(Inputs):
         # Kept by value: no later micro-batch and no lost executor has the topic read again.
         return self.spark.createDataFrame(rows.toArrow())
 
+    def counting(self, name: str, rows: DataFrame, schema: StructType) -> DataFrame:
+        source = self.pipeline.sources[name]
+        if isinstance(source, Table) and self.reads_once(source):
+            return rows
+        # In the progress of each micro-batch: `Run` warns of them. A job before the start would
+        # hold up every query.
+        return rows.observe(BAD_VALUES + name, *bad_values(schema))
+
+    def reads_once(self, source: Table) -> bool:
+        return source.refresh == "start"
+
 
 class PastInputs(Inputs):
     """What is stored, between offsets that stand still."""
@@ -264,6 +279,13 @@ class EmptyInputs(Inputs):
     def empty(self, schema: str | StructType) -> DataFrame:
         reader = self.spark.readStream if self.streaming else self.spark.read
         return reader.format("json").schema(schema).load(self.directory.name)
+
+
+def bad_values(schema: StructType) -> tuple[Column, Column]:
+    """What is observed of a table's parsed values: how many are bad, and one of them."""
+    bad = is_bad(schema, "skip")
+    example = F.struct(F.col("key").cast("string").alias("key"), reason(schema).alias("error"))
+    return F.count_if(bad).alias("count"), F.max(F.when(bad, example)).alias("example")
 
 
 # Options that mean nothing where there are no micro-batches.

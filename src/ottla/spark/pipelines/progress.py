@@ -12,8 +12,11 @@ from typing import Any
 
 from ..source.offsets import decode, lag
 
-# The name under which a query tells how many bad records it found.
+# Names of observed metrics: how many bad records a query found, and (with a table's name) how many
+# values of the table are bad.
 BAD_ROWS = "bad_rows"
+BAD_VALUES = "bad_values:"
+VALUES_ROW = ("count", "example")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,28 @@ def observed(metrics: Mapping[str, Any]) -> int | None:
         return None
     # Spark gives a row, as a mapping or (in some versions) as its values in order.
     return int(found[BAD_ROWS] if isinstance(found, Mapping) else found[0])
+
+
+def tables_in(metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The bad values of each table as a micro-batch met them: `count`, and `example` of one."""
+    found = {}
+    for name, row in metrics.items():
+        if name.startswith(BAD_VALUES):
+            values = row if isinstance(row, Mapping) else dict(zip(VALUES_ROW, row, strict=True))
+            found[name.removeprefix(BAD_VALUES)] = dict(values)
+    return found
+
+
+def bad_values_text(pipeline: str, name: str, found: Mapping[str, Any]) -> str:
+    """The warning about a table some of whose values are bad."""
+    example = found["example"]
+    key, error = (
+        (example["key"], example["error"]) if isinstance(example, Mapping) else tuple(example)
+    )
+    return (
+        f"pipeline {pipeline!r}: table {name!r}: {found['count']:,} values do not parse and are "
+        f"left out; that of key {key!r}: {error}"
+    )
 
 
 def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from .existing import asking, make_targets, need_sources
 from .inputs import Inputs, StreamInputs
 from .outputs import records
 from .problems import sentence
-from .progress import Reading, reading_of
+from .progress import Reading, bad_values_text, reading_of, tables_in
 from .topics import Files, PipelineError, Sink, Topic
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+log = logging.getLogger("ottla.spark")
 POLL_S = 0.1
 # A query's planner is a Python process that Spark gives 10 seconds to call back; on a busy machine
 # several at once do not make it, so they start one after another, and again if need be.
@@ -73,6 +75,7 @@ class Run:
         self.resumed = home.starts() is not None
         self.queries: dict[str, StreamingQuery] = {}
         self._seen: dict[str, Mark] = {}
+        self._bad_values: dict[str, Mapping[str, Any]] = {}  # of tables, as last met
         self._over = False
 
     def failure(self) -> str | None:
@@ -89,8 +92,16 @@ class Run:
         for name, query in self.queries.items():
             for said in self._news(query, self._seen.get(name, NOTHING_SEEN)):
                 self._seen[name] = mark_of(said)
+                self._warn_of_tables(said)
                 found.append(reading_of(self.pipeline.name, name, said))
         return found
+
+    def _warn_of_tables(self, progress: Mapping[str, Any]) -> None:
+        """Log the bad values of tables, when there are others than before."""
+        for name, found in tables_in(progress.get("observedMetrics") or {}).items():
+            if found["count"] and self._bad_values.get(name) != found:
+                log.warning("%s", bad_values_text(self.pipeline.name, name, found))
+            self._bad_values[name] = found
 
     @staticmethod
     def _news(query: StreamingQuery, seen: Mark) -> list[dict[str, Any]]:
@@ -133,6 +144,9 @@ class Run:
         try:
             for name, query in self.queries.items():
                 commit_last(query, self.servers, self.pipeline.group_of(name))
+                last = query.lastProgress
+                if last is not None:
+                    self._warn_of_tables(json.loads(last.json))
         finally:
             self.home.release()
 
@@ -164,7 +178,7 @@ def start_stream(
             groups={query: pipeline.group_of(query) for query in pipeline.queries},
         )
         with settings_of(spark, pipeline), sentences(pipeline):
-            Inputs(spark, pipeline, bootstrap_servers).warn_of_tables()
+            StreamInputs(spark, pipeline, bootstrap_servers, starts, "").warn_of_tables()
             for query in pipeline.queries:
                 group = pipeline.group_of(query)
                 inputs = StreamInputs(spark, pipeline, bootstrap_servers, starts, group)
