@@ -163,32 +163,23 @@ def add_batch_rate(batches: list[dict[str, Any]]) -> float:
 
 @dataclass(frozen=True)
 class Measure:
-    """How it is called, taken and judged; `stock` is what Spark's own connector reached."""
+    """How it is called, taken and judged."""
 
     title: str
     take: Callable[[Bench, str], float]
     bound: float
-    stock: str = ""
     at_least: bool = True
 
 
 MEASURES = {
-    "batch-read": Measure("batch read, rows/s", batch_read, 0.5, "1.05 M, tuned 2.6 M"),
-    "stream-read": Measure(
-        "stream read, rows/s in addBatch", stream_read, 0.5, "1.1-1.2 M, tuned 3.0 M"
-    ),
-    "write": Measure(
-        "batch write exactly once, rows/s", batch_write, 0.5, "0.55-0.68 M, at least once"
-    ),
-    "stream-write": Measure(
-        "stream write exactly once, rows/s in addBatch", stream_write, 0.5,
-        "0.55-0.68 M, at least once",
-    ),
+    "batch-read": Measure("batch read, rows/s", batch_read, 0.5),
+    "stream-read": Measure("stream read, rows/s in addBatch", stream_read, 0.5),
+    "write": Measure("batch write exactly once, rows/s", batch_write, 0.5),
+    "stream-write": Measure("stream write exactly once, rows/s in addBatch", stream_write, 0.5),
     "smallest": Measure(
-        "smallest micro-batch, source to sink exactly once, ms", smallest, 1.5,
-        "100-150, the source alone", at_least=False,
+        "smallest micro-batch, source to sink exactly once, ms", smallest, 1.5, at_least=False
     ),
-}  # fmt: skip
+}
 
 
 def summary(figures: dict[str, dict[str, list[float]]], warm_up: int) -> list[dict[str, Any]]:
@@ -205,7 +196,6 @@ def summary(figures: dict[str, dict[str, list[float]]], warm_up: int) -> list[di
                 "ratio": ratio,
                 "target": f"{'≥' if measure.at_least else '≤'} {measure.bound:g} ×",
                 "met": ratio >= measure.bound if measure.at_least else ratio <= measure.bound,
-                "stock": measure.stock,
             }
         )
     return rows
@@ -213,13 +203,12 @@ def summary(figures: dict[str, dict[str, list[float]]], warm_up: int) -> list[di
 
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "| measure | synthetic | Ottla | Ottla / synthetic | reach | met | Spark's own connector |",
-        "|---|---|---|---|---|---|---|",
+        "| measure | synthetic | Ottla | Ottla / synthetic | reach | met |",
+        "|---|---|---|---|---|---|",
     ]
     lines += [
         f"| {row['measure']} | {number(row[SYNTHETIC])} | {number(row[OTTLA])} "
-        f"| {row['ratio']:.2f} × | {row['target']} | {'yes' if row['met'] else '**no**'} "
-        f"| {row['stock']} |"
+        f"| {row['ratio']:.2f} × | {row['target']} | {'yes' if row['met'] else '**no**'} |"
         for row in rows
     ]
     return "\n".join(lines)
