@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import math
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import kafka
 import pytest
 
 import ottla
 from ottla.client import errors
-from ottla.client.config import parse, servers
+from ottla.client.config import COMMON, Option, parse, servers
+from ottla.client.consumer.options import CONSUMER
 from ottla.client.producer.options import PRODUCER, agree
+from ottla.client.typed_config import ClientConfig, ConsumerConfig, ProducerConfig
 from tests.client import compatibility
 
 
@@ -149,3 +151,23 @@ def test_defaults_give_way() -> None:
     agree(config, {"request_timeout_ms"})
     assert config["delivery_timeout_ms"] == 200_005
     assert options()["retries"] == math.inf
+
+
+@pytest.mark.parametrize(
+    ("options", "typed"),
+    [(COMMON, ClientConfig), (PRODUCER, ProducerConfig), (CONSUMER, ConsumerConfig)],
+    ids=["common", "producer", "consumer"],
+)
+def test_the_typed_configs_have_every_option_and_no_other(
+    options: tuple[Option, ...], typed: type
+) -> None:
+    """What mypy believes about `config[…]` is what `parse` returns, defaults included."""
+    kinds = get_type_hints(typed)
+    assert set(kinds) == {option.name for option in options}
+    for name, value in parse(options, {}).items():
+        kind = kinds[name]
+        plain = {int, str, bool, float, type(None)}
+        if kind is float:
+            assert isinstance(value, int | float), name
+        elif kind in plain or (set(get_args(kind)) <= plain and get_args(kind)):
+            assert isinstance(value, kind), name

@@ -12,25 +12,25 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .argument_checks import check_properties
 from .errors import KafkaConfigurationError
 
-Check = Callable[[Any], str | None]
+Convert = Callable[[object], object]
 
 
 class Option(NamedTuple):
     """One option. `convert` gives the value or raises ValueError with the rule it breaks."""
 
     name: str
-    convert: Callable[[Any], Any]
-    default: Any
+    convert: Convert
+    default: object
     doc: str
     properties: tuple[str, ...] = ()  # names in the properties form that are not the plain ones
 
 
-def integer(low: int | None = None, high: int | None = None) -> Callable[[Any], Any]:
+def integer(low: int | None = None, high: int | None = None) -> Callable[[object], int]:
     """A whole number in a range."""
     rule = (
         "a whole number"
@@ -38,7 +38,7 @@ def integer(low: int | None = None, high: int | None = None) -> Callable[[Any], 
         + (f" from {low} to {high}" if low is not None and high is not None else "")
     )
 
-    def convert(value: Any) -> int:
+    def convert(value: object) -> int:
         if isinstance(value, str):
             try:
                 value = int(value)
@@ -55,11 +55,11 @@ def integer(low: int | None = None, high: int | None = None) -> Callable[[Any], 
     return convert
 
 
-def endless(low: int = 0) -> Callable[[Any], Any]:
+def endless(low: int = 0) -> Convert:
     """A whole number, or float("inf")."""
     whole = integer(low)
 
-    def convert(value: Any) -> Any:
+    def convert(value: object) -> object:
         if value in (math.inf, "inf"):
             return math.inf
         return whole(value)
@@ -67,7 +67,7 @@ def endless(low: int = 0) -> Callable[[Any], Any]:
     return convert
 
 
-def boolean(value: Any) -> bool:
+def boolean(value: object) -> bool:
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     if not isinstance(value, bool):
@@ -75,20 +75,20 @@ def boolean(value: Any) -> bool:
     return value
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("a string")
     return value
 
 
-def anything(value: Any) -> Any:
+def anything(value: object) -> object:
     return value
 
 
-def optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def optional(convert: Convert) -> Convert:
     """None, or what `convert` takes."""
 
-    def converted(value: Any) -> Any:
+    def converted(value: object) -> object:
         if value is None:
             return None
         try:
@@ -99,10 +99,10 @@ def optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return converted
 
 
-def one_of(*choices: Any) -> Callable[[Any], Any]:
+def one_of(*choices: object) -> Convert:
     """One of a few values; strings in any case."""
 
-    def convert(value: Any) -> Any:
+    def convert(value: object) -> object:
         for choice in choices:
             if value == choice or (
                 isinstance(value, str)
@@ -115,10 +115,10 @@ def one_of(*choices: Any) -> Callable[[Any], Any]:
     return convert
 
 
-def callable_or_object(*methods: str) -> Callable[[Any], Any]:
+def callable_or_object(*methods: str) -> Convert:
     """A function, or an object that has one of these methods."""
 
-    def convert(value: Any) -> Any:
+    def convert(value: object) -> object:
         if isinstance(value, type) and any(hasattr(value, method) for method in methods):
             return value()
         if callable(value) or any(hasattr(value, method) for method in methods):
@@ -129,7 +129,7 @@ def callable_or_object(*methods: str) -> Callable[[Any], Any]:
     return convert
 
 
-def servers(value: Any) -> list[tuple[str, int]]:
+def servers(value: object) -> list[tuple[str, int]]:
     """Hosts and ports, from "a:9092,b:9092" or a list of such."""
     parts = value.split(",") if isinstance(value, str) else value
     rule = 'addresses such as "localhost:9092" or ["one:9092", "two:9092"]'
@@ -154,36 +154,36 @@ def servers(value: Any) -> list[tuple[str, int]]:
     return found
 
 
-def plaintext_only(value: Any) -> str:
+def plaintext_only(value: object) -> str:
     if value != "PLAINTEXT":
         raise ValueError("'PLAINTEXT' (encryption and login are not there yet, see SKIPPED.md)")
     return "PLAINTEXT"
 
 
-def api_version(value: Any) -> Any:
+def api_version(value: object) -> object:
     if value is None or isinstance(value, tuple | str):
         return value
     raise ValueError("None: versions are agreed with each broker (a tuple is taken and ignored)")
 
 
-def unset(value: Any) -> None:
+def unset(value: object) -> None:
     """Part of TLS, SASL or proxies, which are not there yet: only the default will do."""
     if value not in (None, [], ""):
         raise ValueError("None (encryption, login and proxies are not there yet, see SKIPPED.md)")
 
 
-def ignored(value: Any) -> Any:
+def ignored(value: object) -> object:
     """Taken so that a script of kafka-python runs; it changes nothing here (SKIPPED.md)."""
     return value
 
 
 def parse(
     options: Iterable[Option],
-    keywords: Mapping[str, Any],
-    properties: Mapping[str, Any] | None = None,
+    keywords: Mapping[str, object],
+    properties: Mapping[str, object] | None = None,
     *,
     who: str = "Client",
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """All options with their values: defaults, then properties, then keywords."""
     check_properties(properties, who)
     known = {option.name: option for option in options}

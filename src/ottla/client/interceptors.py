@@ -87,7 +87,7 @@ class Counting(ProducerInterceptor):
 class Chain:
     """Interceptors in order; whatever one does wrong is logged."""
 
-    def __init__(self, interceptors: Iterable[Any], config: dict[str, Any]) -> None:
+    def __init__(self, interceptors: Iterable[Any], config: dict[str, object]) -> None:
         self.interceptors = [
             each() if isinstance(each, type) else each for each in interceptors or ()
         ]

@@ -8,10 +8,11 @@ about: topics.py, configs.py, records.py, groups.py, transactions.py, cluster.py
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from ..config import COMMON, parse
 from ..network.cluster_client import Client
+from ..typed_config import ClientConfig
 from .cluster import ClusterView
 from .configs import Configs
 from .groups import Groups
@@ -70,7 +71,7 @@ class Admin(Topics, Configs, Groups, Transactions, ClusterView):
     """Looks after a cluster. Options as keywords or as Kafka's properties."""
 
     def __init__(self, properties: Mapping[str, Any] | None = None, **options: Any) -> None:
-        self.config = parse(COMMON, options, properties, who="Admin")
+        self.config = cast(ClientConfig, parse(COMMON, options, properties, who="Admin"))
         self._client = Client(self.config, "admin")
         try:
             self._client.bootstrap()

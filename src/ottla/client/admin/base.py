@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 from ottla.wire.errors import ErrorCode
 
 from ..errors import raise_for
-from ..network.cluster_client import ANY, CONTROLLER, Client
+from ..network.cluster_client import ANY, CONTROLLER, AnyClient
 from ..network.cluster_metadata import topic_trouble
 from ..structs import TopicPartition
+from ..typed_config import ClientConfig
 
 T = TypeVar("T")
 NEWEST = 32767
@@ -30,8 +31,8 @@ MOVED_COORDINATOR = {
 class AdminBase:
     """The core, and the ways to ask through it."""
 
-    config: dict[str, Any]
-    _client: Client
+    config: ClientConfig
+    _client: AnyClient
 
     def _ask(
         self,

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..errors import KafkaError
 from ..structs import OffsetAndMetadata, TopicPartition
+from ..typed_config import ConsumerConfig
 from .interceptors import ConsumerInterceptors
 from .offset_commits import Commits
 from .subscription import Subscription
@@ -34,7 +35,7 @@ class Committer:
         self,
         commits: Commits | None,
         subscription: Subscription,
-        config: Mapping[str, Any],
+        config: ConsumerConfig,
         interceptors: ConsumerInterceptors,
         changed: Callable[[], object],
     ) -> None:

@@ -108,7 +108,11 @@ class Consumer(Generic[K, V]):
         if self.config["group_id"] is not None:
             self._group = Group(client, subscription, self._signal.set)
             self._commits = Commits(
-                client, self.config["group_id"], self._identity, self._group.heard_error
+                client,
+                self.config["group_id"],
+                self._identity,
+                self._group.heard_error,
+                stable=self.config["isolation_level"] == "read_committed",
             )
         self._positions = Positions(
             client, subscription, self._offsets, self._commits, self._found, self._fail
@@ -480,11 +484,11 @@ class Consumer(Generic[K, V]):
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who this consumer is in its group: for `send_offsets_to_transaction`."""
+        self._check_group()
         return self._identity()
 
     def _identity(self) -> ConsumerGroupMetadata:
-        if self._group is None:
-            return ConsumerGroupMetadata(self.config["group_id"])
+        assert self._group is not None
         if not self._subscription.managed:
             return ConsumerGroupMetadata(self._group.group_id)
         return self._group.identity()

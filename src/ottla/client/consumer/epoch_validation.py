@@ -28,7 +28,7 @@ from ottla.wire.api.offset_for_leader_epoch import (
 )
 
 from ..errors import KafkaError, LogTruncationError, error_for
-from ..network.cluster_client import Client
+from ..network.cluster_client import ConsumerClient
 from ..network.cluster_metadata import Partition
 from ..structs import OffsetAndMetadata, TopicPartition
 from .subscription import PartitionState, Subscription
@@ -60,7 +60,7 @@ class Validation:
 
     def __init__(
         self,
-        client: Client,
+        client: ConsumerClient,
         subscription: Subscription,
         changed: Callable[[], object],
         failed: Failed,

@@ -21,7 +21,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.malformed import MalformedMessage
 
 from ..errors import KafkaError, error_for
-from ..network.cluster_client import Client
+from ..network.cluster_client import ConsumerClient
 from ..network.cluster_metadata import NO_UUID, topic_trouble
 from ..structs import TopicPartition
 from .epoch_validation import Failed
@@ -61,7 +61,7 @@ class Fetcher:
 
     def __init__(
         self,
-        client: Client,
+        client: ConsumerClient,
         subscription: Subscription,
         positions: Positions,
         changed: Callable[[], object],

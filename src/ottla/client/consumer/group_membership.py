@@ -36,7 +36,7 @@ from ottla.wire.malformed import WireError
 from ..assignors import Assignor, Member, by_topic, check_assignment, is_cooperative
 from ..errors import KafkaError, error_for
 from ..futures import done
-from ..network.cluster_client import Client
+from ..network.cluster_client import ConsumerClient
 from ..network.cluster_metadata import Cluster
 from ..network.io_thread import Timer
 from ..structs import ConsumerGroupMetadata, TopicPartition
@@ -67,12 +67,13 @@ class Group:
     """This client as a member of its group."""
 
     def __init__(
-        self, client: Client, subscription: Subscription, changed: Callable[[], object]
+        self, client: ConsumerClient, subscription: Subscription, changed: Callable[[], object]
     ) -> None:
         config = client.config
         self.client = client
         self.subscription = subscription
         self.changed = changed
+        assert config["group_id"] is not None
         self.group_id: str = config["group_id"]
         self.instance_id: str | None = config["group_instance_id"]
         self.assignors: Sequence[Assignor] = config["partition_assignment_strategy"]

@@ -20,7 +20,7 @@ from ottla.wire.errors import ErrorCode
 
 from ..errors import KafkaError, KafkaTimeoutError, error_for
 from ..futures import settled, then
-from ..network.cluster_client import Client
+from ..network.cluster_client import ConsumerClient
 from ..network.cluster_metadata import topic_trouble
 from ..structs import OffsetAndTimestamp, TopicPartition
 
@@ -34,7 +34,7 @@ Failed = dict[TopicPartition, KafkaError]
 class Offsets:
     """Asks the leaders of partitions."""
 
-    def __init__(self, client: Client, isolation_level: int) -> None:
+    def __init__(self, client: ConsumerClient, isolation_level: int) -> None:
         self.client = client
         self.isolation_level = isolation_level
 

@@ -27,7 +27,7 @@ from ottla.wire.errors import ErrorCode
 
 from ..errors import CommitFailedError, KafkaConnectionError, KafkaError, error_for
 from ..futures import then, then_wait
-from ..network.cluster_client import Client
+from ..network.cluster_client import AnyClient
 from ..network.cluster_metadata import NO_UUID
 from ..structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -50,22 +50,20 @@ class Commits:
 
     def __init__(
         self,
-        client: Client,
+        client: AnyClient,
         group_id: str,
         identity: Callable[[], ConsumerGroupMetadata],
         on_error: Callable[[int], object] = lambda code: None,
-        stable: bool | None = None,
+        stable: bool = False,
     ) -> None:
         self.client = client
         self.group_id = group_id
         self.identity = identity
         self.on_error = on_error  # told what the coordinator says of the membership
         # Wait for open transactions, so that no offset is given that one of them will replace.
-        self.stable = (
-            client.config["isolation_level"] == "read_committed" if stable is None else stable
-        )
+        self.stable = stable
 
-    # Committer
+    # Committing
 
     def send(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Future[None]:
         """Commit once."""

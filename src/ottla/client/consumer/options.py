@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from ..assignors import DEFAULT_ASSIGNORS, assignors
 from ..config import (
@@ -26,6 +27,7 @@ from ..config import (
 )
 from ..errors import KafkaConfigurationError
 from ..serializers import serializer_option
+from ..typed_config import ConsumerConfig
 
 DEFAULT_REQUEST_TIMEOUT_MS = 30_000
 OLD_RESETS = {"smallest": "earliest", "largest": "latest"}
@@ -99,11 +101,12 @@ CONSUMER: tuple[Option, ...] = (
 )  # fmt: skip
 
 
-def read_options(keywords: dict[str, Any], properties: dict[str, Any] | None) -> dict[str, Any]:
+def read_options(
+    keywords: Mapping[str, object], properties: Mapping[str, object] | None
+) -> ConsumerConfig:
     """All options, checked against each other too."""
-    config = parse(CONSUMER, keywords, properties, who="Consumer")
-    for name in ("partition_assignment_strategy",):
-        config[name] = assignors(config[name])
+    config = cast(ConsumerConfig, parse(CONSUMER, keywords, properties, who="Consumer"))
+    config["partition_assignment_strategy"] = assignors(config["partition_assignment_strategy"])
     if config["group_instance_id"] is not None and config["group_id"] is None:
         raise KafkaConfigurationError("Consumer: group_instance_id needs a group_id\nTry: group_id")
     if config["heartbeat_interval_ms"] >= config["session_timeout_ms"]:

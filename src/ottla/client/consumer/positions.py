@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from ..errors import KafkaError, NoOffsetForPartitionError
-from ..network.cluster_client import Client
+from ..network.cluster_client import ConsumerClient
 from ..structs import TopicPartition
 from .epoch_validation import Failed, Validation
 from .list_offsets import BEGINNING, END, Offsets
@@ -30,7 +30,7 @@ class Positions:
 
     def __init__(
         self,
-        client: Client,
+        client: ConsumerClient,
         subscription: Subscription,
         offsets: Offsets,
         commits: Commits | None,

@@ -16,7 +16,7 @@ from ottla.wire.malformed import MalformedMessage
 from ottla.wire.records import batch_bounds, read_header
 
 from ..errors import error_for, raise_for
-from ..network.cluster_client import Client
+from ..network.cluster_client import AnyClient
 from ..network.cluster_metadata import NO_UUID
 
 FETCH_BYTES = 8 * 1024 * 1024
@@ -26,7 +26,7 @@ CHANNEL = "fetch"  # a connection of its own: answers are large, and others wait
 
 
 def read_raw_batches(
-    client: Client,
+    client: AnyClient,
     topic: str,
     partition: int,
     base_offsets: Iterable[int],
@@ -47,7 +47,7 @@ def read_raw_batches(
 
 
 def fetched(
-    client: Client, topic: str, partition: int, offset: int, left_ms: float
+    client: AnyClient, topic: str, partition: int, offset: int, left_ms: float
 ) -> dict[int, memoryview]:
     """The batches that one answer has from `offset` on, by their base offsets."""
     place = client.cluster.partition(topic, partition)

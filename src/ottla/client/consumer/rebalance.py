@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from ..network.cluster_client import Client
+from ..network.cluster_client import ConsumerClient
 from ..structs import TopicPartition
 from .group_membership import Group
 from .subscription import Subscription
@@ -24,7 +24,7 @@ class Rebalance:
 
     def __init__(
         self,
-        client: Client,
+        client: ConsumerClient,
         group: Group,
         subscription: Subscription,
         save: Callable[[], object],

@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from ottla.client.randomness import RANDOM
 from ottla.wire.errors import ErrorCode
 
 from ..errors import IllegalStateError, KafkaError, KafkaTimeoutError, NoBrokersAvailable
+from ..typed_config import ClientConfig, ConsumerConfig, ProducerConfig
 from .cluster_metadata import Cluster
 from .connection import Request
 from .connection_pool import ANY, CONTROLLER, Connections
@@ -26,18 +27,19 @@ from .coordinators import Coordinators
 from .io_thread import Loop, Timer
 from .metadata_updater import Metadata
 
-__all__ = ["ANY", "CONTROLLER", "Client"]
+__all__ = ["ANY", "CONTROLLER", "AnyClient", "Client", "ConsumerClient", "ProducerClient"]
 
 log = logging.getLogger("ottla.client")
 numbers = itertools.count(1)
 UNKNOWN_S_MAX = 5.0  # a new topic is known to all brokers long before
 T = TypeVar("T")
+C_co = TypeVar("C_co", bound=ClientConfig, covariant=True)
 
 
-class Client:
+class Client(Generic[C_co]):
     """One background thread, its connections, the metadata and the coordinators."""
 
-    def __init__(self, config: dict[str, Any], kind: str = "client") -> None:
+    def __init__(self, config: C_co, kind: str = "client") -> None:
         self.config = config
         if config["client_id"] is None:
             config["client_id"] = f"ottla-{kind}-{next(numbers)}"
@@ -177,3 +179,8 @@ class Client:
         self.loop.call_soon(self.connections.close, KafkaError("the client is closed"))
         self.loop.call_soon(self.metadata.close)
         self.loop.stop(timeout_s)
+
+
+AnyClient: TypeAlias = Client[ClientConfig]
+ProducerClient: TypeAlias = Client[ProducerConfig]
+ConsumerClient: TypeAlias = Client[ConsumerConfig]

@@ -32,6 +32,7 @@ from ..errors import (
     KafkaTimeoutError,
     error_for,
 )
+from ..typed_config import ClientConfig
 from .bulk_receive import BulkReceiver
 from .io_thread import Loop
 from .name_resolution import Places, resolve
@@ -67,7 +68,7 @@ class Connection:
         self,
         loop: Loop,
         address: tuple[str, int],
-        config: dict[str, Any],
+        config: ClientConfig,
         ended: Callable[[Connection, KafkaError], object],
         ready: Callable[[Connection], object],
         buffers: Buffers,
@@ -150,11 +151,10 @@ class Connection:
     def _tune(self, made: socket.socket) -> None:
         for level, name, value in self.config["socket_options"] or ():
             made.setsockopt(level, name, value)
-        for option, name in (
-            ("receive_buffer_bytes", socket.SO_RCVBUF),
-            ("send_buffer_bytes", socket.SO_SNDBUF),
+        for size, name in (
+            (self.config["receive_buffer_bytes"], socket.SO_RCVBUF),
+            (self.config["send_buffer_bytes"], socket.SO_SNDBUF),
         ):
-            size = self.config[option]
             if size is not None and size >= 0:
                 made.setsockopt(socket.SOL_SOCKET, name, size)
 

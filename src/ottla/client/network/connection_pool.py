@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from ottla.client.randomness import RANDOM
 
 from ..errors import KafkaConnectionError, KafkaError, NodeNotReadyError
+from ..typed_config import ClientConfig
 from .cluster_metadata import Broker, Cluster
 from .connection import Connection, Request
 from .io_thread import Loop
@@ -39,7 +39,7 @@ class Wait:
 class Connections:
     """By broker id and channel; ids below 0 are bootstrap servers, which have no other name."""
 
-    def __init__(self, loop: Loop, config: dict[str, Any]) -> None:
+    def __init__(self, loop: Loop, config: ClientConfig) -> None:
         self.loop = loop
         self.config = config
         self.cluster = Cluster()

@@ -17,7 +17,7 @@ from .cluster_metadata import Broker, Cluster
 from .connection_pool import ANY
 
 if TYPE_CHECKING:
-    from .cluster_client import Client
+    from .cluster_client import AnyClient
 
 KINDS = {"group": 0, "transaction": 1, "share": 2}
 
@@ -25,7 +25,7 @@ KINDS = {"group": 0, "transaction": 1, "share": 2}
 class Coordinators:
     """Broker ids by kind and key."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: AnyClient) -> None:
         self.client = client
         self.known: dict[tuple[str, str], int] = {}
 

@@ -18,6 +18,7 @@ from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.errors import ErrorCode
 
 from ..errors import KafkaError
+from ..typed_config import ClientConfig
 from .cluster_metadata import Cluster
 from .connection import Request
 from .connection_pool import ANY, Connections
@@ -31,7 +32,7 @@ ATTEMPT_TIMEOUT_S_MAX = 10.0
 class Metadata:
     """Which topics matter, and who waits for news of them."""
 
-    def __init__(self, loop: Loop, connections: Connections, config: dict[str, Any]) -> None:
+    def __init__(self, loop: Loop, connections: Connections, config: ClientConfig) -> None:
         self.loop = loop
         self.connections = connections
         self.config = config
@@ -89,7 +90,7 @@ class Metadata:
         asked = None if self.all_topics else sorted(self.topics)
         message = MetadataRequest(
             topics=None if asked is None else [MetadataRequestTopic(name=name) for name in asked],
-            allow_auto_topic_creation=self.config.get("allow_auto_create_topics", False),
+            allow_auto_topic_creation=bool(self.config.get("allow_auto_create_topics")),
         )
         timeout_s = min(self.config["request_timeout_ms"] / 1000, ATTEMPT_TIMEOUT_S_MAX)
         request = Request(message, time.monotonic() + timeout_s)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.wire.records import read_header, read_records
 
+from ..typed_config import ProducerConfig
 from .accumulator import Batch
 
 
-def split(batch: Batch, config: dict[str, Any], incomplete: set[Batch]) -> tuple[Batch, Batch]:
+def split(batch: Batch, config: ProducerConfig, incomplete: set[Batch]) -> tuple[Batch, Batch]:
     """Two halves in order; futures of `batch` find their half by themselves."""
     whole = b"".join(batch.encoded)
     records = read_records(whole)

@@ -16,7 +16,7 @@ from ottla.wire.api.init_producer_id import InitProducerIdRequest
 from ottla.wire.errors import ErrorCode
 
 from ..errors import BrokerResponseError, KafkaError, error_for
-from ..network.cluster_client import ANY, Client
+from ..network.cluster_client import ANY, ProducerClient
 from .accumulator import Batch, PartitionQueue
 
 log = logging.getLogger("ottla.client")
@@ -35,7 +35,7 @@ FATAL = {
 class Identity:
     """Producer id and epoch; `transactional_id` is None for a merely idempotent producer."""
 
-    def __init__(self, client: Client, transactional_id: str | None) -> None:
+    def __init__(self, client: ProducerClient, transactional_id: str | None) -> None:
         self.client = client
         self.transactional_id = transactional_id
         self.producer_id = -1

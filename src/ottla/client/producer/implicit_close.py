@@ -9,7 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..errors import KafkaError
-from ..network.cluster_client import Client
+from ..network.cluster_client import ProducerClient
 from ..network.io_thread import FORKED
 from .sender import Sender
 
@@ -23,7 +23,7 @@ EXIT_FLUSH_S = 5.0
 PRODUCERS: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()
 
 
-def dropped(client: Client, sender: Sender) -> None:
+def dropped(client: ProducerClient, sender: Sender) -> None:
     """The last reference to a producer is gone, and nobody called close()."""
     if not client.closed:
         client.call_soon(sender.abandon)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 from ..config import COMMON, Option, anything, boolean, endless, integer, optional, text
 from ..errors import KafkaConfigurationError
 from ..serializers import serializer_option
+from ..typed_config import ProducerConfig
 from .partitioners import DefaultPartitioner, partitioner_option
 
 KIB = 1024
-MAX_IN_FLIGHT = "max_in_flight_requests_per_connection"
+MAX_IN_FLIGHT: Final = "max_in_flight_requests_per_connection"
 IDEMPOTENT_IN_FLIGHT_MAX = 5  # as many batches as a broker remembers
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
@@ -69,7 +70,7 @@ PRODUCER: tuple[Option, ...] = (
 )  # fmt: skip
 
 
-def agree(config: dict[str, Any], given: set[str]) -> bool:
+def agree(config: ProducerConfig, given: set[str]) -> bool:
     """Whether the producer is idempotent; options that contradict each other are refused."""
     conflicts = []
     if config["acks"] != -1:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from time import time as wall_clock
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from ottla.wire.errors import ErrorCode
 
@@ -27,6 +27,7 @@ from ..interceptors import Chain, ProducerRecord
 from ..network.cluster_client import Client
 from ..serializers import as_bytes, as_serializer
 from ..structs import ConsumerGroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
+from ..typed_config import ProducerConfig
 from .accumulator import FIRST_BYTES, Batch, Memory, PartitionQueue
 from .idempotence import Identity
 from .implicit_close import PRODUCERS, dropped
@@ -60,13 +61,14 @@ class Producer(Generic[K, V]):
     DEFAULT_CONFIG = {option.name: option.default for option in PRODUCER}  # noqa: RUF012
 
     def __init__(self, properties: Mapping[str, Any] | None = None, **configs: Any) -> None:
-        self.config = config = parse(PRODUCER, configs, properties, who="Producer")
+        config = cast(ProducerConfig, parse(PRODUCER, configs, properties, who="Producer"))
+        self.config = config
         given = {name.replace(".", "_") for name in (*configs, *(properties or ()))}
         idempotent = agree(config, given)
         self._closed: str | None = None
         self._key_serializer = as_serializer(config["key_serializer"])
         self._value_serializer = as_serializer(config["value_serializer"])
-        self._interceptors = Chain(config["interceptors"], config)
+        self._interceptors = Chain(config["interceptors"], dict(config))
         self._memory = Memory(config["buffer_memory"], config["batch_size"])
         self._client = Client(config, "producer")
         self._identity = Identity(self._client, config["transactional_id"]) if idempotent else None

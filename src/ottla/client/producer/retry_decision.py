@@ -8,7 +8,7 @@ epoch (KIP-360), or the transaction must be aborted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.wire.errors import ErrorCode
 
@@ -16,6 +16,7 @@ from ..errors import BrokerResponseError, KafkaError, error_for
 from .batch_encoding import intact
 
 if TYPE_CHECKING:
+    from ..typed_config import ProducerConfig
     from .accumulator import Batch
     from .idempotence import Identity
 
@@ -46,7 +47,7 @@ class Verdict(NamedTuple):
 
 
 def judge(
-    batch: Batch, error: KafkaError, identity: Identity | None, config: dict[str, Any]
+    batch: Batch, error: KafkaError, identity: Identity | None, config: ProducerConfig
 ) -> Verdict:
     """What comes next for this batch."""
     code = error.errno if isinstance(error, BrokerResponseError) else None

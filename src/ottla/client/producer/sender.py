@@ -27,7 +27,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.out import FileRange
 
 from ..errors import KafkaError, KafkaTimeoutError, error_for
-from ..network.cluster_client import Client
+from ..network.cluster_client import ProducerClient
 from ..network.cluster_metadata import NO_UUID
 from .accumulator import NOT_READY, Batch, Memory, PartitionQueue
 from .batch_encoding import encode, restamp
@@ -45,7 +45,7 @@ TWO_PHASE_VERSION_MAX = 11  # from version 12 on Produce adds partitions to the 
 class Sender:
     """What is due, what is in flight, what came of it."""
 
-    def __init__(self, client: Client, memory: Memory, identity: Identity | None) -> None:
+    def __init__(self, client: ProducerClient, memory: Memory, identity: Identity | None) -> None:
         self.client = client
         self.memory = memory
         self.identity = identity

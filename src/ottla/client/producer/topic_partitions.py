@@ -14,7 +14,7 @@ from ottla.wire.errors import ErrorCode
 
 from ..codec.records import murmur2
 from ..errors import IllegalArgumentError, KafkaTimeoutError, error_for
-from ..network.cluster_client import UNKNOWN_S_MAX, Client
+from ..network.cluster_client import UNKNOWN_S_MAX, ProducerClient
 from ..network.cluster_metadata import Cluster, topic_trouble
 from .accumulator import PartitionQueue
 from .partitioners import ClusterView, DefaultPartitioner
@@ -34,7 +34,7 @@ class TopicQueues:
 class Topics:
     """Topics that were sent to."""
 
-    def __init__(self, client: Client, sender: Sender, partitioner: Any) -> None:
+    def __init__(self, client: ProducerClient, sender: Sender, partitioner: Any) -> None:
         self.client = client
         self.sender = sender
         self.partitioner: Any = None if type(partitioner) is DefaultPartitioner else partitioner

@@ -38,7 +38,7 @@ from ..errors import (
     TransactionAbortedError,
     raise_for,
 )
-from ..network.cluster_client import Client
+from ..network.cluster_client import ProducerClient
 from ..structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from .accumulator import PartitionQueue
 from .idempotence import FATAL, Identity
@@ -78,10 +78,11 @@ HINTS = {
 class Transactions:
     """One transactional id's life."""
 
-    def __init__(self, client: Client, identity: Identity, sender: Sender) -> None:
+    def __init__(self, client: ProducerClient, identity: Identity, sender: Sender) -> None:
         self.client = client
         self.identity = identity
         self.sender = sender
+        assert client.config["transactional_id"] is not None
         self.name: str = client.config["transactional_id"]
         self.state = State.NEW
         self.lock = threading.RLock()

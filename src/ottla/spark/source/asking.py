@@ -18,7 +18,7 @@ from typing import TypeVar
 from ottla.client.consumer.list_offsets import Offsets
 from ottla.client.consumer.options import read_options
 from ottla.client.errors import KafkaError, KafkaTimeoutError
-from ottla.client.network.cluster_client import Client
+from ottla.client.network.cluster_client import Client, ConsumerClient
 from ottla.client.network.cluster_metadata import Cluster, topic_trouble
 from ottla.client.structs import TopicPartition
 
@@ -46,7 +46,7 @@ class Asking:
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
-        self._client: Client | None = None
+        self._client: ConsumerClient | None = None
         self._offsets: Offsets | None = None
         self._known: set[TopicPartition] = set()
         self._known_until = 0.0
@@ -187,7 +187,7 @@ class Asking:
         self._known = found
         return set(found)
 
-    def _cluster(self, client: Client) -> Cluster:
+    def _cluster(self, client: ConsumerClient) -> Cluster:
         """New metadata; waits for a broker that is away."""
         future = client.refresh()  # fails only where another try cannot help
         began = time.monotonic()
@@ -215,7 +215,7 @@ class Asking:
                     log.warning("a broker answers again, after %.0f s", time.monotonic() - began)
                 return found
 
-    def _bootstrapped(self) -> Client:
+    def _bootstrapped(self) -> ConsumerClient:
         if self._client is None:
             config = read_options({"allow_auto_create_topics": False}, dict(self.options.client))
             client = Client(config, "spark-driver")

@@ -1,0 +1,120 @@
+"""The types of the clients' options, as `config.parse` returns them.
+
+One key for each option of the tables in config.py and the two options.py; a test compares them.
+What an option is for is told there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypedDict
+
+from .assignors import Assignor
+from .interceptors import ProducerInterceptor
+
+# Duck-typed as in kafka-python: the converters of the options have checked what it can do.
+SerializerOption: TypeAlias = object  # a function, or an object with serialize or deserialize
+PartitionerOption: TypeAlias = object  # a function, or an object with partition
+ConsumerInterceptorOption: TypeAlias = object  # with some of on_consume, on_commit and close
+
+
+class ClientConfig(TypedDict):
+    """Options of every client (`config.COMMON`)."""
+
+    bootstrap_servers: list[tuple[str, int]]
+    client_id: str | None
+    request_timeout_ms: int
+    bootstrap_timeout_ms: int
+    connections_max_idle_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    metadata_max_age_ms: int
+    max_in_flight_requests_per_connection: int
+    receive_message_max_bytes: int
+    receive_buffer_bytes: int | None
+    send_buffer_bytes: int | None
+    socket_options: Sequence[tuple[int, int, int]] | None
+    security_protocol: str
+    # Taken and ignored, or refused if they are set: TLS, SASL and proxies are not there yet.
+    client_dns_lookup: object
+    api_version: object
+    selector: object
+    kafka_client: object
+    metric_reporters: object
+    metrics_enabled: object
+    metrics_num_samples: object
+    metrics_sample_window_ms: object
+    ssl_check_hostname: object
+    sasl_kerberos_service_name: object
+    ssl_context: None
+    ssl_cafile: None
+    ssl_certfile: None
+    ssl_keyfile: None
+    ssl_crlfile: None
+    ssl_password: None
+    ssl_ciphers: None
+    sasl_mechanism: None
+    sasl_plain_username: None
+    sasl_plain_password: None
+    sasl_kerberos_name: None
+    sasl_kerberos_domain_name: None
+    sasl_oauth_token_provider: None
+    proxy_url: None
+    socks5_proxy: None
+
+
+class ProducerConfig(ClientConfig):
+    """Options of the producer (`producer.options.PRODUCER`)."""
+
+    key_serializer: SerializerOption
+    value_serializer: SerializerOption
+    partitioner: PartitionerOption
+    interceptors: list[ProducerInterceptor]
+    acks: int
+    compression_type: int
+    compression_level: int | None
+    enable_idempotence: bool
+    batch_size: int
+    linger_ms: int
+    buffer_memory: int
+    max_block_ms: int
+    max_request_size: int
+    retries: float
+    delivery_timeout_ms: int
+    allow_auto_create_topics: bool
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    metric_group_prefix: str
+
+
+class ConsumerConfig(ClientConfig):
+    """Options of the consumer (`consumer.options.CONSUMER`)."""
+
+    client_rack: str
+    group_id: str | None
+    group_instance_id: str | None
+    key_deserializer: SerializerOption
+    value_deserializer: SerializerOption
+    enable_incremental_fetch_sessions: object
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    auto_offset_reset: str
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    default_offset_commit_callback: Callable[[object, object], object] | None
+    check_crcs: bool
+    isolation_level: str
+    allow_auto_create_topics: bool
+    partition_assignment_strategy: list[Assignor]
+    max_poll_records: int
+    max_poll_interval_ms: int
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    consumer_timeout_ms: float
+    exclude_internal_topics: bool
+    interceptors: list[ConsumerInterceptorOption]
+    metric_group_prefix: str
