@@ -10,7 +10,6 @@ from ottla.log import checkpoints
 from ottla.log.cleaner import candidate
 from ottla.log.log import Log
 from ottla.seams.background import RealBackground
-from ottla.seams.clock import ManualClock
 from ottla.seams.simulated.disk import SimulatedDisk
 from tests.log.cleaning import (
     COMPACT,
@@ -22,7 +21,15 @@ from tests.log.cleaning import (
     left_over,
     new_log,
 )
-from tests.log.managed import TOPIC_ID, contents, make_manager, pass_time, put, started
+from tests.log.managed import (
+    TOPIC_ID,
+    contents,
+    make_manager,
+    pass_time,
+    put,
+    run_simulated,
+    started,
+)
 
 
 def test_a_dirty_log_is_compacted_and_remembered(tmp_path: Path) -> None:
@@ -44,7 +51,7 @@ def test_a_dirty_log_is_compacted_and_remembered(tmp_path: Path) -> None:
             assert contents(again.get("first", 0)) == after  # type: ignore[arg-type]
             assert clean(again) == 0
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_the_work_is_done_by_a_helper_process(tmp_path: Path) -> None:
@@ -70,54 +77,49 @@ def test_the_cleaner_comes_round_by_itself(tmp_path: Path) -> None:
     """After `log.cleaner.backoff.ms` a dirty log is cleaned without being asked."""
 
     async def run() -> None:
-        clock = ManualClock()
-        manager, log = await new_log(str(tmp_path), clock=clock)
+        manager, log = await new_log(str(tmp_path))
         manager.begin_upkeep()
-        fill(log, now_ms=clock.now_ms())
-        await pass_time(clock, 16_000)
+        fill(log, now_ms=manager.clock.now_ms())
+        await pass_time(16_000)
         assert len(contents(log)) == 5
-        await pass_time(clock, 61_000)
+        await pass_time(61_000)
         names = [p.name for p in (tmp_path / "first-0").iterdir()]
         assert not [name for name in names if name.endswith((".deleted", ".cleaned", ".swap"))]
         await manager.close()
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_the_cleaner_can_be_switched_off(tmp_path: Path) -> None:
     """With log.cleaner.enable=false nothing is compacted."""
 
     async def run() -> None:
-        clock = ManualClock()
-        manager, log = await new_log(
-            str(tmp_path), clock=clock, settings={"log.cleaner.enable": "false"}
-        )
+        manager, log = await new_log(str(tmp_path), settings={"log.cleaner.enable": "false"})
         manager.begin_upkeep()
-        fill(log, now_ms=clock.now_ms())
-        await pass_time(clock, 60_000)
+        fill(log, now_ms=manager.clock.now_ms())
+        await pass_time(60_000)
         assert len(contents(log)) == 9
         await manager.close()
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_a_reader_of_a_replaced_segment_reads_on(tmp_path: Path) -> None:
     """A range lent before the swap gives the old bytes, also once the files are removed."""
 
     async def run() -> None:
-        clock = ManualClock()
-        manager, log = await new_log(str(tmp_path), clock=clock)
+        manager, log = await new_log(str(tmp_path))
         fill(log)
         lent = log.read(0, bytes_max=1 << 20, end_offset=log.end_offset)
         assert lent is not None
         old = lent.file.pread(lent.size, lent.position)
         assert clean(manager) == 1
         assert lent.file.pread(lent.size, lent.position) == old
-        await pass_time(clock, 61_000)
+        await pass_time(61_000)
         assert lent.file.pread(lent.size, lent.position) == old
         await manager.close()
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def facts(log: Log, **more: int | None) -> tuple[int, int, bool, bool]:
@@ -160,7 +162,7 @@ def test_what_may_be_cleaned(tmp_path: Path) -> None:
         assert facts(log, cleaned_offset=3) == (4, 9, True, False), "below the log's start"
         await manager.close()
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_the_filthiest_log_comes_first(tmp_path: Path) -> None:
@@ -178,7 +180,7 @@ def test_the_filthiest_log_comes_first(tmp_path: Path) -> None:
         assert clean(manager) == 2
         await manager.close()
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_more_keys_than_memory_take_several_passes(tmp_path: Path) -> None:
@@ -196,7 +198,7 @@ def test_more_keys_than_memory_take_several_passes(tmp_path: Path) -> None:
         assert len(contents(log)) == len(before)
         await manager.close()
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_a_corrupt_log_is_named_once_and_left(
@@ -216,7 +218,7 @@ def test_a_corrupt_log_is_named_once_and_left(
         assert manager.cleaner.uncleanable == {("first", 0)}
         await manager.close()
 
-    asyncio.run(run())
+    run_simulated(run())
     assert "first-0: cannot be compacted" in caplog.text
 
 
@@ -237,7 +239,7 @@ def test_a_full_disk_only_puts_it_off() -> None:
         assert clean(manager) == 1
         assert len(contents(log)) == 5
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_a_cleaning_that_cannot_remove_left_overs_does_not_begin() -> None:
@@ -257,7 +259,7 @@ def test_a_cleaning_that_cannot_remove_left_overs_does_not_begin() -> None:
         assert clean(manager) == 1
         assert left_over(disk) == []
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_deleting_a_topic_calls_its_cleaning_off(tmp_path: Path) -> None:
@@ -302,4 +304,4 @@ def test_gaps_of_compaction_are_not_taken_for_damage(trace: str) -> None:
         async with started(make_manager("/data", disk=disk)) as manager:
             assert contents(manager.get("first", 0)) == before  # type: ignore[arg-type]
 
-    asyncio.run(run())
+    run_simulated(run())

@@ -8,7 +8,6 @@ from ottla.log import checkpoints
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
 from ottla.log.swap import SUFFIXES
-from ottla.seams.clock import ManualClock
 from ottla.seams.simulated.disk import SimulatedDisk
 from tests.log.cleaning import (
     NOW,
@@ -20,7 +19,7 @@ from tests.log.cleaning import (
     left_over,
     new_log,
 )
-from tests.log.managed import contents, make_manager, pass_time, put, started
+from tests.log.managed import contents, make_manager, pass_time, put, run_simulated, started
 
 
 class PowerCut(BaseException):
@@ -81,7 +80,7 @@ def check_after_crash(disk: CountingDisk, before: Contents, after: Contents) -> 
         assert last_values(contents(log)) == last_values(before) | {b"a": b"later"}
         await manager.close()
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def stop_at(
@@ -99,9 +98,7 @@ def stop_at(
         disk.stop_at = disk.changes + changes
         try:
             clean(manager)
-            clock = manager.clock
-            assert isinstance(clock, ManualClock)
-            await pass_time(clock, 61_000)
+            await pass_time(61_000)
             await manager.checkpointer.write(manager.directories)
         except PowerCut:
             disk.stop_at = None
@@ -109,7 +106,7 @@ def stop_at(
         disk.stop_at = None
         return disk, before, False
 
-    return asyncio.run(run())
+    return run_simulated(run(), fails=True)
 
 
 AFTER = [(2, b"only 0", b"x"), (5, b"only 1", b"x"), (6, b"a", b"a2"), (7, b"b", b"b2"),
@@ -190,7 +187,7 @@ def test_a_split_that_kafka_did_not_finish_is_undone() -> None:
             assert len(found.segments) == 1
             assert left_over(disk) == []
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_a_second_crash_while_finishing_a_swap_loses_nothing() -> None:

@@ -6,7 +6,6 @@ the partition's folder; and what recovery does cut, it sets aside.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import shutil
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from ottla.log.manager import LogManager
 from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.wire.records import Record, write_batch
 from tests.log.logs import DIRECTORY, put, reopen, values
-from tests.log.managed import TOPIC_ID, contents, make_manager, started
+from tests.log.managed import TOPIC_ID, contents, make_manager, pass_time, run_simulated, started
 from tests.log.managed import put as put_pairs
 from tests.log.test_manager import crash
 
@@ -115,7 +114,7 @@ def test_a_compacted_log_survives_its_checkpoints(
             assert contents(again) == before
             assert again.set_aside_bytes == 0
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_a_compacted_folder_in_another_directory(tmp_path: Path) -> None:
@@ -133,7 +132,7 @@ def test_a_compacted_folder_in_another_directory(tmp_path: Path) -> None:
             assert again is not None
             assert contents(again) == contents(log)
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_compacted_logs_in_several_directories(tmp_path: Path) -> None:
@@ -150,7 +149,7 @@ def test_compacted_logs_in_several_directories(tmp_path: Path) -> None:
             again = [manager.get("first", partition) for partition in range(2)]
             assert [contents(log) for log in again if log is not None] == before
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def segments_with_a_jump(*, marked: bool = False) -> SimulatedDisk:
@@ -293,7 +292,7 @@ def test_what_was_set_aside_is_counted(tmp_path: Path) -> None:
         async with started(make_manager(str(tmp_path))) as manager:
             assert manager.set_aside_bytes == len(data) * 2 // 3
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_deleting_the_topic_removes_what_was_set_aside(tmp_path: Path) -> None:
@@ -314,9 +313,7 @@ def test_deleting_the_topic_removes_what_was_set_aside(tmp_path: Path) -> None:
             assert run_at_once(manager.cleaner.run()) == 1
             assert aside.read_bytes() == b"cut"
             await manager.delete([("first", 0)])
-            manager.clock.advance(10)  # type: ignore[attr-defined]
-            for _ in range(20):
-                await asyncio.sleep(0)
+            await pass_time(10)
             assert not list(tmp_path.glob("first-0*"))
 
-    asyncio.run(run())
+    run_simulated(run())

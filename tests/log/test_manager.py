@@ -10,11 +10,18 @@ import pytest
 from ottla.log import checkpoints
 from ottla.log.directories import DirectoryProblem, parse_folder, renamed_folder
 from ottla.log.manager import NO_TOPIC_ID, LogManager
-from ottla.seams.clock import ManualClock
 from ottla.seams.disk import RealDisk
 from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.settings import Settings
-from tests.log.managed import TOPIC_ID, contents, make_manager, pass_time, put, started
+from tests.log.managed import (
+    TOPIC_ID,
+    contents,
+    make_manager,
+    pass_time,
+    put,
+    run_simulated,
+    started,
+)
 
 
 def crash(manager: LogManager) -> None:
@@ -38,7 +45,7 @@ def test_a_new_directory_is_marked_with_its_owner(tmp_path: Path) -> None:
         assert "node.id=1" in text
         assert "directory.id=" in text
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_records_are_there_after_a_clean_stop(tmp_path: Path) -> None:
@@ -63,7 +70,7 @@ def test_records_are_there_after_a_clean_stop(tmp_path: Path) -> None:
             assert log.recovery_point == log.end_offset == 3
             assert put(log, (None, b"4")) == 3
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_records_are_there_after_a_crash(tmp_path: Path) -> None:
@@ -84,7 +91,7 @@ def test_records_are_there_after_a_crash(tmp_path: Path) -> None:
             assert contents(log) == [(0, b"k", b"1")]
             assert manager.get("first", 1).end_offset == 0  # type: ignore[union-attr]
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_a_torn_batch_is_cut_off_at_the_start(tmp_path: Path) -> None:
@@ -103,7 +110,7 @@ def test_a_torn_batch_is_cut_off_at_the_start(tmp_path: Path) -> None:
         async with started(make_manager(path)) as manager:
             assert contents(manager.get("first", 0)) == [(0, b"k", b"1")]  # type: ignore[arg-type]
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_a_second_server_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -120,7 +127,7 @@ def test_a_second_server_is_refused_in_one_sentence(tmp_path: Path) -> None:
         async with started(make_manager(path)):
             pass  # free again
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 @pytest.mark.parametrize(
@@ -141,7 +148,7 @@ def test_a_foreign_directory_is_refused(tmp_path: Path, meta: str, complaint: st
         assert (tmp_path / "meta.properties").read_text() == meta
         RealDisk().lock(str(tmp_path / ".lock")).release()  # and it is not left locked
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
@@ -167,29 +174,27 @@ def test_partitions_of_apache_kafka_are_adopted(tmp_path: Path) -> None:
         (tmp_path / "bootstrap.checkpoint").write_text("")
         (tmp_path / "meta.properties").write_text("cluster.id=kafkas\nnode.id=1\nversion=1\n")
         (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":42}')
-        clock = ManualClock()
-        async with started(make_manager(str(tmp_path), clock=clock)) as manager:
+        async with started(make_manager(str(tmp_path))) as manager:
             assert manager.cluster_id == "kafkas"
             assert manager.directories[0].last_broker_epoch == 42
             assert sorted(manager.found()) == [
                 ("first", 0, TOPIC_ID), ("no-id", 3, NO_TOPIC_ID), ("with-dash", 12, TOPIC_ID),
             ]  # fmt: skip
             manager.create("no-id", 3, TOPIC_ID)
-            await pass_time(clock, 61_000)
+            await pass_time(61_000)
             assert not (tmp_path / "gone-0.0123abc-delete").exists()
         for folder in ("moving-1.0123abc-future", "lost-0.0123abc-stray", "__cluster_metadata-0"):
             assert (tmp_path / folder).exists()
         assert b"topic_id" in (tmp_path / "no-id-3/partition.metadata").read_bytes()
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_a_deleted_partition_leaves_after_a_while(tmp_path: Path) -> None:
     """Its folder is renamed at once, removed after file.delete.delay.ms, and readers go on."""
 
     async def run() -> None:
-        clock = ManualClock()
-        async with started(make_manager(str(tmp_path), clock=clock)) as manager:
+        async with started(make_manager(str(tmp_path))) as manager:
             log = manager.create("first", 0, TOPIC_ID)
             put(log, (b"k", b"value"))
             lent = log.read(0, bytes_max=1000, end_offset=1)
@@ -200,13 +205,13 @@ def test_a_deleted_partition_leaves_after_a_while(tmp_path: Path) -> None:
             (folder,) = [p.name for p in tmp_path.iterdir() if p.is_dir()]
             assert folder.startswith("first-0.")
             assert folder.endswith("-delete")
-            await pass_time(clock, 59_000)
+            await pass_time(59_000)
             assert (tmp_path / folder).exists()
-            await pass_time(clock, 2_000)
+            await pass_time(2_000)
             assert not (tmp_path / folder).exists()
             assert b"value" in lent.file.pread(lent.size, lent.position)
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_a_new_topic_inherits_nothing(tmp_path: Path) -> None:
@@ -228,7 +233,7 @@ def test_a_new_topic_inherits_nothing(tmp_path: Path) -> None:
         async with started(make_manager(path)) as manager:
             assert contents(manager.get("first", 0)) == [(0, b"k", b"new")]  # type: ignore[arg-type]
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_checkpoints_forget_folders_that_are_gone(tmp_path: Path) -> None:
@@ -243,7 +248,7 @@ def test_checkpoints_forget_folders_that_are_gone(tmp_path: Path) -> None:
         for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_START_OFFSETS):
             assert (tmp_path / name).read_bytes() == b"0\n0\n"
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 @pytest.mark.parametrize("name", [
@@ -267,24 +272,23 @@ def test_a_corrupt_checkpoint_costs_no_record(tmp_path: Path, name: str, clean: 
         async with started(make_manager(path)) as manager:
             assert len(contents(manager.get("first", 0))) == 2  # type: ignore[arg-type]
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_log_start_and_recovery_point_are_checkpointed(tmp_path: Path) -> None:
     """What DeleteRecords and fsync reached is written down in time, and believed after a crash."""
 
     async def run() -> None:
-        clock = ManualClock()
-        manager = make_manager(str(tmp_path), clock=clock, topic={"flush.messages": "1"})
+        manager = make_manager(str(tmp_path), topic={"flush.messages": "1"})
         await manager.start()
         manager.begin_upkeep()
         log = manager.create("first", 0, TOPIC_ID)
         for number in range(5):
             put(log, (b"k", b"%d" % number))
-            await pass_time(clock, 1)
+            await pass_time(1)
         assert log.recovery_point == 5
         log.delete_records_before(3)
-        await pass_time(clock, 61_000)
+        await pass_time(61_000)
         crash(manager)
         assert b"first 0 5\n" in (tmp_path / checkpoints.RECOVERY_POINTS).read_bytes()
         assert b"first 0 3\n" in (tmp_path / checkpoints.LOG_START_OFFSETS).read_bytes()
@@ -293,56 +297,54 @@ def test_log_start_and_recovery_point_are_checkpointed(tmp_path: Path) -> None:
             log = manager.get("first", 0)  # type: ignore[assignment]
             assert (log.log_start_offset, log.recovery_point) == (3, 5)
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_flush_ms_is_kept(tmp_path: Path) -> None:
     """A log with `flush.ms` is synced when its records are that old, one without is not."""
 
     async def run() -> None:
-        clock = ManualClock()
-        manager = make_manager(str(tmp_path), clock=clock, topic={"flush.ms": "5000"})
+        manager = make_manager(str(tmp_path), topic={"flush.ms": "5000"})
         async with started(manager):
             manager.begin_upkeep()
             log = manager.create("first", 0, TOPIC_ID)
             put(log, (b"k", b"1"))
-            await pass_time(clock, 3_000)
+            await pass_time(3_000)
             assert log.recovery_point == 0
-            await pass_time(clock, 3_000)
+            await pass_time(3_000)
             assert log.recovery_point == 1
             manager.configure("first", log.config._replace(flush_ms=2**63 - 1))
             put(log, (b"k", b"2"))
-            await pass_time(clock, 100_000)
+            await pass_time(100_000)
             assert log.recovery_point == 1
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_retention_deletes_old_segments_in_time(tmp_path: Path) -> None:
     """Old segments leave the log at the next round and the disk after the delay."""
 
     async def run() -> None:
-        clock = ManualClock()
         manager = make_manager(
-            str(tmp_path), clock=clock,
+            str(tmp_path),
             topic={"retention.ms": "100000", "file.delete.delay.ms": "1000"},
         )  # fmt: skip
         async with started(manager):
             manager.begin_upkeep()
             log = manager.create("first", 0, TOPIC_ID)
-            put(log, (b"k", b"old"), now_ms=clock.now_ms())
-            log.roll(now_ms=clock.now_ms())
-            await pass_time(clock, 290_000)  # rounds come after 30 s and then every 300 s
-            put(log, (b"k", b"new"), now_ms=clock.now_ms())
+            put(log, (b"k", b"old"), now_ms=manager.clock.now_ms())
+            log.roll(now_ms=manager.clock.now_ms())
+            await pass_time(290_000)  # rounds come after 30 s and then every 300 s
+            put(log, (b"k", b"new"), now_ms=manager.clock.now_ms())
             assert log.log_start_offset == 0
-            await pass_time(clock, 41_000)
+            await pass_time(41_000)
             assert log.log_start_offset == 1
-            await pass_time(clock, 2_000)
+            await pass_time(2_000)
             names = {p.name for p in (tmp_path / "first-0").iterdir()}
             assert not [name for name in names if name.endswith(".deleted")]
             assert "00000000000000000000.log" not in names
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_an_offline_log_keeps_the_marker_away(tmp_path: Path) -> None:
@@ -361,7 +363,7 @@ def test_an_offline_log_keeps_the_marker_away(tmp_path: Path) -> None:
                 assert log.offline is None
                 assert len(contents(log)) == 1
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_several_directories_share_the_partitions(tmp_path: Path) -> None:
@@ -383,7 +385,7 @@ def test_several_directories_share_the_partitions(tmp_path: Path) -> None:
         with pytest.raises(DirectoryProblem, match="twice"):
             await make_manager(paths[0], paths[0] + "/").start()
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_another_topic_id_is_another_topic(tmp_path: Path) -> None:
@@ -396,7 +398,7 @@ def test_another_topic_id_is_another_topic(tmp_path: Path) -> None:
             with pytest.raises(ValueError, match="delete it first"):
                 manager.create("first", 0, bytes(15) + b"\x07")
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_a_full_disk_at_the_stop_only_costs_the_marker(caplog: pytest.LogCaptureFixture) -> None:
@@ -415,7 +417,7 @@ def test_a_full_disk_at_the_stop_only_costs_the_marker(caplog: pytest.LogCapture
         async with started(make_manager("/data", disk=disk)) as manager:
             assert contents(manager.get("first", 0)) == [(0, b"k", b"v")]  # type: ignore[arg-type]
 
-    asyncio.run(run())
+    run_simulated(run())
     assert "not marked as clean" in caplog.text
 
 
@@ -445,7 +447,7 @@ def test_one_partition_that_cannot_be_read_takes_no_other_down() -> None:
         assert manager.get("first", 0).offline is not None  # type: ignore[union-attr]
         assert contents(manager.get("first", 1)) == [(0, b"k", b"v")]  # type: ignore[arg-type]
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_cleaner_options_change_while_running(tmp_path: Path) -> None:
@@ -467,7 +469,7 @@ def test_cleaner_options_change_while_running(tmp_path: Path) -> None:
             assert manager.cleaner.dedupe_bytes == 10_000_000
             assert manager.cleaner.load_factor == 0.5
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_folder_names() -> None:

@@ -11,14 +11,14 @@ from ottla.seams.background import InlineBackground
 from ottla.seams.clock import ManualClock
 from ottla.seams.disk import RealDisk
 from ottla.seams.simulated.disk import SimulatedDisk
-from tests.log.managed import TOPIC_ID, make_manager, pass_time, put
+from tests.log.managed import TOPIC_ID, loop_clock, make_manager, pass_time, put, run_simulated
 
 
 def test_files_go_after_their_own_delay(tmp_path: Path) -> None:
     """Each name is removed when its delay is over, whatever order they came in."""
 
     async def run() -> None:
-        clock = ManualClock()
+        clock = loop_clock()
         remover = Remover(RealDisk(), clock, InlineBackground())
         for name in ("slow", "quick", "missing"):
             (tmp_path / name).write_text("x")
@@ -30,46 +30,46 @@ def test_files_go_after_their_own_delay(tmp_path: Path) -> None:
         remover.folder(str(tmp_path / "folder"), 5_000)
         left = []
         for _ in range(3):
-            await pass_time(clock, 4_000)
+            await pass_time(4_000)
             left.append({path.name for path in tmp_path.iterdir()})
         assert left == [{"slow", "folder"}, {"slow"}, set()]
         assert len(remover) == 0
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_many_files_go_in_pieces(tmp_path: Path) -> None:
     """More names than one call takes are removed all the same."""
 
     async def run() -> None:
-        clock = ManualClock()
+        clock = loop_clock()
         remover = Remover(RealDisk(), clock, InlineBackground())
         paths = [str(tmp_path / f"file-{number}") for number in range(300)]
         for path in paths:
             Path(path).write_text("x")
         remover.files(paths, 0)
-        await pass_time(clock, 10_000)
+        await pass_time(10_000)
         assert not list(tmp_path.iterdir())
         await remover.close()
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_what_cannot_be_removed_stays(caplog: pytest.LogCaptureFixture) -> None:
     """A file that the disk will not give up is named in the log, and the others go."""
 
     async def run() -> None:
-        disk, clock = SimulatedDisk(), ManualClock()
+        disk, clock = SimulatedDisk(), loop_clock()
         disk.mkdir("/data")
         for name in ("a", "b", "c"):
             disk.open(f"/data/{name}", create=True)
         disk.fail("unlink", "/data/b", errno.EIO)
         remover = Remover(disk, clock, InlineBackground())
         remover.files(["/data/a", "/data/b", "/data/c"], 0)
-        await pass_time(clock, 1_000)
+        await pass_time(1_000)
         assert disk.listdir("/data") == ["b"]
 
-    asyncio.run(run())
+    run_simulated(run())
     assert "/data/b cannot be removed" in caplog.text
 
 
@@ -92,23 +92,23 @@ def test_a_failed_fsync_takes_its_log_offline_and_no_other() -> None:
         await manager.flusher.flush([good, bad], indexes=False)
         assert bad.recovery_point == 0
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_a_full_segment_is_synced_soon() -> None:
     """A roll asks for a sync, and the recovery point follows without anybody waiting."""
 
     async def run() -> None:
-        clock = ManualClock()
+        clock = loop_clock()
         manager = make_manager("/data", disk=SimulatedDisk(), clock=clock)
         await manager.start()
         log = manager.create("first", 0, TOPIC_ID)
         put(log, (b"k", b"v"))
         log.roll(now_ms=clock.now_ms())
-        await pass_time(clock, 1)
+        await pass_time(1)
         assert log.recovery_point == 1
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_a_log_asked_for_twice_is_synced_once() -> None:
@@ -121,7 +121,7 @@ def test_a_log_asked_for_twice_is_synced_once() -> None:
             return super().thread(fn, *args)
 
     async def run() -> None:
-        clock = ManualClock()
+        clock = loop_clock()
         manager = make_manager("/data", disk=SimulatedDisk(), clock=clock)
         await manager.start()
         logs = [manager.create("first", number, TOPIC_ID) for number in range(3)]
@@ -134,7 +134,7 @@ def test_a_log_asked_for_twice_is_synced_once() -> None:
         assert synced == [1, 3]
         assert [log.recovery_point for log in logs] == [1, 1, 1]
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def test_long_walks_let_others_run() -> None:

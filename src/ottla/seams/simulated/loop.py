@@ -42,7 +42,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.paused = False
         self.failures: list[dict[str, Any]] = []
         self._simulation = simulation
-        self._machine_time = machine_time
+        self.machine_time = machine_time
         self._soon: deque[asyncio.Handle] = deque()
         self._left_of_round = 0
         self._timers: list[tuple[int, int, int, asyncio.TimerHandle]] = []
@@ -76,7 +76,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             return None
         while self._timers and self._timers[0][3].cancelled():
             heapq.heappop(self._timers)
-        return self._machine_time.true_ns_at(self._timers[0][0]) if self._timers else None
+        return self.machine_time.true_ns_at(self._timers[0][0]) if self._timers else None
 
     def drop(self) -> None:
         """End as a killed process does: no callback runs again, and no clean-up either.
@@ -106,12 +106,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             asyncio._set_running_loop(outer)
 
     def _is_due(self) -> bool:
-        return bool(self._timers) and self._timers[0][0] <= self._machine_time.monotonic_ns()
+        return bool(self._timers) and self._timers[0][0] <= self.machine_time.monotonic_ns()
 
     # The interface of asyncio
 
     def time(self) -> float:
-        return self._machine_time.monotonic_ns() / NS_PER_S
+        return self.machine_time.monotonic_ns() / NS_PER_S
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -127,7 +127,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self, delay: float, callback: Callable[..., object], *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:  # fmt: skip
-        when_ns = self._machine_time.monotonic_ns() + max(0, round(delay * NS_PER_S))
+        when_ns = self.machine_time.monotonic_ns() + max(0, round(delay * NS_PER_S))
         return self._call_at_ns(when_ns, callback, args, context)
 
     def call_at(  # type: ignore[override]
