@@ -67,9 +67,9 @@ class Partitions:
 
 
 def missing(image: ClusterImage, topic: str, index: int, node_id: int | None = None) -> ErrorCode:
-    """What to answer for a partition that this broker does not hold.
+    """The error for a partition that this broker does not hold.
 
-    One that it should hold, because it leads it, is one that the disk did not let it have.
+    One that it should hold, because it leads it, could not be created or opened on the disk.
     """
     partition = image.partition(topic, index)
     if partition is None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.context import Context, Pending
-from ottla.broker.first_look import Headers
+from ottla.broker.produce_validation import Headers, failed_partition
 from ottla.broker.verification import Guard, Operation, Verdicts
 from ottla.coordinator.effects import Producer
 from ottla.coordinator.transaction import TopicPartition
@@ -185,18 +185,6 @@ def operation_of(version: int) -> Operation:
     if version >= ADDS_FROM:
         return Operation.ADD
     return Operation.VERIFY if version >= ABORTABLE_FROM else Operation.VERIFY_OLD_ERRORS
-
-
-def failed_partition(
-    index: int, error: ErrorCode, message: str | None = None, log_start_offset: int = -1
-) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=index,
-        error_code=error,
-        base_offset=-1,
-        error_message=message,
-        log_start_offset=log_start_offset,
-    )
 
 
 def produce_error(error: ErrorCode, adds: bool) -> tuple[ErrorCode, str | None]:

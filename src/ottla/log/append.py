@@ -1,7 +1,7 @@
-"""The answer to an append, and why a client's batch is refused: Kafka's checks in Kafka's order.
+"""The result of an append, and the validation of batches: Kafka's checks in Kafka's order.
 
 The good case is decided in `Log.append` with one comparison chain; only when it fails does
-`refusal` look again, slowly, and name the first thing wrong, with the error code that Kafka 4.3
+`validate` look again, slowly, and name the first thing wrong, with the error code that Kafka 4.3
 answers.
 """
 
@@ -39,7 +39,7 @@ class Origin(enum.Enum):
 
 
 class RecordError(NamedTuple):
-    """Why one record of a batch was refused."""
+    """Why one record of a batch is invalid."""
 
     batch_index: int
     message: str
@@ -84,14 +84,14 @@ class AppendResult:
         return f"AppendResult({fields})"
 
 
-class Refusal(NamedTuple):
+class InvalidBatch(NamedTuple):
     """Why a batch is not appended."""
 
     error_code: int
     reason: str
 
     @property
-    def tells_log_start(self) -> bool:
+    def has_log_start(self) -> bool:
         """Kafka's answer carries the log start offset for some errors and -1 for these."""
         return self.error_code not in _WITHOUT_LOG_START
 
@@ -104,51 +104,57 @@ _WITHOUT_LOG_START = (
 )
 
 
-def refusal(records: memoryview, config: LogConfig, *, origin: Origin) -> Refusal | None:
-    """What Kafka has against these records; None when their header is sound.
+def validate(records: memoryview, config: LogConfig, *, origin: Origin) -> InvalidBatch | None:
+    """The first thing wrong with these records; None when their header is sound.
 
     The same order as there: what ProduceRequest.validateRecords sees, then
     analyzeAndValidateRecords, then LogValidator.validateBatch.
     """
     sizes = _batch_sizes(records)
     if isinstance(sizes, str):
-        return Refusal(ErrorCode.CORRUPT_MESSAGE, sizes)
+        return InvalidBatch(ErrorCode.CORRUPT_MESSAGE, sizes)
     if not sizes:
-        return Refusal(ErrorCode.INVALID_RECORD, "no record batch")
+        return InvalidBatch(ErrorCode.INVALID_RECORD, "no record batch")
     if records[MAGIC_POSITION] != MAGIC:
-        return Refusal(ErrorCode.INVALID_RECORD, f"magic {records[MAGIC_POSITION]}")
+        return InvalidBatch(ErrorCode.INVALID_RECORD, f"magic {records[MAGIC_POSITION]}")
     if len(sizes) > 1 and origin is Origin.CLIENT:
-        return Refusal(ErrorCode.INVALID_RECORD, f"{len(sizes)} batches where one is allowed")
+        return InvalidBatch(ErrorCode.INVALID_RECORD, f"{len(sizes)} batches where one is allowed")
     size = sizes[0]
     if size < HEADER_BYTES:
-        return Refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes")
+        return InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes")
     header = BatchHeader(records)
     if header.base_offset != 0 and origin is Origin.CLIENT:
-        return Refusal(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}, should be 0")
+        return InvalidBatch(
+            ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}, should be 0"
+        )
     if size > config.max_message_bytes:
-        return Refusal(
+        return InvalidBatch(
             ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes, {config.max_message_bytes} are allowed"
         )
     found_crc = crc32c(records[:size], ATTRIBUTES_POSITION)
     if found_crc != header.crc:
-        return Refusal(
+        return InvalidBatch(
             ErrorCode.CORRUPT_MESSAGE, f"checksum {found_crc:#010x}, {header.crc:#010x} is written"
         )
     if header.compression > CODEC_MAX:
-        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"compression type {header.compression}")
+        return InvalidBatch(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"compression type {header.compression}"
+        )
     if origin is Origin.CLIENT:
         delta, count = header.last_offset_delta, header.record_count
         if delta < 0 or count <= 0 or count != delta + 1:
-            return Refusal(ErrorCode.INVALID_RECORD, f"{count} records up to offset delta {delta}")
+            return InvalidBatch(
+                ErrorCode.INVALID_RECORD, f"{count} records up to offset delta {delta}"
+            )
         if header.is_control:
-            return Refusal(ErrorCode.INVALID_RECORD, "clients may not write control records")
+            return InvalidBatch(ErrorCode.INVALID_RECORD, "clients may not write control records")
         if header.producer_id >= 0 and header.base_sequence < 0:
-            return Refusal(
+            return InvalidBatch(
                 ErrorCode.INVALID_RECORD,
                 f"sequence {header.base_sequence} from producer {header.producer_id}",
             )
     if size > config.segment_bytes:
-        return Refusal(
+        return InvalidBatch(
             ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes in segments of {config.segment_bytes}"
         )
     return None

@@ -49,8 +49,8 @@ class Prepared(NamedTuple):
     append_time_ms: int  # -1: the producer's times stand
 
 
-class Rejected(NamedTuple):
-    """Why a batch's records are not taken."""
+class InvalidRecords(NamedTuple):
+    """Why the records of a batch are invalid."""
 
     error_code: int
     message: str | None
@@ -59,7 +59,7 @@ class Rejected(NamedTuple):
 
 def prepare(
     records: memoryview, header: BatchHeader, config: LogConfig, *, name: str, now_ms: int
-) -> Prepared | Rejected:
+) -> Prepared | InvalidRecords:
     """Look at a client's batch, whose header is sound, and make of it what the topic wants."""
     attributes, max_timestamp = header.attributes, header.max_timestamp
     doubtful = max_timestamp_is_doubtful(header) and not config.append_time
@@ -75,17 +75,17 @@ def prepare(
         try:
             opened = read_records(bytes(records), check_crc=False)
         except MalformedMessage as problem:
-            return Rejected(ErrorCode.INVALID_RECORD, str(problem), [])
+            return InvalidRecords(ErrorCode.INVALID_RECORD, str(problem), [])
     errors, bad_time = _record_errors(opened, attributes, header.record_count, config, name, now_ms)
     if errors:
-        return _rejected(errors, bad_time)
+        return _invalid_records(errors, bad_time)
     append_time_ms = now_ms if config.append_time else -1
     if another_codec:
         assert opened is not None
         assert target is not None
         batch = _converted(opened, header, target, config, append_time_ms)
         if len(batch) > config.max_message_bytes:
-            return Rejected(ErrorCode.MESSAGE_TOO_LARGE, None, [])
+            return InvalidRecords(ErrorCode.MESSAGE_TOO_LARGE, None, [])
         return Prepared(batch, BatchHeader(batch), append_time_ms)
     if config.append_time:
         _restamp(records, header, attributes | LOG_APPEND_TIME, now_ms)
@@ -155,10 +155,10 @@ def _record_errors(
     return errors, bad_time
 
 
-def _rejected(errors: list[RecordError], bad_time: bool) -> Rejected:
+def _invalid_records(errors: list[RecordError], bad_time: bool) -> InvalidRecords:
     if bad_time:
         message = "One or more records have been rejected due to invalid timestamp"
-        return Rejected(ErrorCode.INVALID_TIMESTAMP, message, errors)
+        return InvalidRecords(ErrorCode.INVALID_TIMESTAMP, message, errors)
     shown = ", ".join(
         f"RecordError(batchIndex={error.batch_index}, message='{error.message}')"
         for error in errors[:ERRORS_SHOWN]
@@ -167,7 +167,7 @@ def _rejected(errors: list[RecordError], bad_time: bool) -> Rejected:
         f"One or more records have been rejected due to {len(errors)} record errors in total, "
         f"and only showing the first three errors at most: [{shown}]"
     )
-    return Rejected(ErrorCode.INVALID_RECORD, message, errors)
+    return InvalidRecords(ErrorCode.INVALID_RECORD, message, errors)
 
 
 def _converted(

@@ -18,11 +18,11 @@ import struct
 from typing import TYPE_CHECKING
 
 from ottla.log import lookup
-from ottla.log.append import CODEC_MAX, AppendResult, Origin, refusal
+from ottla.log.append import CODEC_MAX, AppendResult, Origin, validate
 from ottla.log.checkpoints import PARTITION_METADATA
 from ottla.log.epochs import CHECKPOINT, LeaderEpochs, load_epochs
 from ottla.log.failures import CorruptSegment, OffsetOutOfRange
-from ottla.log.inspection import Rejected, prepare
+from ottla.log.inspection import InvalidRecords, prepare
 from ottla.log.producers import OUT_OF_ORDER_SEQUENCE_NUMBER, BatchNote, Producers
 from ottla.log.reading import (
     aborted_between,
@@ -225,7 +225,7 @@ class Log:
             return AppendResult(_STORAGE_ERROR)
         if header is None:
             if len(records) < HEADER_BYTES:
-                return self._refuse(records, origin) or AppendResult(ErrorCode.CORRUPT_MESSAGE)
+                return self._validate(records, origin) or AppendResult(ErrorCode.CORRUPT_MESSAGE)
             header = BatchHeader(records)
         attributes = header.attributes
         max_timestamp = header.max_timestamp
@@ -256,20 +256,20 @@ class Log:
         now_ms: int,
         origin: Origin,
     ) -> AppendResult:
-        """Append what is not plain: refuse it with Kafka's error, or prepare it first.
+        """Append what is not plain: answer Kafka's error, or prepare it first.
 
         Speed matters less here than naming the right error, so the checks start again.
         """
-        refused = self._refuse(records, origin)
-        if refused is not None:
-            return refused
+        invalid = self._validate(records, origin)
+        if invalid is not None:
+            return invalid
         records = records[: header.size]  # what follows is part of a batch that did not come whole
         if origin is not Origin.CLIENT:
             if header.is_control:
                 return self._append_marker(records, header, leader_epoch, now_ms)
             return self._append_sound(records, header, leader_epoch, now_ms)
         prepared = prepare(records, header, self._config, name=self.name, now_ms=now_ms)
-        if isinstance(prepared, Rejected):
+        if isinstance(prepared, InvalidRecords):
             too_large = prepared.error_code == ErrorCode.MESSAGE_TOO_LARGE
             return AppendResult(
                 prepared.error_code,
@@ -281,14 +281,14 @@ class Log:
             prepared.batch, prepared.header, leader_epoch, now_ms, prepared.append_time_ms
         )
 
-    def _refuse(self, records: memoryview, origin: Origin) -> AppendResult | None:
-        """The answer to records that cannot be appended, whatever is inside them; else None."""
-        refused = refusal(records, self._config, origin=origin)
-        if refused is None:
+    def _validate(self, records: memoryview, origin: Origin) -> AppendResult | None:
+        """The error of records whose header is not sound; None when it is."""
+        invalid = validate(records, self._config, origin=origin)
+        if invalid is None:
             return None
-        logger.debug("%s: batch refused: %s", self.name, refused.reason)
-        start = self.log_start_offset if refused.tells_log_start else -1
-        return AppendResult(refused.error_code, log_start_offset=start)
+        logger.debug("%s: invalid batch: %s", self.name, invalid.reason)
+        start = self.log_start_offset if invalid.has_log_start else -1
+        return AppendResult(invalid.error_code, log_start_offset=start)
 
     def _append_sound(
         self,
@@ -399,7 +399,7 @@ class Log:
     ) -> AppendResult | None:
         """Stamp a checked batch and put it at the end, in a new segment if this one is full.
 
-        None when it is written; a disk that refuses takes the log offline.
+        None when it is written; a disk that fails takes the log offline.
         """
         first_offset = self.end_offset
         last_offset = first_offset + header.last_offset_delta

@@ -1,1 +1,1 @@
-"""A partition as this broker holds it: its log, what the leader may show, and who waits for it."""
+"""A replica on this broker: its log, its high watermark, and the requests that wait for it."""

@@ -1,4 +1,4 @@
-"""How far the leader of a partition may show its log: the high watermark.
+"""The leader's decisions about a partition: its high watermark, and whether acks=-1 may write.
 
 Pure: numbers in, numbers out. The high watermark is the least end offset among the in-sync
 replicas, the leader itself included, and it never goes back while the same leader leads.
@@ -17,9 +17,9 @@ def high_watermark(
 
 
 def enough_replicas(in_sync: int, assigned: int, min_insync_replicas: int) -> bool:
-    """May a producer that asked for all replicas (acks=-1) write?
+    """Whether a producer that asked for all replicas (acks=-1) may write.
 
-    `min.insync.replicas` above the number of replicas would refuse everything; Kafka then asks for
+    `min.insync.replicas` above the number of replicas would allow nothing; Kafka then asks for
     all of them instead.
     """
     return in_sync >= min(min_insync_replicas, assigned)

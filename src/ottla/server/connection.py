@@ -81,7 +81,7 @@ class Connection:
         self._shared = shared
         self._stream = stream
         self._on_closed = on_closed
-        self.peer = Peer(listener_name, stream.peer, self.refuse)
+        self.peer = Peer(listener_name, stream.peer, self.disconnect)
         self.peer_host = stream.peer_host
         self.last_active = shared.monotonic()
         self.closed = False
@@ -336,7 +336,7 @@ class Connection:
         self._draining = True
         self._pause()
 
-    def refuse(self, reason: str) -> None:
+    def disconnect(self, reason: str) -> None:
         """Closes for a fault of the peer's that was found later; see Peer.disconnect."""
         self.close(reason, logging.WARNING)
 

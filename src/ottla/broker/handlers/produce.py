@@ -1,10 +1,9 @@
 """Produce (KIP-98 batches, KIP-951 leader hints, KIP-516 topic ids): records into logs.
 
-The hottest path of the broker. Per partition: find it, take a first look at the batch, append,
-note the answer. Nothing here looks at a record. With acks=0 nothing is sent, and since an
-error then cannot be told, it closes the connection. An answer waits only where the high watermark
-has not passed what was appended: for other replicas (acks=-1), or for the disk with
-`log.flush.before.ack`.
+The hottest path of the broker. For each partition: find it, validate the batch header, append,
+note the answer. Nothing here looks at a record. With acks=0 nothing is sent, so an error closes the
+connection. An answer waits only where the high watermark has not passed what was appended: for
+other replicas (acks=-1), or for the disk with `log.flush.before.ack`.
 """
 
 from __future__ import annotations
@@ -15,14 +14,15 @@ from ottla.broker import transactional
 from ottla.broker.context import Context, PeerError, Pending
 from ottla.broker.endpoints import current_leader
 from ottla.broker.errors import error_name
-from ottla.broker.first_look import (
-    Headers,
-    Refused,
-    header_of,
-    look_ahead,
-    refusal,
-)
 from ottla.broker.partitions import missing
+from ottla.broker.produce_validation import (
+    Headers,
+    InvalidRequest,
+    failed_partition,
+    header_of,
+    read_headers,
+    validate,
+)
 from ottla.wire.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -49,17 +49,17 @@ Waiting = tuple["Partition", int, PartitionProduceResponse]
 
 
 def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Pending | None:
-    """Append every batch; answer, wait, or (acks=0) say nothing."""
+    """Append every batch; answer now, later, or (acks=0) not at all."""
     try:
         topics = request.topic_data
         if request.transactional_id is not None:
-            headers = look_ahead(request)
+            headers = read_headers(request)
             return transactional.verify(request, headers, context, _append_all)
         if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
-            return _append_all(request, look_ahead(request), context)
+            return _append_all(request, read_headers(request), context)
         return _append_all(request, None, context)
-    except Refused as refused:
-        return failure(request, refused.error_code, context, refused.message)
+    except InvalidRequest as invalid:
+        return failure(request, invalid.error_code, context, invalid.message)
     except transactional.SeveralProducers:
         return failure(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, context)
 
@@ -68,11 +68,12 @@ def _append_all(
     request: ProduceRequest,
     headers: Headers | None,
     context: Context,
-    refusals: FailedPartitions | None = None,
+    unverified: FailedPartitions | None = None,
 ) -> ProduceResponse | Pending | None:
-    """One partition after the other; what is refused or fails leaves the others alone.
+    """Append one partition after the other; an error of one leaves the others alone.
 
     `headers`: those of the batches, in the request's order, if they have been read already.
+    `unverified`: the answers for partitions that are not part of the transaction.
     """
     broker = context.broker
     acks = request.acks
@@ -93,11 +94,11 @@ def _append_all(
             header = header_of(data.records) if unused is None else next(unused)
             answer: PartitionProduceResponse | None = None
             if partition is None:
-                answer = _error(data.index, _missing(context, topic, data.index))
-            elif error := refusal(partition, data, header, request, context):
-                answer = _error(data.index, error)
-            elif refusals:
-                answer = refusals.get((partition.topic, data.index))
+                answer = failed_partition(data.index, _missing(context, topic, data.index))
+            elif error := validate(partition, data, header, request, context):
+                answer = failed_partition(data.index, error)
+            elif unverified:
+                answer = unverified.get((partition.topic, data.index))
             if answer is None and partition is not None:
                 records: Any = data.records
                 result = partition.append(records, acks=acks, now_ms=now_ms, header=header)
@@ -133,12 +134,12 @@ def _answer(
     waiting: list[Waiting],
     failed: bool,
 ) -> ProduceResponse | Pending | None:
-    """Say it now, say it later, or (acks=0) not at all."""
+    """Answer now, later, or (acks=0) not at all."""
     acks = request.acks
     if failed:
         _count_errors(response, context)
         if acks == 0:
-            raise PeerError(_unsaid_errors(response.responses))
+            raise PeerError(_unsent_errors(response.responses))
         if context.api_version >= LEADER_HINTS_FROM:
             _hint_leaders(response, context)
     if acks == 0:
@@ -154,7 +155,7 @@ def _answer(
 def failure(
     request: ProduceRequest, error_code: ErrorCode, context: Context, message: str | None = None
 ) -> ProduceResponse:
-    """The same error for every partition; with acks=0 there is nobody to tell."""
+    """The same error for every partition; with acks=0 the connection closes."""
     if request.acks == 0:
         raise PeerError(f"produce with acks=0 failed: {error_code.name}")
     return ProduceResponse(
@@ -163,7 +164,8 @@ def failure(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=[
-                    _error(each.index, error_code, message) for each in topic.partition_data
+                    failed_partition(each.index, error_code, message)
+                    for each in topic.partition_data
                 ],
             )
             for topic in request.topic_data
@@ -190,14 +192,6 @@ def _missing(context: Context, topic: TopicProduceData, index: int) -> ErrorCode
     return missing(broker.image, name, index, broker.node_id)
 
 
-def _error(
-    index: int, error_code: ErrorCode, message: str | None = None
-) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=index, error_code=error_code, base_offset=-1, error_message=message
-    )
-
-
 def _explain(answer: PartitionProduceResponse, result: AppendResult) -> None:
     """KIP-467: name the records of the batch that are at fault."""
     answer.error_message = result.error_message
@@ -215,18 +209,18 @@ def _count_errors(response: ProduceResponse, context: Context) -> None:
                 context.broker.metrics.error("Produce", error_name(answer.error_code))
 
 
-def _unsaid_errors(responses: list[TopicProduceResponse]) -> str:
+def _unsent_errors(responses: list[TopicProduceResponse]) -> str:
     errors = ", ".join(
         f"{topic.name or topic.topic_id.hex()}-{answer.index}: {error_name(answer.error_code)}"
         for topic in responses
         for answer in topic.partition_responses
         if answer.error_code
     )
-    return f"a produce request with acks=0 failed, and only closing can tell the client: {errors}"
+    return f"a produce request with acks=0 failed, and nothing but closing can show it: {errors}"
 
 
 def _hint_leaders(response: ProduceResponse, context: Context) -> None:
-    """Tell a client that asked the wrong broker where the leader is (KIP-951)."""
+    """Name the leader and its address to a client that asked another broker (KIP-951)."""
     image = context.broker.image
     endpoints: dict[int, NodeEndpoint] = {}
     for topic in response.responses:

@@ -1,9 +1,9 @@
-"""What a produce request can be refused for before a log looks at its batches.
+"""Validation of a produce request, before a log validates its batches.
 
-Each batch header is read once, here (`look_ahead`, `header_of`), and handed on to the verification
-of transactions and to the log. Since version 3 a client sends exactly one batch a partition, in
-format 2, and zstd only since version 7. Some faults refuse the request as a whole (`Refused`),
-because Kafka finds them before it looks at partitions one by one.
+Each batch header is read once, here (`read_headers`, `header_of`), and passed on to the
+verification of transactions and to the log. Since version 3 a client sends exactly one batch a
+partition, in format 2, and zstd only since version 7. Some faults make the whole request invalid
+(`InvalidRequest`), because Kafka finds them before it looks at partitions one by one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from ottla.cluster.names import INTERNAL
+from ottla.wire.api.produce import PartitionProduceResponse
 from ottla.wire.batch_header import (
     BATCH_OVERHEAD,
     COMPRESSION_MASK,
@@ -46,12 +47,25 @@ _START_BYTES = 23
 Headers = list[BatchHeader | None]
 
 
-class Refused(Exception):
-    """The request as a whole is refused: every partition gets the same answer."""
+class InvalidRequest(Exception):
+    """The whole request is invalid: every partition gets the same error."""
 
     def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
         self.error_code = error_code
         self.message = message
+
+
+def failed_partition(
+    index: int, error_code: ErrorCode, message: str | None = None, log_start_offset: int = -1
+) -> PartitionProduceResponse:
+    """The answer for a partition whose records are not appended."""
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error_code,
+        base_offset=-1,
+        error_message=message,
+        log_start_offset=log_start_offset,
+    )
 
 
 def header_of(records: Any) -> BatchHeader | None:
@@ -59,10 +73,10 @@ def header_of(records: Any) -> BatchHeader | None:
     return None if records is None or len(records) < HEADER_BYTES else BatchHeader(records)
 
 
-def look_ahead(request: ProduceRequest) -> Headers:
+def read_headers(request: ProduceRequest) -> Headers:
     """The header of every batch in the request.
 
-    What refuses the whole request must be found before anything is appended: raises Refused.
+    Raises InvalidRequest, before anything is appended.
     """
     headers: Headers = []
     for topic in request.topic_data:
@@ -74,26 +88,29 @@ def look_ahead(request: ProduceRequest) -> Headers:
             if len(records) < HEADER_BYTES:
                 header = None
                 length, magic, attributes = _read_start(records)
-                _check_start(length, magic)
+                _validate_start(length, magic)
             else:
                 header = BatchHeader(records)
                 attributes = header.attributes
                 if header.magic != MAGIC or header.size < HEADER_BYTES:
-                    _check_start(header.size - BATCH_OVERHEAD, header.magic)
+                    _validate_start(header.size - BATCH_OVERHEAD, header.magic)
             if attributes & TRANSACTIONAL and request.transactional_id is None:
-                raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+                raise InvalidRequest(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             headers.append(header)
     return headers
 
 
-def refusal(
+def validate(
     partition: Partition,
     data: PartitionProduceData,
     header: BatchHeader | None,
     request: ProduceRequest,
     context: Context,
 ) -> ErrorCode:
-    """Why the records of one partition are refused; NONE when they are not."""
+    """The error of one partition's records; NONE when they may be appended.
+
+    Raises InvalidRequest for faults of the whole request that `read_headers` has not looked for.
+    """
     records: Any = data.records
     if header is not None:
         size, magic, attributes = header.size, header.magic, header.attributes
@@ -104,8 +121,8 @@ def refusal(
         size = length + BATCH_OVERHEAD
     if size != len(records) or magic != MAGIC:
         length = size - BATCH_OVERHEAD
-        _check_start(length, magic)
-        error = _not_one_batch(records, length, magic)
+        _validate_start(length, magic)
+        error = _validate_rest(records, length, magic)
         if error:
             return error
         data.records = records[:size]
@@ -117,7 +134,7 @@ def refusal(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if known else ErrorCode.UNKNOWN_SERVER_ERROR
             )
         if attributes & TRANSACTIONAL and request.transactional_id is None:
-            raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            raise InvalidRequest(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if request.acks not in ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS
     if partition.topic in INTERNAL and context.client_id != ADMIN_CLIENT_ID:
@@ -125,17 +142,17 @@ def refusal(
     return ErrorCode.NONE
 
 
-def _check_start(length: int, magic: int) -> None:
-    """What Kafka finds out about a batch even before it knows what the request is."""
+def _validate_start(length: int, magic: int) -> None:
+    """Kafka's checks of a batch while it decodes the request."""
     if length < LEGACY_RECORD_BYTES_MIN:
         message = f"Record size {length} is less than the minimum record overhead (14)"
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, message)
+        raise InvalidRequest(ErrorCode.CORRUPT_MESSAGE, message)
     if not 0 <= magic <= MAGIC:
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
+        raise InvalidRequest(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
 
 
-def _not_one_batch(records: Any, length: int, magic: int) -> ErrorCode:
-    """NONE if it is one batch after all: a torn one behind it is no error, Kafka drops it."""
+def _validate_rest(records: Any, length: int, magic: int) -> ErrorCode:
+    """The error of bytes behind the batch; NONE for part of a second one, which Kafka drops."""
     left = len(records) - length - BATCH_OVERHEAD
     if left < 0 or magic != MAGIC:
         return ErrorCode.INVALID_RECORD
