@@ -1,4 +1,4 @@
-"""Is there a Java that Spark can run on? Asked before Spark does, to answer in one sentence."""
+"""The check for a Java that Spark can run on, before Spark's own, with one sentence of advice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ADVICE = (
 
 
 class JavaMissing(RuntimeError):
-    """No Java, or one too old; the message says what to install."""
+    """No Java, or one too old; the message has what to install."""
 
 
 def find_java() -> str:
@@ -31,7 +31,7 @@ def find_java() -> str:
     said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
     version = version_in(said.stderr + said.stdout)
     if version is None:
-        # macOS has a /usr/bin/java that only tells where to get one.
+        # macOS has a /usr/bin/java that only prints where to get one.
         raise JavaMissing(f"{found} does not run. {ADVICE}.")
     if version < VERSION_MIN:
         raise JavaMissing(f"{found} is Java {version}. {ADVICE}.")
@@ -39,6 +39,6 @@ def find_java() -> str:
 
 
 def version_in(text: str) -> int | None:
-    """The major version in what `java -version` says: 17 of "17.0.15", 8 of "1.8.0_402"."""
+    """The major version in the output of `java -version`: 17 of "17.0.15", 8 of "1.8.0_402"."""
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(found[1]) if found else None

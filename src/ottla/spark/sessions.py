@@ -1,6 +1,6 @@
 """The one place where a Spark session is made for pipelines: quiet, in UTC, with this Python.
 
-On a local master everything stays on loopback. What the JVM says while it starts is passed on
+On a local master everything stays on loopback. The JVM's stderr while it starts is passed on
 without the lines that mean nothing to a reader; when it does not start, all of it is shown.
 """
 
@@ -68,7 +68,7 @@ logger.python.level = off
 """
 # PySpark logs what it raises, as JSON with the whole plan.
 TWICE_SAID = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-# Said by the JVM or by Spark's scripts whatever one does.
+# Lines that the JVM and Spark's scripts print in every run.
 MEANINGLESS = re.compile(
     r"WARNING: (Using incubator modules|A terminally deprecated|A restricted method"
     r"|sun\.misc\.Unsafe|Please consider reporting|Use --enable-native)"
@@ -106,7 +106,7 @@ def session(
 
 
 def need_installed() -> None:
-    """Raise the sentence that says what to install, if something is missing."""
+    """Raise PipelineError with what to install, if something is missing."""
     try:
         import pyspark.sql  # noqa: F401
     except ModuleNotFoundError as missing:
@@ -120,7 +120,7 @@ def need_installed() -> None:
 
 
 def quieten(spark: SparkSession) -> None:
-    """Let nobody print what is raised as well, or what only follows from the JVM's end."""
+    """Silence loggers that repeat what is raised, and what only follows from the JVM's end."""
     for logger in TWICE_SAID:
         logging.getLogger(logger).disabled = True
     server = getattr(spark.sparkContext, "_accumulatorServer", None)
@@ -188,7 +188,7 @@ def prepare_environment(master: str, import_from: Iterable[str | Path], director
 
 
 class Words(threading.Thread):
-    """Passes on what the JVM says on stderr, without the lines that mean nothing."""
+    """Copies the JVM's stderr to `target`, without the lines that mean nothing."""
 
     def __init__(self, source: IO[bytes], target: IO[str], verbose: bool) -> None:
         super().__init__(name="ottla-spark-stderr", daemon=True)

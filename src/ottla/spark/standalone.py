@@ -84,7 +84,7 @@ class Daemon:
         ]
 
     def kill(self) -> None:
-        """SIGKILL to the daemon and its executors: no goodbye."""
+        """SIGKILL to the daemon and its executors."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -103,7 +103,7 @@ class Daemon:
 
 
 class Standalone:
-    """A running cluster: where its master is, and its executors for those who kill them."""
+    """A running cluster: its master's address, and its executors' processes."""
 
     def __init__(self, directory: Path, *, remove: bool) -> None:
         self.directory = directory
@@ -135,7 +135,7 @@ class Standalone:
         return worker
 
     def state(self) -> dict[str, Any]:
-        """What the master's page says: workers, running applications, cores."""
+        """The master's status page: workers, running applications, cores."""
         with LOCAL.open(f"{self.web_url}/json/", timeout=5) as page:
             found: dict[str, Any] = json.loads(page.read())
         return found
@@ -179,7 +179,7 @@ class Standalone:
         return Daemon(self.directory / name, words, remove=self.remove)
 
     def _logged(self, daemon: Daemon, pattern: str) -> str:
-        """What a daemon says once it listens: only it knows which port it got."""
+        """A group of `pattern` in a daemon's log, once it is there: its port, for instance."""
         found: list[str] = []
 
         def look() -> bool:
@@ -230,7 +230,7 @@ def standalone(
             os.environ["PYSPARK_PYTHON"] = before
 
 
-# The master is on loopback: never ask a proxy for it.
+# The master is on loopback: no proxy.
 LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 

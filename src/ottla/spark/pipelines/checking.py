@@ -2,7 +2,7 @@
 
 The plan is built over empty inputs with the columns of the real ones, once as a stream and once as
 a batch, and each is started with a sink that takes nothing: what Spark would refuse later, it
-refuses now. Only then is the broker asked for the topics.
+refuses now. Only then are the topics looked up.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 
 from .declaring import BAD_RECORDS, Pipeline
-from .existing import asking, missing_sources, missing_targets
+from .existing import missing_sources, missing_targets, topic_clients
 from .inputs import EmptyInputs
 from .outputs import need, records
 from .problems import sentence
@@ -58,9 +58,9 @@ def check_plan(pipeline: Pipeline, spark: SparkSession, found: Findings) -> None
 
 
 def check_topics(pipelines: Sequence[Pipeline], servers: str, found: Findings) -> None:
-    """One question for all of them."""
+    """One lookup for all of them."""
     try:
-        with asking(servers, *pipelines, timeout_ms=ASK_TIMEOUT_MS) as (admin, consumer):
+        with topic_clients(servers, *pipelines, timeout_ms=ASK_TIMEOUT_MS) as (admin, consumer):
             there = set(admin.list_topics())
             for pipeline in pipelines:
                 found.problems += missing_sources(pipeline, consumer)
@@ -73,7 +73,7 @@ def check_topics(pipelines: Sequence[Pipeline], servers: str, found: Findings) -
 
 
 def plan_problems(pipeline: Pipeline, spark: SparkSession, *, streaming: bool) -> list[str]:
-    """What Spark says to the plan."""
+    """The errors of Spark's analysis of the plan."""
     inputs = EmptyInputs(spark, pipeline, streaming=streaming)
     try:
         frames = pipeline.outputs(inputs.frames())

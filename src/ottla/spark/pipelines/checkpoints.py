@@ -1,4 +1,4 @@
-"""A pipeline's directory below `--checkpoint`: where its queries stand, and who runs it.
+"""A pipeline's directory below `--checkpoint`: its queries' progress, its process.
 
     DIR/NAME/SINK          the checkpoint of the query of a sink, as Spark keeps it
     DIR/NAME/bad-records   that of the bad records
@@ -28,7 +28,7 @@ from .topics import PipelineError
 
 @dataclass(frozen=True, slots=True)
 class QueryStand:
-    """How far a query is, as its checkpoint says."""
+    """The last finished batch of a query, from its checkpoint."""
 
     batch_id: int
     at_s: float
@@ -77,7 +77,7 @@ class Home:
             self._lock = None
 
     def running(self) -> bool:
-        """Does anybody hold the lock?"""
+        """Whether a process holds the lock."""
         try:
             held = os.open(self.path / "lock", os.O_RDWR)
         except OSError:
@@ -108,7 +108,7 @@ class Home:
         }
         self._write("start.json", {"sources": named})
 
-    # Who runs it
+    # The process that runs it
 
     def run(self) -> dict[str, Any]:
         return self._read("run.json") or {}

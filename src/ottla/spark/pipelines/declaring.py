@@ -1,8 +1,8 @@
 """A pipeline: sources, a function from DataFrames to DataFrames, sinks.
 
 The declaration is pure, so that a file of pipelines can be listed without Spark. What is wrong with
-it by itself (a name twice, a table as a sink, a function with other arguments) is said when it is
-made; what needs Spark or the broker is found by `checking`.
+it by itself (a name twice, a table as a sink, a function with other arguments) is an error when it
+is made; what needs Spark or the broker is found by `checking`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Pipeline:
         try:
             made = self(**frames) if self.by_keyword else self(*frames.values())
         except Exception as problem:
-            # Spark's own errors have their words elsewhere; these are of Python.
+            # Spark's own errors are put in words by problems.py; these are of Python.
             if type(problem).__module__.startswith("pyspark."):
                 raise
             what = "" if isinstance(problem, PipelineError) else f"{type(problem).__name__}: "

@@ -1,4 +1,4 @@
-"""Are a pipeline's topics there? Those that it writes to are made if they are not."""
+"""Whether the topics of a pipeline exist; those that it writes to are created if not."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ASK_TIMEOUT_MS = 10_000
 
 
 @contextmanager
-def asking(
+def topic_clients(
     servers: str, *pipelines: Pipeline, timeout_ms: int = ASK_TIMEOUT_MS
 ) -> Iterator[tuple[Admin, Consumer]]:
-    """Clients that ask about topics; what they cannot answer is the pipelines' problem."""
+    """An admin client and a consumer for a moment; their errors become PipelineError."""
     from ottla.client.admin import Admin
     from ottla.client.consumer import Consumer
     from ottla.client.errors import KafkaError
@@ -48,7 +48,7 @@ def asking(
 
 
 def client_properties(pipeline: Pipeline) -> dict[str, str]:
-    """What the declarations tell the client: `kafka.security.protocol` and the like."""
+    """The client properties in the declarations: `kafka.security.protocol` and the like."""
     found: dict[str, str] = {}
     for each in (*pipeline.sources.values(), *pipeline.sinks.values()):
         if isinstance(each, Topic | Table):
@@ -91,8 +91,8 @@ def need_sources(pipeline: Pipeline, consumer: Consumer) -> None:
 
 
 def check_sources(pipeline: Pipeline, servers: str) -> None:
-    """The same, for somebody who has nobody to ask yet."""
-    with asking(servers, pipeline) as (_, consumer):
+    """`need_sources` with clients of its own."""
+    with topic_clients(servers, pipeline) as (_, consumer):
         need_sources(pipeline, consumer)
 
 

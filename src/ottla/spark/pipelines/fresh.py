@@ -1,9 +1,8 @@
 """A topic as it is at each micro-batch: read anew whenever the plan runs.
 
-Spark asks a Python source once for the partitions of a batch read and keeps the answer with the
-plan, so a table that a stream is joined with would stand still at the first micro-batch. Here the
-question is part of the work: tasks ask the brokers for the offsets themselves, and share the
-partitions by number.
+Spark plans a batch read of a Python source once and keeps the partitions with the plan, so a table
+that a stream is joined with would stand still at the first micro-batch. Here the lookup is part of
+the tasks: each gets the offsets from the brokers, and they share the partitions by number.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The DataFrames that a pipeline's function is given: streams, stored stretches, or empty ones.
 
-`Inputs` says how a declared source is read; its three forms differ only in where records come from.
+`Inputs` reads a declared source; its three forms differ only in where records come from.
 Everything after that is the same code, so that the past and the future give the same answer.
 """
 
@@ -162,7 +162,7 @@ class Inputs:
         return schema
 
     def options(self, declared: Mapping[str, str], columns: list[str]) -> dict[str, str]:
-        """What every topic is read with, and then what its declaration says."""
+        """The options of every topic, then those of its declaration."""
         return {
             "kafka.bootstrap.servers": self.servers,
             ISOLATION: ISOLATION_DEFAULT,
@@ -255,7 +255,7 @@ class PastInputs(Inputs):
 
 
 class EmptyInputs(Inputs):
-    """No records, and the columns of those to come: enough to build a plan. Asks no broker."""
+    """No records, and the columns of those to come: enough to build a plan. Needs no broker."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, *, streaming: bool) -> None:
         super().__init__(spark, pipeline, "")

@@ -1,6 +1,7 @@
 """Rows of a pipeline's DataFrame as records of its sink: key, value, headers, partition.
 
-A column that a declaration names and the DataFrame lacks is said in a sentence, before Spark does.
+A column that a declaration names and the DataFrame lacks is a PipelineError in one sentence, before
+Spark's error.
 """
 
 from __future__ import annotations

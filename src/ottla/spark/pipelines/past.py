@@ -1,6 +1,6 @@
 """A pipeline over what is stored, as a batch: the same function, the same records, no checkpoint.
 
-The end is looked up once, so that all sinks and the bad records speak of the same stretch. Each run
+The end is looked up once, so that all sinks and the bad records cover the same stretch. Each run
 writes its whole answer anew.
 """
 
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from .bounds import Bound, stretch
 from .declaring import BAD_RECORDS, Pipeline
-from .existing import asking, make_targets, need_sources
+from .existing import make_targets, need_sources, topic_clients
 from .inputs import PastInputs
 from .outputs import records
 from .running import sentences, settings_of
@@ -35,7 +35,7 @@ def run_past(
     from ..source import register
 
     register(spark)
-    with asking(bootstrap_servers, pipeline) as (admin, consumer):
+    with topic_clients(bootstrap_servers, pipeline) as (admin, consumer):
         need_sources(pipeline, consumer)
         stretches = {
             name: stretch(consumer, source, start, until)
@@ -63,7 +63,7 @@ def run_past(
 
 
 def write_rows(rows: DataFrame, sink: Sink, servers: str, where: str) -> int:
-    """Write, and count on the way."""
+    """Write the rows; return how many."""
     seen = Observation()
     counted = rows.observe(seen, F.count(F.lit(1)).alias("rows"))
     if isinstance(sink, Files):

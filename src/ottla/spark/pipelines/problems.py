@@ -1,7 +1,7 @@
 """Spark's errors as sentences with the pipeline's name.
 
-Spark says what is wrong by a condition (`UNRESOLVED_COLUMN.WITH_SUGGESTION`) and parameters; those
-that a writer of pipelines meets are put in words here, the others keep Spark's first line.
+Spark reports what is wrong as a condition (`UNRESOLVED_COLUMN.WITH_SUGGESTION`) and parameters;
+those that a writer of pipelines meets are put in words here, the others keep Spark's first line.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ WORDS: dict[str, Words] = {
 
 
 def place_in(text: str) -> str:
-    """Where in the file the operation stands, if Spark says."""
+    """Where in the file the operation stands, if Spark reports it."""
     found = re.search(r"== DataFrame ==\n.*? was called from\n(.+?)\n", text, re.DOTALL)
     return f", called from {found[1].strip()}" if found else ""
 
@@ -86,8 +86,8 @@ def root_cause(text: str) -> str:
     """The last error of ours or of Python in a long text, else its first line; with the line
     `Try: …` that follows it.
 
-    A query that ends says that it ended, and the reason stands far below, in the traceback of a
-    Python worker.
+    The error of a query begins with the fact that it ended; the reason stands far below, in the
+    traceback of a Python worker.
     """
     lines = text.splitlines()
     found = [

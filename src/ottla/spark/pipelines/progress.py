@@ -1,4 +1,4 @@
-"""What a streaming query says of a micro-batch, and how it is shown to a person.
+"""The progress of a micro-batch as Spark reports it, and as one line of text.
 
 Pure: `reading_of` takes the progress that Spark reports, as JSON; the rest is text.
 """
@@ -21,7 +21,7 @@ VALUES_ROW = ("count", "example")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One micro-batch of one query. None: the query has no such thing, or Spark did not say."""
+    """One micro-batch of one query. None: the query has no such thing, or Spark reports none."""
 
     pipeline: str
     query: str
@@ -123,7 +123,7 @@ def watermark_of(event_time: Mapping[str, Any]) -> str | None:
 
 
 def line(reading: Reading, name: str, late_total: int, bad_total: int = 0) -> str:
-    """One line for a person. A row that came too late is always said."""
+    """One line of text. Rows that came too late are always in it."""
     parts = [
         f"{name}  batch {reading.batch_id}",
         f"{reading.rows_per_s:,.0f} rows/s",

@@ -1,8 +1,8 @@
 """A pipeline as a stream: one query for each sink, one for bad records, each with its checkpoint.
 
-`start_stream` gives a `Run`, whose queries live in the session until they fail, end (catch-up) or
+`start_stream` gives a `Run`, whose queries run in the session until they fail, end (catch-up) or
 are stopped. A run owes its caller that no two runs share a checkpoint, that its queries begin at
-the same offsets, and that what it says about lag is committed to the groups when it ends.
+the same offsets, and that their last offsets are committed to the groups when it ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from .bounds import Bound, Offsets, start_offsets
 from .checkpoints import Home
 from .declaring import BAD_RECORDS, Pipeline
-from .existing import asking, make_targets, need_sources
+from .existing import make_targets, need_sources, topic_clients
 from .inputs import Inputs, StreamInputs
 from .outputs import records
 from .problems import sentence
@@ -38,7 +38,7 @@ POLL_S = 0.1
 # several at once do not make it, so they start one after another, and again if need be.
 STARTS_MAX = 4
 START_TIMEOUT_S = 120.0
-# Spark knows by the text of a Python error whether a stop interrupted the batch, and its search
+# Spark decides by the text of a Python error whether a stop interrupted the batch, and its search
 # overflows the stack on a long text: it gets the words it looks for, and no more.
 INTERRUPTED = re.compile(r"InterruptedException|InterruptedIOException|ClosedByInterrupt")
 STOPPED = (
@@ -48,8 +48,8 @@ STOPPED = (
 STARTING = ("Initializing", "Starting")
 TOO_SLOW = "failed to connect back"
 
-# The number of a batch, when it was said, and whether the batch is done: the number comes before
-# as well, while there is nothing to do.
+# The number of a batch, the time of its progress, and whether the batch is done: the number comes
+# before as well, while there is nothing to do.
 Mark = tuple[int, str, bool]
 NOTHING_SEEN: Mark = (-1, "", False)
 
@@ -87,7 +87,7 @@ class Run:
         return None
 
     def readings(self) -> list[Reading]:
-        """What the queries have said since the last call."""
+        """The progress of the queries since the last call."""
         found = []
         for name, query in self.queries.items():
             for said in self._news(query, self._seen.get(name, NOTHING_SEEN)):
@@ -131,7 +131,7 @@ class Run:
     def stop(self) -> None:
         """End the queries; the next start goes on after the last batch that each has finished."""
         for query in self.queries.values():
-            # A query that has failed already is told of by `failure`.
+            # `failure` has the error of a query that has failed already.
             with contextlib.suppress(PySparkException):
                 query.stop()
         self.close()
@@ -216,7 +216,7 @@ def prepare(
     pipeline: Pipeline, servers: str, home: Home, start: Bound
 ) -> Mapping[str, Offsets | None]:
     """Topics that must be there are; where a new checkpoint begins is looked up and kept."""
-    with asking(servers, pipeline) as (admin, consumer):
+    with topic_clients(servers, pipeline) as (admin, consumer):
         need_sources(pipeline, consumer)
         make_targets(pipeline, admin)
         starts = home.starts()

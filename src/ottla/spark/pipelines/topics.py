@@ -1,6 +1,6 @@
 """What a pipeline reads and writes, as it is declared: topics, tables and files.
 
-Pure: nothing here loads Spark or asks a broker. A declaration is checked for what it says by
+Pure: nothing here loads Spark or sends a request. A declaration is checked for what it is by
 itself when it is made, and for its place (source, sink, bad records) by `pipelines`.
 """
 

@@ -4,7 +4,7 @@ rows            columns of a DataFrame → record batches
 parcels         a task's batches on their way to the driver: inline, in a file (staging), or in
                 a topic (staging_topic)
 committing      on the driver: one transaction for a micro-batch, with its line in the ledger
-writers         the two kinds of sink that Spark asks for
+writers         the two kinds of sink that Spark creates
 writing         `write(df, …)`, for batches and for foreachBatch
 """
 

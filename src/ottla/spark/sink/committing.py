@@ -1,13 +1,13 @@
-"""The driver's part: the parcels of all tasks become one transaction, with the ledger in it.
+"""The driver's commit: the parcels of all tasks become one transaction, with the ledger in it.
 
 The order is what makes it exactly once. InitProducerId first: it ends what an earlier driver left
-open and fences it. Then the ledger is read, stable: it says whether this batch is out. Only then
-are rows sent, and the ledger's next line with them; EndTxn decides about both. So at every moment
-either the batch is out and the ledger says so, or it is not and the ledger does not.
+open and fences it. Then the ledger is read, stable: it shows whether this batch is committed. Only
+then are rows sent, and the ledger's next line with them; EndTxn decides about both. So at every
+moment either the batch is committed and in the ledger, or neither.
 
 A producer is kept from batch to batch in the process that commits. If it turns out to be fenced or
 its transaction lost (another process of the same driver committed meanwhile, a broker was away for
-too long), all is begun again from InitProducerId: asking the ledger again makes that safe.
+too long), all is begun again from InitProducerId: reading the ledger again makes that safe.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ BEGIN_AGAIN = {
 
 
 class OutcomeUnknown(RuntimeError):
-    """The cluster did not say whether a write without a ledger was committed."""
+    """EndTxn of a write without a ledger got no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +79,14 @@ class Order:
 
 
 class Session:
-    """A transactional producer in this process, and what the ledger said when it began."""
+    """A transactional producer in this process, and the ledger as it was read when it began."""
 
     def __init__(self, order: Order, timeout_s: int) -> None:
         self.name = order.name
         self.timeout_s = timeout_s
         settings = {"transaction.timeout.ms": timeout_s * 1000, **order.properties}
         self.producer = RawProducer(settings, transactional_id=order.name)
-        self.ending = False  # EndTxn is asked for and not answered
+        self.ending = False  # EndTxn is sent and not answered
         self.ledger: Ledger | None = None
         self.ledger_topics: set[str] = set()
         try:

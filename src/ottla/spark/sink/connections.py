@@ -1,4 +1,4 @@
-"""Producers that outlive a task: Spark's Python workers run many, and connecting costs more.
+"""Producers kept for the life of a Python worker: it runs many tasks, and connecting costs more.
 
 One plain (idempotent) producer per cluster in each process. It also answers how many partitions a
 topic has; its client keeps that fresh. `send_all` and `settled` are how batches go through any

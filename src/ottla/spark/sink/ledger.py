@@ -1,4 +1,4 @@
-"""The ledger of a query: which micro-batch is out, as far as the cluster knows.
+"""The ledger of a query: which micro-batch is committed, as stored in the cluster.
 
 It is a committed offset of the consumer group that bears the sink's name, written in the same
 transaction as the rows: the batch number as the offset, the rest as JSON in its metadata. It stands
@@ -19,7 +19,7 @@ REFRESH_AGE_MS = 24 * 3600 * 1000
 
 
 class LedgerRefused(RuntimeError):
-    """What the ledger says and what Spark asks do not fit: going on might write rows twice."""
+    """The ledger does not fit to the batch that is to be committed: it might be written twice."""
 
 
 @dataclass(frozen=True, slots=True)

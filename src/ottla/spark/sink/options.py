@@ -47,7 +47,7 @@ class SinkOptions:
 
 
 def read_options(options: Mapping[str, str]) -> SinkOptions:
-    """Judge the options; what cannot be is said with what to do."""
+    """Check the options; raises SinkError with the advice."""
     given = {name.lower(): value for name, value in options.items()}
     for name, reason in TAKEN.items():
         if name in given:

@@ -26,7 +26,7 @@ KIB = 1024
 # The most bytes in a commit message. Spark keeps those of all tasks in the driver's memory (and
 # gives up beyond spark.driver.maxResultSize, 1 GiB): four thousand tasks may be this large.
 INLINE_BYTES_MAX = 256 * KIB
-# With staging=inline somebody has thought of that.
+# With staging=inline the user has decided about that.
 INLINE_FORCED_BYTES_MAX = 64 * KIB * KIB
 CARRIERS = ("auto", "inline", "directory", "topic")
 Slice = tuple[str, int, int, int]  # topic, partition, bytes, records

@@ -31,7 +31,7 @@ TYPES: dict[str, tuple[str, ...]] = {
 
 
 class SinkError(ValueError):
-    """The rows, or the options, do not say what to write; the text says what to do."""
+    """The rows, or the options, do not determine what to write; the text has the advice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Piece(NamedTuple):
 
 
 def layout(schema: StructType, topic: str | None) -> Layout:
-    """Find the columns, or say what is missing or of the wrong type."""
+    """Find the columns; raises SinkError for what is missing or of the wrong type."""
     positions = {}
     for position, field in enumerate(schema.fields):
         if field.name in TYPES and field.name not in positions:

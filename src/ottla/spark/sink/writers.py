@@ -75,7 +75,7 @@ class Sink:
         self.partition_counts: dict[str, int] = {}
 
     def prepare(self) -> None:
-        """On the driver, before tasks start: what they would otherwise each have to ask for."""
+        """On the driver, before tasks start: look up what each task would else look up itself."""
         if self.staging is None:
             self.staging = prepare(self.options.staging_root)
             if self.layout.topic is not None:
@@ -189,7 +189,7 @@ class StreamSink(DataSourceStreamArrowWriter):
             self.sink.commit(parcels, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Throw away what was staged. What a commit has done stands, and the ledger knows it."""
+        """Discard what was staged. What a commit has done stands, and is in the ledger."""
         throw_away(messages)
 
 
@@ -222,7 +222,7 @@ def encoded(rows: Iterator[pa.RecordBatch], encoder: RowEncoder) -> Iterator[Pie
 
 
 def origin_of(context: TaskContext, name: str | None, options: SinkOptions) -> Origin:
-    """Who this task is; Spark's streaming tells tasks their query and batch as local properties."""
+    """The identity of this task; Spark passes query and batch as local properties."""
     batch = context.getLocalProperty("streaming.sql.batchId")
     query = context.getLocalProperty("sql.streaming.queryId")
     if name is None:

@@ -36,9 +36,9 @@ def write(
     """Append the rows to `topic` (or to those in the column `topic`), all of them or none.
 
     With `batch` there is a ledger: the same batch is written once, however often it is tried.
-    Numbers must not go back. `query` is whose batch it is; inside `foreachBatch` that is known, but
-    several writes of one batch need a name each. Options are the sink's (`delivery`, `ledger`,
-    `staging`, `staging_directory`) and the client's (`compression_type="zstd"`).
+    Numbers must not go back. `query` names the query of the batch; inside `foreachBatch` that is
+    known, but several writes of one batch need a name each. Options are the sink's (`delivery`,
+    `ledger`, `staging`, `staging_directory`) and the client's (`compression_type="zstd"`).
     """
     chosen = {option_name(name): str(value) for name, value in options.items()}
     chosen["kafka.bootstrap.servers"] = bootstrap_servers

@@ -1,9 +1,9 @@
 """The source: topics as DataFrames, batch and stream.
 
-`data_source.py` is what Spark asks first; `batch_reader.py` and `stream_reader.py` plan on the
+`data_source.py` is what Spark creates first; `batch_reader.py` and `stream_reader.py` plan on the
 driver, `reading.py` reads in the tasks. `options.py`, `offsets.py`, `planning.py` and `filters.py`
-decide without I/O, `asking.py` asks the brokers, `listener.py` and `group_commits.py` commit
-progress to a group.
+decide without I/O, `offset_lookup.py` sends requests to the brokers, `listener.py` and
+`group_commits.py` commit progress to a group.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from .asking import Asking
 from .filters import Pushed
+from .offset_lookup import OffsetLookup
 from .option_values import LATEST
 from .options import OptionError, SourceOptions
 from .planning import OffsetRange, split
@@ -19,7 +19,7 @@ from .reading import ReadRange, read_range, report_loss
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
-# The module whose process alone may be given a reader with `pushFilters`.
+# The module of the one process that may get a reader with `pushFilters`.
 PUSHDOWN_WORKER = "data_source_pushdown_filters.py"
 NOTHING = ReadRange("", 0, 0, 0)
 
@@ -33,11 +33,11 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One for each task; at least one, for Spark would make one of its own."""
-        asking = Asking(self.settings)
+        lookup = OffsetLookup(self.settings)
         try:
-            ranges = self._narrowed(asking, self._ranges(asking))
+            ranges = self._narrowed(lookup, self._ranges(lookup))
         finally:
-            asking.close()
+            lookup.close()
         tasks = split(
             ranges,
             partitions_min=self.settings.min_partitions,
@@ -45,12 +45,12 @@ class BatchReader(DataSourceReader):
         )
         return [ReadRange(*each.partition, each.start, each.end) for each in tasks] or [NOTHING]
 
-    def _ranges(self, asking: Asking) -> list[OffsetRange]:
-        """What is to be read, as the options say it and the brokers have it."""
+    def _ranges(self, lookup: OffsetLookup) -> list[OffsetRange]:
+        """The ranges to read: what the options name, within what the brokers have."""
         settings = self.settings
-        start = asking.resolved(settings.starting)
-        end = asking.resolved(settings.ending)
-        earliest, latest = asking.earliest(), asking.latest()
+        start = lookup.resolved(settings.starting)
+        end = lookup.resolved(settings.ending)
+        earliest, latest = lookup.earliest(), lookup.latest()
         found = []
         for each in sorted(start.keys() & end.keys() & earliest.keys() & latest.keys()):
             low, high = earliest[each], latest[each]
@@ -73,12 +73,12 @@ class BatchReader(DataSourceReader):
             found.append(OffsetRange(each, max(begin, low), min(until, high)))
         return found
 
-    def _narrowed(self, asking: Asking, ranges: list[OffsetRange]) -> list[OffsetRange]:
+    def _narrowed(self, lookup: OffsetLookup, ranges: list[OffsetRange]) -> list[OffsetRange]:
         """What the filters leave of it."""
         found = [each for each in self.pushed.applied(ranges) if each.size > 0]
         if self.pushed.timestamp_ms is None:
             return found
-        first = asking.find(dict.fromkeys((e.partition for e in found), self.pushed.timestamp_ms))
+        first = lookup.find(dict.fromkeys((e.partition for e in found), self.pushed.timestamp_ms))
         return [
             each._replace(start=max(each.start, first[each.partition]))
             for each in found
@@ -100,11 +100,11 @@ class FilteringBatchReader(BatchReader):
 
 
 def batch_reader(options: SourceOptions) -> BatchReader:
-    """The reader for whoever asks.
+    """The reader for the process that this runs in.
 
     In a session without `spark.sql.python.filterPushdown.enabled` (the default) Spark refuses a
     reader that has `pushFilters`. It pushes filters in a worker of its own, which only runs where
-    that is switched on: nobody else is given the filtering one.
+    that is switched on: no other process gets the filtering one.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not frame.f_code.co_filename.endswith(PUSHDOWN_WORKER):

@@ -1,4 +1,4 @@
-"""Commits to consumer groups, by somebody who is no member: how far a query is, for lag tools."""
+"""Offset commits by a client that is no member of the group: a query's progress, for lag tools."""
 
 from __future__ import annotations
 

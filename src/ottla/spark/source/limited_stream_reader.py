@@ -26,7 +26,7 @@ from .stream_reader import StreamReader, may_mean_latest, no_offsets_yet
 
 
 class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
-    """Reads topics as they grow, in micro-batches as large as the options say."""
+    """Reads topics as they grow, in micro-batches of the size that the options allow."""
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
@@ -40,7 +40,7 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
         note = {starting.option: starting.text}
         if may_mean_latest(self.settings):
             return note
-        return {**encode(self.asking.final(self.asking.resolved(starting))), **note}
+        return {**encode(self.lookup.final(self.lookup.resolved(starting))), **note}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """A sign that there is a limit; `latestOffset` goes by the options, which may have two."""
@@ -51,15 +51,15 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read what is there at the first question, and no more."""
+        """Fix the end at the first `latestOffset`."""
         self._only_now = True
 
     def latestOffset(self, start: StreamOffset | None = None, limit: Any = None) -> StreamOffset:
         """How far the next micro-batch goes; `start` again if there is nothing for one."""
         assert start is not None
         if no_offsets_yet(start):
-            self._latest = self.asking.latest()
-            return encode(self.asking.final(self.asking.resolved(self.settings.starting)))
+            self._latest = self.lookup.latest()
+            return encode(self.lookup.final(self.lookup.resolved(self.settings.starting)))
         known = decode(start)
         latest = self._last(known)
         self._latest = latest
@@ -78,9 +78,9 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
 
     def _last(self, known: PartitionOffsets) -> PartitionOffsets:
         if not self._only_now:
-            return self.asking.latest(known)
+            return self.lookup.latest(known)
         if self._target is None:
-            self._target = self.asking.latest(known)
+            self._target = self.lookup.latest(known)
         return self._target
 
     def _admitted(
@@ -90,7 +90,7 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadAllAvailable):
             return latest  # Trigger.Once wants all, whatever the options say
         new = latest.keys() - start.keys()
-        begin = {**(self.asking.earliest(new) if new else {}), **start}
+        begin = {**(self.lookup.earliest(new) if new else {}), **start}
         if settings.min_offsets is not None and not self._only_now:
             now = time.monotonic()
             late = now - self._batch_at >= settings.max_trigger_delay_ms / 1000

@@ -45,8 +45,8 @@ class OptionError(ValueError):
 class Limit(NamedTuple):
     """Where to begin or end: one offset or time for all partitions, or one for each."""
 
-    option: str  # where it was said
-    text: str  # as it was said
+    option: str  # its name
+    text: str  # its text
     everywhere: int | None = None  # EARLIEST or LATEST
     offsets: Mapping[TopicPartition, int] | None = None
     timestamps: Mapping[TopicPartition, int] | None = None
@@ -149,7 +149,7 @@ IGNORED = frozenset(
     }
 )  # fmt: skip
 
-# What somebody means who knows other clients, or the sink.
+# Names of other clients' options, or of the sink's, and what they are here.
 MEANT = {
     "bootstrap.servers": "kafka.bootstrap.servers",
     "bootstrap_servers": "kafka.bootstrap.servers",

@@ -48,7 +48,7 @@ class ReadRange(InputPartition):
 
 
 class IdleReaders:
-    """Consumers that wait for their next range."""
+    """Consumers of this process that are not in use."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -144,7 +144,7 @@ def after_loss(
 
 
 def report_loss(options: SourceOptions, what: str) -> None:
-    """Raise, or warn, as `failOnDataLoss` says."""
+    """Raise, or log a warning, according to `failOnDataLoss`."""
     if options.fail_on_data_loss:
         raise DataLoss(
             f"data may have been lost: {what}. Retention took it, or its topic was deleted, before "

@@ -3,7 +3,7 @@
 Spark keeps one reader in a process of the driver's for the whole query, and makes another in each
 task for `read`. Its offsets are those of offsets.py.
 
-Spark asks for the first offset again when it repeats a first micro-batch, and a Python source has
+Spark calls `initialOffset` again when it repeats a first micro-batch, and a Python source has
 no place in the checkpoint to keep it. So the first offset has a note with the option that it comes
 from; `partitions` knows by it that the start was looked up anew.
 
@@ -19,8 +19,8 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from .asking import Asking
 from .group_commits import GroupCommits
+from .offset_lookup import OffsetLookup
 from .offsets import PartitionOffsets, StreamOffset, decode, encode, notes
 from .option_values import LATEST
 from .options import SourceOptions
@@ -35,36 +35,36 @@ class StreamReader(DataSourceStreamReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self.settings = options
-        self._asking: Asking | None = None
-        self._latest: PartitionOffsets | None = None  # as last asked for
+        self._lookup: OffsetLookup | None = None
+        self._latest: PartitionOffsets | None = None  # as last looked up
         self._end: PartitionOffsets = {}  # of the last micro-batch that was planned
         self._commits = GroupCommits()
 
     @property
-    def asking(self) -> Asking:
-        if self._asking is None:
-            self._asking = Asking(self.settings)
-        return self._asking
+    def lookup(self) -> OffsetLookup:
+        if self._lookup is None:
+            self._lookup = OffsetLookup(self.settings)
+        return self._lookup
 
     # Offsets
 
     def initialOffset(self) -> StreamOffset:
         """Where a query without a checkpoint begins, with the note.
 
-        These versions of Spark ask for the end of the first micro-batch before its start. A start
+        These versions of Spark call `latestOffset` before `initialOffset`. A start
         at `latest` is therefore that end: the first micro-batch has no rows of such partitions, and
         its end in the checkpoint is where they begin.
         """
         starting = self.settings.starting
-        found = self.asking.resolved(starting)
+        found = self.lookup.resolved(starting)
         if self._latest is not None:
             ends = {each: self._latest.get(each, 0) for each in found if found[each] == LATEST}
             found = {**found, **ends}
-        return {**encode(self.asking.final(found)), starting.option: starting.text}
+        return {**encode(self.lookup.final(found)), starting.option: starting.text}
 
     def latestOffset(self, start: StreamOffset | None = None, limit: Any = None) -> StreamOffset:
         """The ends of all partitions. Spark 4.0 and 4.1 pass no arguments."""
-        self._latest = self.asking.latest(self._end)
+        self._latest = self.lookup.latest(self._end)
         return encode(self._latest)
 
     # Tasks
@@ -75,12 +75,12 @@ class StreamReader(DataSourceStreamReader):
             return []
         first, last = decode(start), decode(end)
         self._end = last
-        if notes(start):  # asked for anew: what was made after the batch was planned is not in it
+        if notes(start):  # looked up anew: what was made after the batch was planned is not in it
             first = {each: offset for each, offset in first.items() if each in last}
             if may_mean_latest(self.settings):
                 first = {each: min(offset, last[each]) for each, offset in first.items()}
         new = last.keys() - first.keys()
-        ranges, losses = between(first, last, self.asking.earliest(new) if new else {})
+        ranges, losses = between(first, last, self.lookup.earliest(new) if new else {})
         for each in losses:
             report_loss(self.settings, each)
         tasks = split(
@@ -103,8 +103,8 @@ class StreamReader(DataSourceStreamReader):
 
     def stop(self) -> None:
         """The query is over."""
-        if self._asking is not None:
-            self._asking.close()
+        if self._lookup is not None:
+            self._lookup.close()
         self._commits.close()
 
     def __reduce__(self) -> tuple[Any, ...]:

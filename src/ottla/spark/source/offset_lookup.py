@@ -41,8 +41,8 @@ class BrokerAway(KafkaError):
     """No broker has answered for as long as `brokerTimeout` allows."""
 
 
-class Asking:
-    """Questions about what a reader subscribes to."""
+class OffsetLookup:
+    """Partitions and offsets of what a reader subscribes to. One thread at a time."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -56,7 +56,7 @@ class Asking:
             self._client.close()
             self._client = None
 
-    # What there is
+    # Results
 
     def partitions(self) -> set[TopicPartition]:
         """The partitions there are now."""
@@ -67,14 +67,16 @@ class Asking:
         return self._listed(EARLIEST, partitions)
 
     def latest(self, known: Mapping[TopicPartition, int] | None = None) -> PartitionOffsets:
-        """The ends of all partitions. An end before a `known` offset is asked for again: right
+        """The ends of all partitions. An end before a `known` offset is requested again: right
         after an election a broker may not know better yet."""
         found = self._retrying(self._latest)
         for _ in range(self.options.retries - 1):
             wrong = {each for each, end in found.items() if end < (known or {}).get(each, 0)}
             if not wrong:
                 break
-            log.warning("%s ended earlier than was read already: asking again", names(wrong))
+            log.warning(
+                "%s ended earlier than was read already: repeating the request", names(wrong)
+            )
             time.sleep(self.options.retry_interval_ms / 1000)
             found = self._retrying(self._latest)
         return found
@@ -109,7 +111,7 @@ class Asking:
             return {}
         return self._retrying(lambda: self._find(wanted))
 
-    # How it is asked
+    # Requests
 
     def _at(self, limit: Limit, timestamps: Mapping[TopicPartition, int]) -> PartitionOffsets:
         found = self.find(timestamps)
@@ -131,8 +133,8 @@ class Asking:
         return self._retrying(attempt)
 
     def _latest(self) -> PartitionOffsets:
-        """The ends; those of the partitions known so far are asked for together with the question
-        which there are: this is on the way of every micro-batch."""
+        """The ends. ListOffsets for the partitions known so far leaves together with the Metadata
+        request: every micro-batch waits for this."""
         early = None
         if self._known and self._offsets is not None:
             early = self._offsets.ask(dict.fromkeys(self._known, LATEST))
@@ -243,7 +245,7 @@ class Asking:
             except KafkaError as problem:
                 if not left:
                     raise
-                log.warning("asking for offsets: %s; trying again", problem)
+                log.warning("offsets were not found: %s; trying again", problem)
                 self._known_until = 0.0
                 time.sleep(self.options.retry_interval_ms / 1000)
         return attempt()

@@ -10,8 +10,8 @@ import pytest
 
 from ottla.client.errors import KafkaTimeoutError
 from ottla.client.structs import TopicPartition
-from ottla.spark.source import asking
-from ottla.spark.source.asking import Asking, BrokerAway
+from ottla.spark.source import offset_lookup
+from ottla.spark.source.offset_lookup import BrokerAway, OffsetLookup
 from ottla.spark.source.options import read_options
 from ottla.testing import Broker
 from ottla.testing import broker as start_broker
@@ -30,14 +30,14 @@ def own_broker() -> Iterator[Broker]:
         yield started
 
 
-def asking_of(broker: Broker, **options: str) -> Asking:
+def lookup_of(broker: Broker, **options: str) -> OffsetLookup:
     given = {
         "kafka.bootstrap.servers": broker.bootstrap_servers,
         "subscribe": TOPIC,
         "partition.metadata.cache.ttl.ms": "-1",
         **options,
     }
-    return Asking(read_options(given, "stream"))
+    return OffsetLookup(read_options(given, "stream"))
 
 
 class Warned(logging.Handler):
@@ -58,14 +58,14 @@ def test_a_broker_that_is_away_is_waited_for(
 ) -> None:
     """However often a wait for it ran out, the answer comes when the broker does; the log says what
     is waited for, and that it is over."""
-    monkeypatch.setattr(asking, "AWAY_AFTER_S", 0.05)
-    monkeypatch.setattr(asking, "WARN_EVERY_S", 0.05)
-    asked = asking_of(own_broker, **{"fetchOffset.numRetries": "1"})
+    monkeypatch.setattr(offset_lookup, "AWAY_AFTER_S", 0.05)
+    monkeypatch.setattr(offset_lookup, "WARN_EVERY_S", 0.05)
+    asked = lookup_of(own_broker, **{"fetchOffset.numRetries": "1"})
     place = TopicPartition(TOPIC, 0)
     assert asked.latest() == {place: 2}
     own_broker.stop()
     warned = Warned()
-    asking.log.addHandler(warned)
+    offset_lookup.log.addHandler(warned)
     found: list[object] = []
     try:
         waiting = threading.Thread(target=lambda: found.append(asked.latest()), daemon=True)
@@ -77,7 +77,7 @@ def test_a_broker_that_is_away_is_waited_for(
         own_broker.start()
         waiting.join(30)
     finally:
-        asking.log.removeHandler(warned)
+        offset_lookup.log.removeHandler(warned)
         asked.close()
     assert found == [{place: 2}]
     servers = own_broker.bootstrap_servers
@@ -88,7 +88,7 @@ def test_a_broker_that_is_away_is_waited_for(
 def test_the_wait_ends_with_its_cause(own_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """After brokerTimeout the error names the broker, why it is not reached, and the option; a wait
     of the client alone names why as well."""
-    asked = asking_of(own_broker, brokerTimeout="200ms", **{"fetchOffset.numRetries": "3"})
+    asked = lookup_of(own_broker, brokerTimeout="200ms", **{"fetchOffset.numRetries": "3"})
     asked.latest()
     own_broker.stop()
     try:
