@@ -1,6 +1,5 @@
 """A controller on a local tree for tests: start, stop, crash, and read the nodes."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -14,8 +13,8 @@ from ottla.metadata_store.local import LocalTree
 from ottla.metadata_store.tree import Operation, Result, SessionExpired, Stat, Watcher
 from ottla.seams.background import InlineBackground
 from ottla.seams.chance import SeededChance
-from ottla.seams.clock import ManualClock
 from ottla.seams.disk import RealDisk
+from tests.simulated import loop_clock, run_simulated, running_node
 
 T = TypeVar("T")
 BROKER = BrokerInfo(1, {"PLAINTEXT": Endpoint("127.0.0.1", 9092)})
@@ -87,12 +86,14 @@ class ControllerHarness:
         self.options = options or Options()
         self.rules: ConfigRules = AnyConfig()
         self.chance = SeededChance(1)
-        self.clock = ManualClock()
+        self.clock = loop_clock()
         self.brokers = [BROKER]
 
     async def start(self, writes_left: int | None = None, register: bool = True) -> Controller:
         """Open the tree again and start a controller on it."""
-        local = await LocalTree.open(RealDisk(), str(self.path), InlineBackground())
+        node = running_node()
+        background = InlineBackground() if node is None else node.background
+        local = await LocalTree.open(RealDisk(), str(self.path), background)
         self.tree = FailingTree(local, writes_left)
         self.controller = Controller(self.tree, self.clock, self.chance, self.options, self.rules)
         await self.controller.start()
@@ -127,11 +128,11 @@ def run_scenario(
     async def main() -> T:
         harness = ControllerHarness(path / "tree", options=options)
         await harness.start()
-        result = await asyncio.wait_for(scenario(harness), 60)
+        result = await scenario(harness)
         await harness.stop()
         return result
 
-    return asyncio.run(main())
+    return run_simulated(main())
 
 
 def without_number(image: ClusterImage) -> ClusterImage:

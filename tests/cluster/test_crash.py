@@ -1,6 +1,5 @@
 """A crash after every single write: nothing is half-done after the restart."""
 
-import asyncio
 import json
 import shutil
 from collections.abc import Awaitable, Callable
@@ -22,10 +21,13 @@ from ottla.cluster.requests import (
 )
 from ottla.cluster.state import NotController
 from ottla.metadata_store.tree import SessionExpired
+from ottla.seams.simulated.background import Durations
 from tests.cluster.harness import ControllerHarness
+from tests.simulated import run_simulated
 
-Deed = Callable[[ControllerHarness], Awaitable[object]]
+Action = Callable[[ControllerHarness], Awaitable[object]]
 
+DURATIONS = Durations(thread_s=0.01)  # of one write of the tree
 PREPARED = (NewTopic("old", 12, 1, configs=[("a", "1")]), NewTopic("other", 1, 1))
 
 
@@ -80,10 +82,10 @@ async def prepared(path: Path) -> ControllerHarness:
 
 
 @pytest.mark.parametrize(
-    "deed", [create, grow, delete, delete_and_confirm, delete_and_create, configure, restart]
+    "action", [create, grow, delete, delete_and_confirm, delete_and_create, configure, restart]
 )
 def test_a_crash_after_every_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deed: Deed
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: Action
 ) -> None:
     """For every n: crash after the nth write, restart, and all topics are whole, all nodes used.
 
@@ -101,7 +103,7 @@ def test_a_crash_after_every_write(
             shutil.copy(begin, harness.path)
             try:
                 await harness.start(writes_left=writes)
-                await deed(harness)
+                await action(harness)
             except (SessionExpired, NotController):  # the start itself was cut short
                 assert harness.tree.writes_left == 0
             finished = harness.tree.writes_left != 0
@@ -119,7 +121,7 @@ def test_a_crash_after_every_write(
             if finished:
                 return writes
 
-    writes = asyncio.run(main())
+    writes = run_simulated(main(), seed=1, durations=DURATIONS)
     assert writes > 5
 
 
@@ -134,7 +136,7 @@ async def finish_deletions(harness: ControllerHarness) -> None:
 
 
 def check_whole(image: ClusterImage, nodes: dict[str, tuple[bytes, int]]) -> None:
-    """The nodes are exactly those that the topics of the picture need."""
+    """The nodes are exactly those that the topics of the image need."""
     expected = set()
     for topic in image.topics.values():
         base = f"/brokers/topics/{topic.name}"
@@ -177,4 +179,4 @@ def test_a_deletion_once_begun_is_finished(tmp_path: Path, monkeypatch: pytest.M
         assert harness.controller.image.deletions == {topic_id: "old"}
         await harness.stop()
 
-    asyncio.run(main())
+    run_simulated(main(), seed=1, durations=DURATIONS)

@@ -1,26 +1,20 @@
 """A log manager on a real directory, in simulated time: for the manager's tests."""
 
-import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
 
 from ottla.log.helper import JOBS
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
 from ottla.seams.background import Background, InlineBackground
 from ottla.seams.chance import SeededChance
-from ottla.seams.clock import Clock, ManualClock
+from ottla.seams.clock import Clock
 from ottla.seams.disk import Disk, RealDisk
-from ottla.seams.simulated.clock import SimulatedClock
-from ottla.seams.simulated.loop import SimulatedLoop
-from ottla.seams.simulated.simulation import Simulation
 from ottla.settings import Settings
 from ottla.wire.records import Record, read_records, write_batch
+from tests.simulated import loop_clock
 
-T = TypeVar("T")
 TOPIC_ID = bytes(range(1, 17))
-MOMENT_S = 1e-6  # whatever happens at the end of a wait has happened a moment later
 
 
 def make_manager(
@@ -54,34 +48,6 @@ async def started(manager: LogManager) -> AsyncIterator[LogManager]:
     await manager.start()
     yield manager
     await manager.close()
-
-
-def run_simulated(main: Coroutine[Any, Any, T], *, fails: bool = False) -> T:
-    """`asyncio.run` on a simulated loop: waiting takes no time.
-
-    An exception in a callback fails the test, unless it is one that the test provokes (`fails`).
-    """
-    simulation = Simulation(None)
-    try:
-        result = simulation.node("manager").run(main)
-    finally:
-        simulation.close()
-    if not fails:
-        simulation.check()
-    return result
-
-
-def loop_clock() -> Clock:
-    """The clock of the simulated loop that runs; where there is none, one that stands still."""
-    loop = asyncio._get_running_loop()
-    if isinstance(loop, SimulatedLoop):
-        return SimulatedClock(loop, loop.machine_time)
-    return ManualClock()
-
-
-async def pass_time(ms: float) -> None:
-    """Let simulated time pass, and everything that comes due in it run."""
-    await asyncio.sleep(ms / 1000 + MOMENT_S)
 
 
 def put(

@@ -21,15 +21,8 @@ from tests.log.cleaning import (
     left_over,
     new_log,
 )
-from tests.log.managed import (
-    TOPIC_ID,
-    contents,
-    make_manager,
-    pass_time,
-    put,
-    run_simulated,
-    started,
-)
+from tests.log.managed import TOPIC_ID, contents, make_manager, put, started
+from tests.simulated import pass_time, run_simulated
 
 
 def test_a_dirty_log_is_compacted_and_remembered(tmp_path: Path) -> None:

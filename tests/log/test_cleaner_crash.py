@@ -19,7 +19,8 @@ from tests.log.cleaning import (
     left_over,
     new_log,
 )
-from tests.log.managed import contents, make_manager, pass_time, put, run_simulated, started
+from tests.log.managed import contents, make_manager, put, started
+from tests.simulated import pass_time, run_simulated
 
 
 class PowerCut(BaseException):

@@ -20,9 +20,10 @@ from ottla.log.manager import LogManager
 from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.wire.records import Record, write_batch
 from tests.log.logs import DIRECTORY, put, reopen, values
-from tests.log.managed import TOPIC_ID, contents, make_manager, pass_time, run_simulated, started
+from tests.log.managed import TOPIC_ID, contents, make_manager, started
 from tests.log.managed import put as put_pairs
 from tests.log.test_manager import crash
+from tests.simulated import pass_time, run_simulated
 
 COMPACT = {"cleanup.policy": "compact"}
 NOW = 1_700_000_000_000

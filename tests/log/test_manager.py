@@ -13,15 +13,8 @@ from ottla.log.manager import NO_TOPIC_ID, LogManager
 from ottla.seams.disk import RealDisk
 from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.settings import Settings
-from tests.log.managed import (
-    TOPIC_ID,
-    contents,
-    make_manager,
-    pass_time,
-    put,
-    run_simulated,
-    started,
-)
+from tests.log.managed import TOPIC_ID, contents, make_manager, put, started
+from tests.simulated import pass_time, run_simulated
 
 
 def crash(manager: LogManager) -> None:

@@ -11,7 +11,8 @@ from ottla.seams.background import InlineBackground
 from ottla.seams.clock import ManualClock
 from ottla.seams.disk import RealDisk
 from ottla.seams.simulated.disk import SimulatedDisk
-from tests.log.managed import TOPIC_ID, loop_clock, make_manager, pass_time, put, run_simulated
+from tests.log.managed import TOPIC_ID, make_manager, put
+from tests.simulated import loop_clock, pass_time, run_simulated
 
 
 def test_files_go_after_their_own_delay(tmp_path: Path) -> None:
