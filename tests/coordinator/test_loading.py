@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ottla.coordinator import group_shard, runtime, transaction_shard
-from ottla.coordinator.effects import Producer, Record
+from ottla.coordinator.effects import Effects, Producer, Record
 from ottla.coordinator.group import EMPTY, STABLE
-from ottla.coordinator.group_shard import GroupShard, OffsetRules
+from ottla.coordinator.group_shard import SESSIONS_TIMER, GroupShard, OffsetRules
 from ottla.coordinator.offsets import Committed, offset_record, offset_tombstone
 from ottla.coordinator.rebalance import GroupRules
 from ottla.coordinator.runtime import load
@@ -120,6 +120,26 @@ def test_groups_are_restored_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     known = [0, *(restored() for _ in load(some, shard)), restored()]
     assert known[-1] == 6 * 5 + 30
     assert max(after - before for before, after in pairwise(known)) <= 10
+
+
+def test_sessions_start_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each member that was loaded gets a whole session, of some groups in each turn."""
+    monkeypatch.setattr(group_shard, "FINISH_SLICE_MEMBERS", 10)
+    partition = FakePartition()
+    append(partition, *(group_of(f"g{i}", 1, 4) for i in range(10)))
+    shard, _ = group_shard_of(partition)
+    started: dict[Any, int | None] = {}
+    effects = Effects()
+    shard.loaded(effects, 0)
+    while True:
+        sessions = {key: ms for key, ms in effects.timers.items() if key[1:2] == ("session",)}
+        assert len(sessions) <= 12
+        started |= sessions
+        if SESSIONS_TIMER not in effects.timers:
+            break
+        effects = Effects()
+        shard.due(SESSIONS_TIMER, effects, 0)
+    assert started == {(f"g{i}", "session", f"m{j}"): 9 for i in range(10) for j in range(4)}
 
 
 def test_slices_are_counted_in_records(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.coordinator import group_shard
 from ottla.coordinator.effects import Effects, Record
 from ottla.coordinator.group import COMPLETING, EMPTY, PREPARING, STABLE, Group, GroupState, Member
-from ottla.coordinator.group_shard import EXPIRY_SLICE_GROUPS, EXPIRY_TIMER, GroupShard, OffsetRules
+from ottla.coordinator.group_shard import (
+    DELETION_TIMER,
+    EXPIRY_SLICE_GROUPS,
+    EXPIRY_TIMER,
+    GroupShard,
+    OffsetRules,
+)
 from ottla.coordinator.offset_expiration import expired_offsets
 from ottla.coordinator.offsets import NO_EXPIRY, Committed, offset_record
 from ottla.coordinator.rebalance import GroupRules
@@ -130,8 +137,30 @@ def test_deleted_topics_take_their_offsets_with_them() -> None:
     shard = shard_with(3)
     shard.replay(offset_record("g1", "other", 0, Committed(5, -1, "", OLD)), None, 9)
     effects = Effects()
-    shard.forget_topics({"t"}, effects, NOW_MS)
+    shard.topics_deleted({"t"}, effects, NOW_MS)
     replay_all(shard, effects.records)
     assert len(effects.records) == 3
     assert list(shard.offsets.by_group) == ["g1"]
     assert list(shard.offsets.of("g1")) == [("other", 0)]
+
+
+def test_offsets_of_deleted_topics_are_deleted_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some groups in each turn; what is committed meanwhile is of a new topic, and stays."""
+    monkeypatch.setattr(group_shard, "DELETION_SLICE_OFFSETS", 10)
+    shard = shard_with(23)
+    new = offset_record("g0", "t", 0, Committed(6, -1, "", OLD))
+    effects = Effects()
+    shard.topics_deleted({"t"}, effects, NOW_MS)
+    shard.replay(new, None, 100)
+    sizes = [len(effects.records)]
+    while DELETION_TIMER in effects.timers:
+        replay_all(shard, effects.records)
+        effects = Effects()
+        shard.due(DELETION_TIMER, effects, NOW_MS)
+        sizes.append(len(effects.records))
+    replay_all(shard, effects.records)
+    assert max(sizes) <= 10
+    assert sum(sizes) == 22
+    assert {group: dict(shard.offsets.of(group)) for group in shard.offsets.by_group} == {
+        "g0": {("t", 0): Committed(6, -1, "", OLD)}
+    }

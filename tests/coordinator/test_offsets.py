@@ -120,8 +120,11 @@ def test_any_history_gives_what_the_model_gives(history: list[Event], loading: b
         assert offsets.has_pending(group) == any(g == group for g, _ in pending)
         for partition in (("t", 0), ("t", 1), ("u", 0)):
             assert offsets.unstable(group, partition) == ((group, partition) in pending)
-    places = {*found, *pending}
-    assert set(offsets.of_topics({"t"})) == {place for place in places if place[1][0] == "t"}
+    for group in ("g", "h"):
+        places = {place[1] for place in (*found, *pending) if place[0] == group}
+        of_topic = offsets.of_topics(group, {b"t"}, len(history))
+        assert of_topic == {place for place in places if place[0] == "t"}
+        assert not offsets.of_topics(group, {b"t"}, -1)
 
 
 TEXT = st.text(max_size=300)

@@ -176,7 +176,7 @@ class Coordinators:
     def topics_deleted(self, names: Collection[str]) -> None:
         """Delete the committed offsets of topics that were deleted."""
         for coordinator in list(self.groups.runtime.all_active()):
-            coordinator.run(partial(coordinator.shard.forget_topics, names))
+            coordinator.run(partial(coordinator.shard.topics_deleted, names))
 
     def committed(self, partition: Partition) -> None:
         """A partition's high watermark has moved."""

@@ -7,8 +7,10 @@ rebalance.py and membership.py.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.coordinator.effects import Effects, Producer, Record, Reply, TimerKey
 from ottla.coordinator.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group
@@ -54,13 +56,17 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.key_values import KeyValue
 
 EXPIRY_TIMER = ("expiry",)
+DELETION_TIMER = ("deletion",)
+SESSIONS_TIMER = ("sessions",)
 # From this version on OffsetCommit answers GROUP_ID_NOT_FOUND.
 GROUP_NOT_FOUND_VERSION = 9
 # Groups whose offsets are checked for expiration in one turn of the loop, and offsets after which
 # no further group is begun.
 EXPIRY_SLICE_GROUPS = 200
 EXPIRY_SLICE_OFFSETS = 2000
-# Members that are restored in one turn of the loop when a log has been loaded.
+# Offsets that are searched for those of deleted topics in one turn of the loop.
+DELETION_SLICE_OFFSETS = 5000
+# Members that are restored, and sessions that are started, in one turn of the loop after a load.
 FINISH_SLICE_MEMBERS = 500
 
 
@@ -82,6 +88,14 @@ class Caller:
     generation_id: int
 
 
+class TopicDeletion(NamedTuple):
+    """Deleted topics, encoded, and the groups whose offsets are still to be searched for them."""
+
+    topics: frozenset[bytes]
+    last_offset: int
+    groups: list[str]
+
+
 class GroupShard:
     """The groups of one partition of `__consumer_offsets`."""
 
@@ -94,11 +108,17 @@ class GroupShard:
         # While loading: the value of each group's last record.
         self._loading: dict[str, bytes | None] = {}
         self._to_expire: list[str] = []
+        # Groups whose members' sessions are still to be started after a load.
+        self._sessions: list[str] = []
+        self._deletions: deque[TopicDeletion] = deque()
+        # Of the last record that was replayed.
+        self._last_offset = -1
 
     # ---- replay: the only change of durable state ------------------------------------------------
 
     def load(self, records: list[KeyValue]) -> None:
         """Offsets take effect at once; of each group only the last record is kept, undecoded."""
+        self._last_offset = records[-1][2]
         for key, value, _ in self.offsets.load(records):
             found = None if key is None else read_key(GROUP_RECORDS, key)
             if found is not None and isinstance(found[0], GroupMetadataKey):
@@ -125,6 +145,7 @@ class GroupShard:
 
     def replay(self, record: Record, producer: Producer | None, offset: int) -> None:
         data, value = record
+        self._last_offset = offset
         if data[:2] == OFFSET_KEY:
             split = 4 + (data[2] << 8 | data[3])
             group_id = data[4:split].decode()
@@ -151,16 +172,34 @@ class GroupShard:
         self.offsets.replay_marker(producer, committed)
 
     def loaded(self, effects: Effects, now_ms: int) -> None:
-        """Restart the session of every member."""
+        """Restart the sessions of all members, of some groups in each turn."""
         self._live = True
-        for group in self.groups.values():
-            for member in group.members.values():
-                restart_session(group, member, effects)
+        self._sessions = [group_id for group_id, group in self.groups.items() if group.members]
+        self.restart_sessions(effects)
         effects.set_timer(EXPIRY_TIMER, self.offset_rules.retention_check_interval_ms)
+
+    def restart_sessions(self, effects: Effects) -> None:
+        left = FINISH_SLICE_MEMBERS
+        while self._sessions and left > 0:
+            group = self.groups.get(self._sessions.pop())
+            if group is None:
+                continue
+            left -= len(group.members)
+            for member in group.members.values():
+                if not member.is_new:  # one that has joined since has another timeout
+                    restart_session(group, member, effects)
+        if self._sessions:
+            effects.set_timer(SESSIONS_TIMER, 0)
 
     def due(self, key: TimerKey, effects: Effects, now_ms: int) -> None:
         if key == EXPIRY_TIMER:
             self.expire(effects, now_ms)
+            return
+        if key == SESSIONS_TIMER:
+            self.restart_sessions(effects)
+            return
+        if key == DELETION_TIMER:
+            self.delete_offsets_of_topics(effects)
             return
         group = self.groups.get(str(key[0]))
         if group is None:
@@ -356,11 +395,30 @@ class GroupShard:
         effects.records.append(group_tombstone(group_id))
         return ErrorCode.NONE
 
-    def forget_topics(self, topics: Collection[str], effects: Effects, now_ms: int) -> None:
-        """Delete the offsets of topics that were deleted."""
+    def topics_deleted(self, topics: Collection[str], effects: Effects, now_ms: int) -> None:
+        """Delete the offsets of topics that were deleted, of some groups in each turn.
+
+        Offsets that are committed from now on stay: they are of a new topic of the same name.
+        """
+        names = frozenset(topic.encode() for topic in topics)
+        groups = list(dict.fromkeys(self.offsets.group_ids()))
+        self._deletions.append(TopicDeletion(names, self._last_offset, groups))
+        self.delete_offsets_of_topics(effects)
+
+    def delete_offsets_of_topics(self, effects: Effects) -> None:
         effects.atomic = False
-        for group_id, partition in dict.fromkeys(self.offsets.of_topics(topics)):
-            effects.records.append(offset_tombstone(group_id, *partition))
+        left = DELETION_SLICE_OFFSETS
+        while self._deletions and left > 0:
+            deletion = self._deletions[0]
+            if not deletion.groups:
+                self._deletions.popleft()
+                continue
+            group_id = deletion.groups.pop()
+            left -= 1 + len(self.offsets.of(group_id))
+            found = self.offsets.of_topics(group_id, deletion.topics, deletion.last_offset)
+            effects.records += [offset_tombstone(group_id, *each) for each in sorted(found)]
+        if self._deletions:
+            effects.set_timer(DELETION_TIMER, 0)
 
     def expire(self, effects: Effects, now_ms: int) -> None:
         """Delete expired offsets, and groups without members and offsets; some in each turn."""

@@ -216,15 +216,24 @@ class Offsets:
     def pending_partitions(self, group_id: str) -> Iterator[TopicPartition]:
         return map(partition_of_key, self._open.get(group_id, ()))
 
-    def of_topics(self, topics: Collection[str]) -> Iterator[tuple[str, TopicPartition]]:
-        """Every offset of these topics, committed or pending; some twice."""
-        names = {topic.encode() for topic in topics}
-        held: tuple[Mapping[str, Mapping[bytes, object]], ...] = (self.by_group, self._open)
-        for groups in held:
-            for group_id, partitions in groups.items():
-                for key in partitions:
-                    if key[2:-4] in names:
-                        yield group_id, partition_of_key(key)
+    def of_topics(
+        self, group_id: str, topics: Collection[bytes], last_offset: int
+    ) -> set[TopicPartition]:
+        """The partitions of these topics with an offset, committed or pending, of a group.
+
+        Only those whose records are not behind `last_offset` in the log. Topics are encoded.
+        """
+        found = [
+            key
+            for key, stored in self.by_group.get(group_id, {}).items()
+            if key[2:-4] in topics and stored[0] <= last_offset
+        ]
+        for key, producers in self._open.get(group_id, {}).items():
+            if key[2:-4] in topics and any(
+                self._pending[each][group_id, key][0] <= last_offset for each in producers
+            ):
+                found.append(key)
+        return {partition_of_key(key) for key in found}
 
     # ---- loading ---------------------------------------------------------------------------------
 
