@@ -131,6 +131,25 @@ def test_configs_are_kept_of_topics_that_an_older_version_created() -> None:
         assert dict(later.broker.image.configs_of("t")) == COMPACTED
 
 
+def test_a_start_writes_no_configs_that_are_kept_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A normal start only reads the folders' files."""
+    with BrokerHarness() as harness:
+        harness.create("t", 3, cleanup_policy="compact")
+        harness.create("u", 3)
+    written: list[str] = []
+    real = harness.disk.write_atomically
+
+    def noted(path: str, data: bytes, *, sync: bool) -> None:
+        written.append(path)
+        real(path, data, sync=sync)
+
+    monkeypatch.setattr(harness.disk, "write_atomically", noted)
+    with again(harness) as later:
+        later.settle()
+    assert written
+    assert not [path for path in written if path.endswith("partition.metadata")]
+
+
 def test_a_config_that_is_not_known_is_left_out() -> None:
     """Of a folder that a newer version wrote; all others come back."""
     with BrokerHarness() as harness:

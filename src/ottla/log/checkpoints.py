@@ -16,6 +16,8 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 PARTITION_METADATA = "partition.metadata"
 COMPACTION_METADATA = "compaction.metadata"
 CONFIGS_FIELD = "configs: "
+CONFIGS_PARSED_MAX = 1_000  # all partitions of a topic have the same line: it is parsed once
 
 CHECKPOINT_VERSION = 0
 NO_BROKER_EPOCH = -1
@@ -187,16 +190,22 @@ def format_partition_metadata(topic_id: bytes, configs: Mapping[str, str] | None
     return text.encode()
 
 
-def parse_partition_configs(data: bytes) -> dict[str, str] | None:
+def parse_partition_configs(data: bytes) -> Mapping[str, str] | None:
     """The topic's configs as of the last change that was kept; None when none were, or are torn."""
-    for line in data.decode("utf-8", "replace").splitlines()[2:]:
+    lines = data.split(b"\n", 2)
+    return _parse_configs(lines[2]) if len(lines) == 3 else None
+
+
+@lru_cache(maxsize=CONFIGS_PARSED_MAX)
+def _parse_configs(text: bytes) -> Mapping[str, str] | None:
+    for line in text.decode("utf-8", "replace").splitlines():
         if line.startswith(CONFIGS_FIELD):
             try:
                 configs = json.loads(line.removeprefix(CONFIGS_FIELD))
             except ValueError:
                 return None
             if isinstance(configs, dict) and all(isinstance(v, str) for v in configs.values()):
-                return configs
+                return MappingProxyType(configs)
     return None
 
 
@@ -252,7 +261,7 @@ def write_meta_properties(disk: "Disk", directory: str, meta: MetaProperties) ->
 
 def read_partition_metadata(
     disk: "Disk", directory: str
-) -> tuple[bytes | None, dict[str, str] | None]:
+) -> tuple[bytes | None, Mapping[str, str] | None]:
     """The topic's id and configs from a partition's folder; None for what it does not have."""
     path = f"{directory}/{PARTITION_METADATA}"
     data = read_if_there(disk, path)
