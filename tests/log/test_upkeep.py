@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log.upkeep import SLICE_S, Breath, Flusher, Remover
+from ottla.log.upkeep import SLICE_S, Flusher, Remover, TimeSlice
 from ottla.seams.background import InlineBackground
 from ottla.seams.clock import ManualClock
 from ottla.seams.disk import RealDisk
@@ -143,13 +143,13 @@ def test_long_walks_let_others_run() -> None:
 
     async def run() -> None:
         clock = ManualClock()
-        breath = Breath(clock)
+        time_slice = TimeSlice(clock)
         turns = []
         asyncio.get_running_loop().call_soon(turns.append, "other")
-        await breath.take()
+        await time_slice.yield_if_over()
         assert turns == []
         clock.advance(SLICE_S * 1_000)
-        await breath.take()
+        await time_slice.yield_if_over()
         assert turns == ["other"]
 
     asyncio.run(run())

@@ -22,7 +22,7 @@ from ottla.broker.coordinators import offsets_topic, transactions_topic
 from ottla.cluster.requests import AdoptedTopic
 from ottla.log.failures import LogProblem
 from ottla.log.producer_ids import NO_ID, highest_producer_id, plausible
-from ottla.log.upkeep import Breath
+from ottla.log.upkeep import TimeSlice
 from ottla.wire.coordinator_records import TransactionLogValue, read_value
 from ottla.wire.malformed import MalformedMessage
 from ottla.wire.records import read_records
@@ -45,7 +45,7 @@ async def adopt_topics(broker: Broker, image: ClusterImage) -> None:
     found: dict[str, AdoptedTopic] = {}
     configs: dict[str, Mapping[str, str]] = {}
     highest = NO_ID
-    breath = Breath(broker.clock)
+    time_slice = TimeSlice(broker.clock)
     for topic, index, topic_id in broker.logs.found():
         if topic in image.topics:
             continue
@@ -64,7 +64,7 @@ async def adopt_topics(broker: Broker, image: ClusterImage) -> None:
         kept = broker.logs.found_configs.get((topic, index))
         if kept is not None:
             configs[topic] = kept
-        await breath.take()
+        await time_slice.yield_if_over()
     if not found:
         return
     if highest > NO_ID:

@@ -161,8 +161,8 @@ def validate(records: memoryview, config: LogConfig, *, origin: Origin) -> Inval
 
 
 def _batch_sizes(records: memoryview) -> list[int] | str:
-    """The whole batches in order (a part of one at the end is not one), or why that cannot be
-    told.
+    """The sizes of the whole batches in order (a part of one at the end is left out), or why they
+    cannot be found.
     """
     sizes = []
     position = 0

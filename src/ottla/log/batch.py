@@ -1,6 +1,6 @@
 """A batch opened for compaction: its header, its records found in the bytes, and new bytes made.
 
-Only what compaction asks is looked at: where each record begins and ends, its offset, its key, and
+Only what compaction needs is parsed: where each record begins and ends, its offset, its key, and
 whether it has a value. Records that stay are copied as they are; only a new base timestamp (a
 delete horizon, KIP-534) makes new bytes of them. Base and last offset, sequences, producer and
 compression of a batch never change.
@@ -76,7 +76,7 @@ class Batch(BatchHeader):
 
 
 class ScannedRecord(NamedTuple):
-    """Where a record stands in its batch's bytes, and what compaction wants to know of it."""
+    """The position of a record in its batch's bytes, and the fields that compaction needs."""
 
     start: int
     end: int

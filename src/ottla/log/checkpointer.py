@@ -17,7 +17,7 @@ OffsetsByName = dict[str, Offsets]
 
 
 class Checkpointer:
-    """Knows what each checkpoint file says, and what it should say by asking `offsets_in`."""
+    """Keeps what each checkpoint file says; `offsets_in` returns what it should say."""
 
     def __init__(
         self, background: "Background", offsets_in: "Callable[[DataDirectory], OffsetsByName]"
@@ -27,42 +27,42 @@ class Checkpointer:
         self._written: dict[tuple[str, str], Offsets] = {}
         self._turn = asyncio.Lock()
 
-    def read(self, home: "DataDirectory", name: str) -> Offsets | None:
+    def read(self, data_dir: "DataDirectory", name: str) -> Offsets | None:
         """A checkpoint at the start: empty when it is missing, None when it is corrupt."""
-        found = home.read_offsets(name)
+        found = data_dir.read_offsets(name)
         if found is not None:
-            self._written[home.path, name] = found
+            self._written[data_dir.path, name] = found
         return found
 
     async def write(
-        self, homes: "Iterable[DataDirectory]", names: Iterable[str] | None = None
+        self, data_dirs: "Iterable[DataDirectory]", names: Iterable[str] | None = None
     ) -> None:
         """Brings the named checkpoints, or all, up to date; returns when they are on the device."""
         wanted = None if names is None else set(names)
         async with self._turn:
-            for home in homes:
-                changed = self._changed(home, wanted)
+            for data_dir in data_dirs:
+                changed = self._changed(data_dir, wanted)
                 if changed:
-                    await self._background.thread(write_offsets, home, changed)
+                    await self._background.thread(write_offsets, data_dir, changed)
                     for name, offsets in changed.items():
-                        self._written[home.path, name] = offsets
+                        self._written[data_dir.path, name] = offsets
 
-    def write_now(self, home: "DataDirectory") -> None:
-        """Writes on this thread: for the start, when nobody waits yet."""
-        changed = self._changed(home, None)
-        write_offsets(home, changed)
+    def write_now(self, data_dir: "DataDirectory") -> None:
+        """Writes on this thread: for the start, before requests are served."""
+        changed = self._changed(data_dir, None)
+        write_offsets(data_dir, changed)
         for name, offsets in changed.items():
-            self._written[home.path, name] = offsets
+            self._written[data_dir.path, name] = offsets
 
-    def _changed(self, home: "DataDirectory", wanted: set[str] | None) -> OffsetsByName:
+    def _changed(self, data_dir: "DataDirectory", wanted: set[str] | None) -> OffsetsByName:
         return {
             name: offsets
-            for name, offsets in self._offsets_in(home).items()
+            for name, offsets in self._offsets_in(data_dir).items()
             if (wanted is None or name in wanted)
-            and self._written.get((home.path, name), {}) != offsets
+            and self._written.get((data_dir.path, name), {}) != offsets
         }
 
 
-def write_offsets(home: "DataDirectory", offsets: OffsetsByName) -> None:
+def write_offsets(data_dir: "DataDirectory", offsets: OffsetsByName) -> None:
     for name, values in offsets.items():
-        home.write_offsets(name, values)
+        data_dir.write_offsets(name, values)

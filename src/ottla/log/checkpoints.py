@@ -1,10 +1,10 @@
 """Kafka's small text files beside the logs: what they say, and how they are read and written.
 
-In each data directory: the offset checkpoints (`recovery-point-offset-checkpoint` and its three
-sisters), `meta.properties` (whose directory this is) and `.kafka_cleanshutdown` (nothing needs
-recovery). In each partition's folder: `partition.metadata` (the topic's id and configs), and, of
-our own and ignored by Kafka, `compaction.metadata` (the log was compacted: gaps between offsets are
-no damage).
+In each data directory: the offset checkpoints (`recovery-point-offset-checkpoint` and three more),
+`meta.properties` (the cluster and node that own the directory) and `.kafka_cleanshutdown` (nothing
+needs recovery). In each partition's folder: `partition.metadata` (the topic's id and configs), and
+`compaction.metadata` (the log was compacted: gaps between offsets are no damage), which is our own
+and ignored by Kafka.
 
 The upper half is pure: text to values and back. The lower half goes through the disk. Files are
 written beside the old one and renamed over it, so a reader finds the old text or the new one.
@@ -42,7 +42,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class CorruptCheckpoint(Exception):
-    """A checkpoint file says something it should not; tells which, where, and what to do."""
+    """A checkpoint file cannot be parsed; the message names the file, what was found, a remedy."""
 
     def __init__(self, path: str, *, expected: str, found: str, hint: str = "") -> None:
         found = found if len(found) <= 80 else found[:80] + "…"
@@ -109,7 +109,7 @@ def _whole_number(text: str, path: str, what: str) -> int:
         raise CorruptCheckpoint(path, expected=what, found=text) from None
 
 
-# meta.properties: whose directory this is.
+# meta.properties: the cluster and node that own the directory.
 
 
 class MetaProperties:

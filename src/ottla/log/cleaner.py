@@ -23,7 +23,7 @@ from ottla.log.compaction import LastRecord
 from ottla.log.rewrite import Group, Outcome, Plan, SourceSegment
 from ottla.log.segment import CLEANED, SWAP, TRANSACTION_INDEX, Segment
 from ottla.log.swap import discard_cleaned, rename_segment, retire_segments
-from ottla.log.upkeep import Breath, Remover
+from ottla.log.upkeep import Remover, TimeSlice
 from ottla.seams.background import HelperFailed
 from ottla.seams.disk import OutOfDescriptors
 
@@ -238,10 +238,10 @@ class Cleaner:
     async def filthiest(self, put_off: "Iterable[TopicPartition]" = ()) -> Candidate | None:
         """The log with the largest dirty share among those that are due."""
         now_ms = self._clock.now_ms()
-        breath = Breath(self._clock)
+        time_slice = TimeSlice(self._clock)
         best: Candidate | None = None
         for log in self._logs():
-            await breath.take()
+            await time_slice.yield_if_over()
             # One segment is the active one, which is never cleaned.
             if log is None or log.offline is not None or len(log.segments) < 2:
                 continue

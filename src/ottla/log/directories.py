@@ -1,11 +1,11 @@
-"""A data directory: whose it is, who holds it, which partitions lie in it.
+"""A data directory: its owner, its lock, and the partitions in it.
 
-One directory of `log.dirs`: its lock keeps a second server out, `meta.properties` says which
-cluster and node it belongs to, `.kafka_cleanshutdown` says that nothing needs recovery, and the
-offset checkpoints say how far each partition was synced and where it begins. A directory that
+One directory of `log.dirs`: its lock keeps a second server out, `meta.properties` names the cluster
+and node it belongs to, `.kafka_cleanshutdown` means that nothing needs recovery, and the offset
+checkpoints tell how far each partition was synced and where it begins. A directory that
 Apache Kafka left is read the same way: its partitions are found by the names of their folders.
 
-What goes wrong here stops the start, so it is said in one sentence: `DirectoryProblem`.
+A failure stops the start, with one sentence for the operator: `DirectoryProblem`.
 """
 
 import logging
@@ -35,7 +35,7 @@ class DirectoryProblem(Exception):
 
 
 class Contents(NamedTuple):
-    """What lies in a data directory."""
+    """The folders of a data directory, by what their names mean."""
 
     partitions: list[TopicPartition]
     deleted: list[str]  # paths of folders to remove
@@ -126,7 +126,9 @@ class DataDirectory:
             ) from error
 
     def take_clean_marker(self) -> None:
-        """Learns whether the last stop was clean, and forgets it: a crash from now on is one."""
+        """Reads whether the last stop was clean, and removes the marker: a crash from now on is
+        not.
+        """
         path = f"{self.path}/{checkpoints.CLEAN_SHUTDOWN}"
         data = checkpoints.read_if_there(self.disk, path)
         if data is None:
@@ -144,7 +146,7 @@ class DataDirectory:
         )
 
     def contents(self) -> Contents:
-        """The partitions by their folders' names, and the folders on their way out."""
+        """The partitions by their folders' names, and the folders that are being deleted."""
         partitions: list[TopicPartition] = []
         deleted: list[str] = []
         from_kafka = self.is_kafkas

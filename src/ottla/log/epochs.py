@@ -91,7 +91,7 @@ class LeaderEpochs:
         """The largest known epoch not above `epoch`, and where it ended; (-1, -1) when unknown.
 
         The current epoch ends where the log does. Below the first known epoch the answer is the
-        first entry's start: the follower then knows that nothing it has there survives (KIP-279).
+        first entry's start: nothing that a follower has from there on survives (KIP-279).
         """
         entries = self._entries
         if epoch == UNDEFINED_EPOCH or not entries:
@@ -168,7 +168,7 @@ def parse(data: bytes) -> list[EpochEntry]:
         epoch, start_offset = line.split(" ")
         found.append(EpochEntry(int(epoch), int(start_offset)))
     if len(found) != int(lines[1]) or not data.endswith(b"\n"):
-        raise ValueError(f"{lines[1]} entries promised, {len(found)} found")
+        raise ValueError(f"{lines[1]} entries stated, {len(found)} found")
     for before, after in itertools.pairwise(found):
         if after.epoch <= before.epoch or after.start_offset < before.start_offset:
             raise ValueError(f"{after} follows {before}")

@@ -1,4 +1,4 @@
-"""What a log raises when it cannot give what was asked; `error_code` is what a client hears."""
+"""What a log raises when a read fails; `error_code` is what a client is answered with."""
 
 from __future__ import annotations
 

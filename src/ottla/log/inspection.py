@@ -60,7 +60,7 @@ class InvalidRecords(NamedTuple):
 def prepare(
     records: memoryview, header: BatchHeader, config: LogConfig, *, name: str, now_ms: int
 ) -> Prepared | InvalidRecords:
-    """Look at a client's batch, whose header is sound, and make of it what the topic wants."""
+    """Check a client's batch, whose header is sound, and change it as the topic's config asks."""
     attributes, max_timestamp = header.attributes, header.max_timestamp
     doubtful = max_timestamp_is_doubtful(header) and not config.append_time
     target = _CODECS.get(config.compression_type)  # None: as the producer chose
@@ -102,14 +102,14 @@ def max_timestamp_is_doubtful(header: BatchHeader) -> bool:
     """Whether a header's maximum timestamp must be computed from the records.
 
     Kafka does so for every batch. Opening those whose two timestamps contradict each other or are
-    not set is enough for clients that do not lie: librdkafka writes a base timestamp of -1 and a
+    not set is enough for the known clients: librdkafka writes a base timestamp of -1 and a
     maximum of 0 for records without a time, which would make their segment one of 1970.
     """
     return not 0 < header.base_timestamp <= header.max_timestamp
 
 
 def _may_be_out_of_bounds(config: LogConfig, max_timestamp: int, now_ms: int) -> bool:
-    """The header tells the latest time; for the earliest there is only the records' own word."""
+    """The header has the latest time; the earliest is known only from the records."""
     return not config.append_time and (
         max_timestamp - now_ms > config.message_timestamp_after_max_ms
         or config.message_timestamp_before_max_ms < 2**62

@@ -1,14 +1,13 @@
-"""One partition's log: a row of segments, appended at the end, read anywhere, cut at the front.
+"""One partition's log: a list of segments, appended at the end, read anywhere, cut at the front.
 
 Work is per batch, never per record. An append reads one header, checks it (append.py), stamps
 base offset and leader epoch into the request's own bytes and writes them with one call. A read
 answers with a range of a file. Everything runs to completion on the caller's thread and waits for
-nothing but the page cache; fsync is split into begin_flush, the syncing elsewhere, and
+nothing but the page cache; fsync is split into begin_flush, the syncing on another thread, and
 finish_flush.
 
 Any I/O error takes the log offline with a reason, until the next start: after a failed write or
-fsync nobody knows what the file holds, and recovery is the one place that finds out. Other logs
-go on.
+fsync the content of the file is not known, and only recovery finds it out. Other logs go on.
 """
 
 from __future__ import annotations
@@ -132,7 +131,7 @@ class Log:
         self.offline: str | None = None
         self._out_of_descriptors = False  # has been, which is logged once
         self.set_aside_bytes = 0  # cut and kept as `.corrupt` when this log was loaded
-        # Told when something should be synced soon: a full segment, or flush.messages reached.
+        # Called when something should be synced soon: a full segment, or flush.messages reached.
         self.flush_wanted: Callable[[Log], object] | None = None
         # Called after the log start has moved or the log has gone offline.
         self.on_change: Callable[[], object] | None = None
@@ -533,7 +532,7 @@ class Log:
             end = min(end, offset_behind(self.segments, start, found))
         return aborted_between(self.segments, start, end)
 
-    # Taking away
+    # Deleting and truncating
 
     def delete_oldest(self, count: int, *, now_ms: int) -> list[Segment]:
         """Take the `count` oldest segments out; the last one of all only after a roll.
@@ -640,8 +639,8 @@ class Log:
         `indexes`: also the files that recovery could rebuild, as before a checkpoint.
 
         Of the active segment the log file, and the aborted transactions if there are any: what
-        recovery makes anew behind the recovery point may be lost. What lies before it must stand,
-        so full segments go with all their files, and the leader epochs with them.
+        recovery makes anew behind the recovery point may be lost. What lies before it must last,
+        so full segments are synced with all their files, and the leader epochs with them.
         """
         found: list[Syncable] = []
         names_changed = False

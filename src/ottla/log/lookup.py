@@ -1,7 +1,7 @@
 """Finding an offset by time: ListOffsets by timestamp, and by the largest one.
 
 The time index leads to the batch; only that one batch is opened, compressed or not. Like every
-index entry, one of the time index is compared with the batch it speaks of before it is believed.
+index entry, one of the time index is used only if the batch that it names matches it.
 """
 
 from __future__ import annotations

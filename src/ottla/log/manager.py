@@ -1,11 +1,11 @@
 """All logs of a broker: found at the start, made and deleted while it runs, closed at the end.
 
 A partition costs little until it is used: after a clean stop the start reads names and checkpoints
-only, and a log is opened when it is first asked for. After a crash every log is checked before the
-broker says that it is ready. Both go in slices; so do retention, flushing and checkpoints later
+only, and a log is opened at its first use. After a crash every log is checked before the broker is
+ready. Both run in time slices; so do retention, flushing and checkpoints later
 (periodic.py), and deletions and compactions (upkeep.py, cleaner.py).
 
-Checkpoints never know a partition that is gone: a new topic of the same name would inherit its
+Checkpoints never name a partition that is gone: a new topic of the same name would inherit its
 offsets. So deleting a partition rewrites them before it is over, and so does a start that finds
 entries without a folder.
 """
@@ -34,10 +34,10 @@ from ottla.log.recovery import create_log, load_log
 from ottla.log.segment import Segment
 from ottla.log.upkeep import (
     FLUSH_MS_NEVER,
-    Breath,
     Flusher,
     PartitionMetadataWriter,
     Remover,
+    TimeSlice,
     finish,
 )
 from ottla.seams.disk import OutOfDescriptors
@@ -55,9 +55,9 @@ NO_TOPIC_ID = bytes(16)
 
 
 class Unopened(NamedTuple):
-    """A partition on disk that nobody has asked for yet."""
+    """A partition on disk whose log has not been opened yet."""
 
-    home: DataDirectory
+    data_dir: DataDirectory
     topic_id: bytes
     recovery_point: int
     log_start_offset: int
@@ -92,7 +92,7 @@ class LogManager:
         self.node_id = node_id
         self.cluster_id = ""
         self.directories: list[DataDirectory] = []
-        # What consumers may see of a log; the replica above knows better and sets this.
+        # The high watermark of a log; set by the layer above, which keeps it.
         self.high_watermark_of: Callable[[Log], int] = lambda log: log.end_offset
         self.remover = Remover(disk, clock, background)
         self.flusher = Flusher(clock, background)
@@ -136,13 +136,13 @@ class LogManager:
         self.directories = open_directories(self.disk, self._paths)
         try:
             self.cluster_id = cluster_id or self._known_cluster_id() or self._new_cluster_id()
-            for home in self.directories:
-                home.belong_to(self.cluster_id, self.node_id, self._chance)
-            contents = [home.contents() for home in self.directories]
+            for data_dir in self.directories:
+                data_dir.belong_to(self.cluster_id, self.node_id, self._chance)
+            contents = [data_dir.contents() for data_dir in self.directories]
             # Kafka's own log of the cluster lies in one of several directories.
             self._from_kafka = any(each.from_kafka for each in contents)
-            for home, each in zip(self.directories, contents, strict=True):
-                await self._load(home, each)
+            for data_dir, each in zip(self.directories, contents, strict=True):
+                await self._load(data_dir, each)
         except OSError as error:
             self._release()
             raise DirectoryProblem(f"the data directory cannot be read: {error}") from error
@@ -151,59 +151,59 @@ class LogManager:
             raise
 
     def _known_cluster_id(self) -> str | None:
-        for home in self.directories:
-            if home.meta is not None:
-                return home.meta.cluster_id
+        for data_dir in self.directories:
+            if data_dir.meta is not None:
+                return data_dir.meta.cluster_id
         return None
 
     def _new_cluster_id(self) -> str:
         return checkpoints.uuid_text(self._chance.uuid())
 
-    async def _load(self, home: DataDirectory, contents: Contents) -> None:
-        recovery_points = self.checkpointer.read(home, checkpoints.RECOVERY_POINTS) or {}
-        log_starts = self.checkpointer.read(home, checkpoints.LOG_START_OFFSETS) or {}
-        cleaner_offsets = self.checkpointer.read(home, checkpoints.CLEANER_OFFSETS) or {}
-        high_watermarks = self.checkpointer.read(home, checkpoints.HIGH_WATERMARKS) or {}
-        home.take_clean_marker()
-        breath = Breath(self.clock)
-        self._counts[home.path] = 0
+    async def _load(self, data_dir: DataDirectory, contents: Contents) -> None:
+        recovery_points = self.checkpointer.read(data_dir, checkpoints.RECOVERY_POINTS) or {}
+        log_starts = self.checkpointer.read(data_dir, checkpoints.LOG_START_OFFSETS) or {}
+        cleaner_offsets = self.checkpointer.read(data_dir, checkpoints.CLEANER_OFFSETS) or {}
+        high_watermarks = self.checkpointer.read(data_dir, checkpoints.HIGH_WATERMARKS) or {}
+        data_dir.take_clean_marker()
+        time_slice = TimeSlice(self.clock)
+        self._counts[data_dir.path] = 0
         topics: dict[str, str] = {}  # one string for all partitions of a topic
         for name, partition in contents.partitions:
             key = (topics.setdefault(name, name), partition)
             if key in self._entries:
                 raise DirectoryProblem(
-                    f"partition {name}-{partition} is in {home.path} and in another data "
+                    f"partition {name}-{partition} is in {data_dir.path} and in another data "
                     "directory as well; move one of the two folders away"
                 )
             entry = Unopened(
-                home,
-                self._read_topic_id(home, key),
+                data_dir,
+                self._read_topic_id(data_dir, key),
                 recovery_points.get(key, 0),
                 log_starts.get(key, 0),
             )
             self._entries[key] = entry
             self._partitions.setdefault(key[0], set()).add(partition)
-            self._counts[home.path] += 1
+            self._counts[data_dir.path] += 1
             if key in high_watermarks:
                 self._high_watermarks[key] = high_watermarks[key]
             if key in cleaner_offsets:
                 self.cleaner.offsets[key] = cleaner_offsets[key]
-            if not home.was_clean:
+            if not data_dir.was_clean:
                 self._open(key, entry, clean=False)
-            await breath.take()
+            await time_slice.yield_if_over()
         for path in contents.deleted:
             self.remover.folder(path, self._config_of("").file_delete_delay_ms)
         if contents.partitions:
             logger.info(
-                "%s: %d partitions %s", home.path, len(contents.partitions),
-                "found" if home.was_clean else "recovered, for the last stop was not clean",
+                "%s: %d partitions %s", data_dir.path, len(contents.partitions),
+                "found" if data_dir.was_clean else "recovered, for the last stop was not clean",
             )  # fmt: skip
         known = recovery_points.keys() | log_starts.keys() | cleaner_offsets.keys()
         if not known <= self._entries.keys():
-            self.checkpointer.write_now(home)
+            self.checkpointer.write_now(data_dir)
 
-    def _read_topic_id(self, home: DataDirectory, key: TopicPartition) -> bytes:
-        directory = f"{home.path}/{partition_folder(*key)}"
+    def _read_topic_id(self, data_dir: DataDirectory, key: TopicPartition) -> bytes:
+        directory = f"{data_dir.path}/{partition_folder(*key)}"
         try:
             topic_id, configs = checkpoints.read_partition_metadata(self.disk, directory)
         except (CorruptCheckpoint, OSError) as error:
@@ -218,8 +218,10 @@ class LogManager:
         for partition in self._partitions.get(topic, ()) if partitions is None else partitions:
             entry = self._entries[topic, partition]
             if entry.topic_id != NO_TOPIC_ID:
-                home = entry.home if isinstance(entry, Unopened) else self._home_of(entry)
-                directory = f"{home.path}/{partition_folder(topic, partition)}"
+                data_dir = (
+                    entry.data_dir if isinstance(entry, Unopened) else self._data_dir_of(entry)
+                )
+                directory = f"{data_dir.path}/{partition_folder(topic, partition)}"
                 self._keep(directory, topic, entry.topic_id)
 
     def _keep(self, directory: str, topic: str, topic_id: bytes) -> None:
@@ -255,7 +257,7 @@ class LogManager:
         return self._high_watermarks.get((topic, partition), 0)
 
     def opened(self) -> list[Log]:
-        """The logs that somebody has asked for."""
+        """The logs that are open."""
         return [entry for entry in self._entries.values() if isinstance(entry, Log)]
 
     def every(self) -> Iterator[Log]:
@@ -289,7 +291,7 @@ class LogManager:
 
     def _open(self, key: TopicPartition, entry: Unopened, *, clean: bool) -> Log:
         topic, partition = key
-        directory = f"{entry.home.path}/{partition_folder(*key)}"
+        directory = f"{entry.data_dir.path}/{partition_folder(*key)}"
         config = self._config_of(topic)
         now_ms = self.clock.now_ms()
         try:
@@ -345,9 +347,9 @@ class LogManager:
         if existing is not None:
             self.set_topic_id(existing, topic_id)
             return existing
-        home = min(self.directories, key=lambda home: self._counts.get(home.path, 0))
+        data_dir = min(self.directories, key=lambda data_dir: self._counts.get(data_dir.path, 0))
         config = self._config_of(topic)
-        directory = f"{home.path}/{partition_folder(topic, partition)}"
+        directory = f"{data_dir.path}/{partition_folder(topic, partition)}"
         log = create_log(
             self.disk,
             directory,
@@ -359,7 +361,7 @@ class LogManager:
             jitter_ms=self._jitter(config),
         )
         self._keep(directory, topic, topic_id)
-        self._counts[home.path] = self._counts.get(home.path, 0) + 1
+        self._counts[data_dir.path] = self._counts.get(data_dir.path, 0) + 1
         self._admit(key, log)
         return log
 
@@ -385,23 +387,25 @@ class LogManager:
         A stray partition keeps its files, in a folder that no start looks into (as Kafka's).
         When it returns the checkpoints have forgotten them; only then may they be made again.
         """
-        homes: dict[str, DataDirectory] = {}
-        breath = Breath(self.clock)
+        data_dirs: dict[str, DataDirectory] = {}
+        time_slice = TimeSlice(self.clock)
         keys = list(keys)
         await self._metadata_files.withdraw(
-            f"{home.path}/{partition_folder(*key)}" for home in self.directories for key in keys
+            f"{data_dir.path}/{partition_folder(*key)}"
+            for data_dir in self.directories
+            for key in keys
         )
         for key in keys:
             entry = self._entries.get(key)
             if isinstance(entry, Log):
                 await self.cleaner.abort(entry)
-            home = self._retire(key, stray)
-            if home is not None:
-                homes[home.path] = home
-            await breath.take()
-        for home in homes.values():
-            await self.background.thread(self.disk.sync_directory, home.path)
-        await self.checkpointer.write(homes.values())
+            data_dir = self._retire(key, stray)
+            if data_dir is not None:
+                data_dirs[data_dir.path] = data_dir
+            await time_slice.yield_if_over()
+        for data_dir in data_dirs.values():
+            await self.background.thread(self.disk.sync_directory, data_dir.path)
+        await self.checkpointer.write(data_dirs.values())
 
     def _retire(self, key: TopicPartition, stray: bool) -> DataDirectory | None:
         entry = self._entries.pop(key, None)
@@ -411,8 +415,8 @@ class LogManager:
         siblings.discard(key[1])
         if not siblings:
             del self._partitions[key[0]]
-        home = entry.home if isinstance(entry, Unopened) else self._home_of(entry)
-        self._counts[home.path] -= 1
+        data_dir = entry.data_dir if isinstance(entry, Unopened) else self._data_dir_of(entry)
+        self._counts[data_dir.path] -= 1
         self._high_watermarks.pop(key, None)
         self.cleaner.forget(key)
         if isinstance(entry, Log):
@@ -420,25 +424,25 @@ class LogManager:
             self._flush_by_time.discard(entry)
             entry.flush_wanted = None
             entry.offline = entry.offline or "the partition was deleted"
-        folder = f"{home.path}/{partition_folder(*key)}"
+        folder = f"{data_dir.path}/{partition_folder(*key)}"
         suffix = STRAY_SUFFIX if stray else DELETE_SUFFIX
-        renamed = f"{home.path}/{renamed_folder(*key, self._chance.uuid().hex(), suffix)}"
+        renamed = f"{data_dir.path}/{renamed_folder(*key, self._chance.uuid().hex(), suffix)}"
         try:
             self.disk.rename(folder, renamed)
         except FileNotFoundError:
-            return home
+            return data_dir
         if stray:
             logger.warning("%s is kept as %s: it belongs to no topic", folder, renamed)
-            return home
+            return data_dir
         self.remover.folder(renamed, self._config_of(key[0]).file_delete_delay_ms)
-        return home
+        return data_dir
 
-    def _home_of(self, log: Log) -> DataDirectory:
+    def _data_dir_of(self, log: Log) -> DataDirectory:
         parent = log.directory.rpartition("/")[0]
-        return next(home for home in self.directories if home.path == parent)
+        return next(data_dir for data_dir in self.directories if data_dir.path == parent)
 
     def configure(self, topic: str, config: "LogConfig") -> None:
-        """A topic's config has changed; logs not opened yet will ask for it."""
+        """A topic's config has changed; logs not opened yet get it then."""
         for partition in self._partitions.get(topic, ()):
             entry = self._entries[topic, partition]
             if isinstance(entry, Log):
@@ -456,10 +460,10 @@ class LogManager:
         else:
             self._flush_by_time.discard(log)
 
-    # What the cleaner and the periodic work ask
+    # For the cleaner and the periodic work
 
     def _compacted(self) -> Iterator[Log | None]:
-        """The compacted logs, and None for each other: the walk may be long, and may breathe."""
+        """The compacted logs, and None for each other, so that a long walk can yield."""
         for topic, partitions in list(self._partitions.items()):
             if not self._config_of(topic).compact:
                 yield None
@@ -473,7 +477,7 @@ class LogManager:
         """
         await self.background.thread(mark_compacted, self.disk, log.directory)
         await self.flusher.flush([log], indexes=True)
-        await self.checkpointer.write([self._home_of(log)], [checkpoints.RECOVERY_POINTS])
+        await self.checkpointer.write([self._data_dir_of(log)], [checkpoints.RECOVERY_POINTS])
 
     def _last_stable_offset(self, log: Log) -> int:
         high_watermark = self.high_watermark_of(log)
@@ -490,20 +494,20 @@ class LogManager:
         """The logs whose config has a `flush.ms`."""
         return self._flush_by_time
 
-    def _offsets_in(self, home: DataDirectory) -> dict[str, Offsets]:
+    def _offsets_in(self, data_dir: DataDirectory) -> dict[str, Offsets]:
         """What the checkpoints of a directory should say now."""
         recovery_points: Offsets = {}
         log_starts: Offsets = {}
         high_watermarks: Offsets = {}
-        only_home = len(self.directories) == 1
+        only_data_dir = len(self.directories) == 1
         for key, entry in self._entries.items():
             if isinstance(entry, Unopened):
-                if entry.home is home:
+                if entry.data_dir is data_dir:
                     recovery_points[key] = entry.recovery_point
                     high_watermarks[key] = self._high_watermarks.get(key, 0)
                     if entry.log_start_offset:
                         log_starts[key] = entry.log_start_offset
-            elif only_home or self._home_of(entry) is home:
+            elif only_data_dir or self._data_dir_of(entry) is data_dir:
                 recovery_points[key] = entry.recovery_point
                 high_watermarks[key] = self.high_watermark_of(entry)
                 if entry.log_start_offset > entry.segments[0].base_offset:
@@ -532,22 +536,22 @@ class LogManager:
             await self._periodic.stop()
             await self._metadata_files.settle()
             await self.flusher.settle()
-            breath = Breath(self.clock)
+            time_slice = TimeSlice(self.clock)
             dirty = []
             for log in self.opened():
                 if finish(log):
                     dirty.append(log)
-                await breath.take()
+                await time_slice.yield_if_over()
             await self.flusher.flush(dirty, indexes=True)
             for log in self.opened():
                 for segment in log.segments:
                     segment.close()
-                await breath.take()
+                await time_slice.yield_if_over()
             await self.checkpointer.write(self.directories)
             await self.remover.close()
-            for home in self.directories:
-                if self._all_sound(home):
-                    home.mark_clean(broker_epoch)
+            for data_dir in self.directories:
+                if self._all_sound(data_dir):
+                    data_dir.mark_clean(broker_epoch)
         except OSError as error:
             # A start that fails says why by itself; this would only hide it.
             level = logging.ERROR if self._upkeep_begun else logging.DEBUG
@@ -555,16 +559,16 @@ class LogManager:
         finally:
             self._release()
 
-    def _all_sound(self, home: DataDirectory) -> bool:
+    def _all_sound(self, data_dir: DataDirectory) -> bool:
         """A log that went offline, or could not be synced, must be recovered at the next start: no
         clean marker then.
         """
         return not any(
             (log.offline is not None or log.recovery_point < log.end_offset)
-            and self._home_of(log) is home
+            and self._data_dir_of(log) is data_dir
             for log in self.opened()
         )
 
     def _release(self) -> None:
-        for home in self.directories:
-            home.release()
+        for data_dir in self.directories:
+            data_dir.release()

@@ -1,8 +1,8 @@
-"""The work that comes round: retention, flushing by time, checkpoints, producers' expiry, cleaning.
+"""The periodic work: retention, flushing by time, checkpoints, producers' expiry, cleaning.
 
 Each kind has its own interval (Kafka's options) and never runs twice at once: the next round is set
-when one is over. Rounds walk over all logs in slices. What goes wrong with one log is that log's
-matter, and what goes wrong with a round is logged and the next one comes all the same.
+when one is over. Rounds walk over all logs in time slices. A failure of one log leaves the others
+alone; a failure of a round is logged, and the next round runs.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from ottla.log import checkpoints
 from ottla.log.retention import breaches, facts_of
 from ottla.log.segment import LOG
 from ottla.log.swap import SEGMENT_FILES
-from ottla.log.upkeep import Breath
+from ottla.log.upkeep import TimeSlice
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -58,7 +58,7 @@ class Round:
     async def _once(self) -> None:
         try:
             await self._work()
-        except OSError as error:  # the disk's word is enough
+        except OSError as error:  # the error says enough without a traceback
             logger.error("%s failed; it is tried again later: %s", self._name, error)
         except Exception:
             logger.exception("%s failed; it is tried again later", self._name)
@@ -125,11 +125,11 @@ class Periodic:
     async def retain(self) -> None:
         """Deletes the segments that retention lets go, of every log."""
         manager = self._manager
-        breath = Breath(manager.clock)
+        time_slice = TimeSlice(manager.clock)
         for log in manager.every():
             if log.offline is None and not manager.cleaner.is_cleaning(log):
                 retain_log(manager, log)
-            await breath.take()
+            await time_slice.yield_if_over()
 
     async def flush_by_time(self) -> None:
         manager = self._manager
@@ -141,11 +141,11 @@ class Periodic:
 
     async def expire_producers(self) -> None:
         manager = self._manager
-        breath = Breath(manager.clock)
+        time_slice = TimeSlice(manager.clock)
         for log in manager.opened():
-            if log._producers is not None:  # a log that nobody wrote to has nothing loaded
+            if log._producers is not None:  # nothing is loaded while no producer has written
                 log._producers.expire(manager.clock.now_ms(), log.config.producer_id_expiration_ms)
-            await breath.take()
+            await time_slice.yield_if_over()
 
     async def clean(self) -> None:
         manager = self._manager

@@ -1,4 +1,4 @@
-"""Opening a log: what a clean stop left is believed, what a crash left is checked batch by batch.
+"""Opening a log: after a clean stop as it is, after a crash with a check of every batch.
 
 After a clean stop only names and sizes are looked at, and the headers behind the last index
 entry. After a crash every batch from the recovery point on is checked: length, magic, checksum,

@@ -1,4 +1,4 @@
-"""Which old segments may go: by age, by size, by the log's start. Decisions only.
+"""Which old segments are deleted: by age, by size, by the log's start. Decisions only.
 
 Always a run of the oldest segments, never one from the middle, never an empty last one, and nothing
 at or above the high watermark, so the log start can never pass what consumers may read. If the last
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SegmentFacts(NamedTuple):
-    """What retention asks of a segment; the timestamp costs a look into its index."""
+    """What retention needs of a segment; the timestamp costs a read of its index."""
 
     base_offset: int
     size_bytes: int

@@ -1,7 +1,7 @@
 """One segment: a log file and its indexes, from a base offset to where the next segment begins.
 
-It knows where things are; it decides nothing. Files are opened when first used, indexes loaded
-when first asked: a segment nobody reads costs a few hundred bytes. I/O errors pass through as
+It finds positions and decides nothing. Files are opened and indexes loaded when they are first
+used: a segment that is not read costs a few hundred bytes. I/O errors pass through as
 OSError; the log above takes itself offline.
 """
 
@@ -194,7 +194,7 @@ class Segment:
         max_timestamp: int,
         index_interval_bytes: int,
     ) -> None:
-        """A batch stands at the end of the file: count it, and put it into the indexes if due.
+        """Count a batch at the end of the file, and put it into the indexes if an entry is due.
 
         The index entry is of the batch that follows a full interval, as in Kafka.
         """
@@ -247,7 +247,7 @@ class Segment:
     def position_of(self, offset: int) -> int | None:
         """The position of the first batch that ends at or after `offset`.
 
-        None when there is none; CorruptSegment when the way there is barred.
+        None when there is none; raises CorruptSegment when damage lies before it.
         """
         if offset >= self.next_offset:
             return None
@@ -394,7 +394,7 @@ class Segment:
     def seal(self) -> None:
         """Nothing more will be appended: complete the time index and write both out.
 
-        Kafka's tools open the offset index of every time index: an empty one stands for none.
+        Kafka's tools open the offset index of every time index: an empty one means no entries.
         """
         if self.size_bytes:
             largest = self.largest()
@@ -426,7 +426,7 @@ class Segment:
         return [self._disk.open(self.path(TRANSACTION_INDEX))]
 
     def truncate_to(self, offset: int) -> int:
-        """Cut away the batch that holds `offset` and all after it; answers the bytes removed."""
+        """Cut away the batch that holds `offset` and all after it; returns the bytes removed."""
         position = self.position_of(offset)
         if position is None:
             return 0

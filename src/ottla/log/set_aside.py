@@ -7,7 +7,7 @@ before `.corrupt`. Kafka ignores these files, retention and compaction leave the
 deleting the topic removes them with the folder; an operator who has read them may delete them.
 
 Not kept: zeros, which a power cut leaves where a write did not arrive, and a batch that ends before
-its own length says (an append torn by a crash), unless a whole batch stands in the bytes.
+its own length says (an append torn by a crash), unless the bytes contain a whole batch.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _worth_keeping(segment: Segment, position: int, end: int) -> bool:
 
 
 def _has_whole_batch(data: bytes) -> bool:
-    """Whether a batch with a right checksum stands anywhere in the bytes."""
+    """Whether the bytes contain a batch with a right checksum."""
     magic_at = data.find(MAGIC, MAGIC_POSITION)
     while magic_at >= 0:
         start = magic_at - MAGIC_POSITION

@@ -1,6 +1,6 @@
-"""What logs need while the broker runs, in pieces small enough that no client notices.
+"""Background work on logs, in pieces small enough not to delay clients.
 
-`Breath` cuts long walks into slices of the event loop. The others work on a thread: `Remover`
+`TimeSlice` lets a long walk share the event loop. The others work on a thread: `Remover`
 deletes files and folders some time after they went out of use, `PartitionMetadataWriter` writes the
 topic's id and configs into folders, `Flusher` makes appended records last: when a segment is full,
 when `flush.messages` or `flush.ms` say so, and at the end.
@@ -31,11 +31,11 @@ logger = logging.getLogger("ottla.log")
 SLICE_S = 0.005  # the design allows 10 ms; half of it, for a step may take a while itself
 NAMES_AT_ONCE = 64  # names in one call on a thread, so that a stop does not wait for long
 LOGS_AT_ONCE = 64  # logs synced by one call on a thread
-FLUSH_MS_NEVER = 2**62  # flush.ms is a Java long; the largest of them says: leave it to the system
+FLUSH_MS_NEVER = 2**62  # flush.ms is a Java long; so large a one leaves syncing to the system
 
 
-class Breath:
-    """Between the steps of a long walk: lets the loop serve others when a slice is used up."""
+class TimeSlice:
+    """Yields to the event loop, between the steps of a long walk, when 5 ms are used up."""
 
     __slots__ = ("_clock", "_since")
 
@@ -43,7 +43,7 @@ class Breath:
         self._clock = clock
         self._since = clock.monotonic()
 
-    async def take(self) -> None:
+    async def yield_if_over(self) -> None:
         if self._clock.monotonic() - self._since >= SLICE_S:
             await asyncio.sleep(0)
             self._since = self._clock.monotonic()
@@ -227,10 +227,10 @@ class Flusher:
     async def flush(self, logs: Sequence["Log"], *, indexes: bool) -> None:
         """Syncs all of these and returns when they are safe; one that fails is offline then."""
         running = []
-        breath = Breath(self._clock)
+        time_slice = TimeSlice(self._clock)
         for start in range(0, len(logs), LOGS_AT_ONCE):
             marks, files = _begin(logs[start : start + LOGS_AT_ONCE], indexes=indexes)
-            await breath.take()
+            await time_slice.yield_if_over()
             if files:
                 running.append((marks, self._background.thread(sync_all, files)))
         for marks, future in running:
