@@ -16,7 +16,7 @@ from ottla.client.network.cluster_metadata import Broker, Cluster, Partition, To
 from ottla.client.network.io_thread import Loop
 from ottla.client.producer.accumulator import Batch, Memory, PartitionQueue
 from ottla.client.producer.idempotence import Identity
-from ottla.client.producer.retry_decision import judge
+from ottla.client.producer.retry_decision import decide
 from ottla.wire.api.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.api.describe_cluster import DescribeClusterRequest
 from ottla.wire.api.metadata import (
@@ -247,12 +247,12 @@ def test_verdicts(code: ErrorCode, count: int, behind: bool, expected: tuple[str
     if behind:
         queue.in_flight.append(batch_in(queue, 3))
     batch = batch_in(queue, 4, count)
-    verdict = judge(batch, errors.error_for(code), identity, {"retries": 5})
-    assert (verdict.action, verdict.bump) == expected
+    decision = decide(batch, errors.error_for(code), identity, {"retries": 5})
+    assert (decision.action, decision.bump) == expected
     identity.transactional_id = "x"
     if expected[1]:
-        verdict = judge(batch, errors.error_for(code), identity, {"retries": 5})
-        assert (verdict.action, verdict.bump) == ("fail", False)
+        decision = decide(batch, errors.error_for(code), identity, {"retries": 5})
+        assert (decision.action, decision.bump) == ("fail", False)
 
 
 def test_doubt_stays_until_the_broker_settles_it() -> None:
@@ -262,11 +262,11 @@ def test_doubt_stays_until_the_broker_settles_it() -> None:
     queue = PartitionQueue("t", 0)
     batch = batch_in(queue, 4)
     config = {"retries": 9}
-    judge(batch, errors.KafkaConnectionError("cut"), identity, config)
+    decide(batch, errors.KafkaConnectionError("cut"), identity, config)
     assert batch.ambiguous
-    judge(batch, errors.error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER), identity, config)
+    decide(batch, errors.error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER), identity, config)
     assert batch.ambiguous
-    judge(batch, errors.error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), identity, config)
+    decide(batch, errors.error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), identity, config)
     assert not batch.ambiguous
 
 

@@ -142,11 +142,11 @@ class AsyncConsumer:
                     continue
 
     async def _give_back(self, consumer: Consumer, taken: asyncio.Future[Any]) -> None:
-        """Nobody waits for these records any more: the next one who asks gets them."""
+        """The caller was cancelled: the next call returns these records."""
         try:
             found = await taken
         except Exception:
-            return  # it is told by the next call, or was the cancelled one's alone
+            return  # the next call raises it again, or it was this call's alone
         first: dict[TopicPartition, int] = {}
         if isinstance(found, dict):
             first = {partition: records[0].offset for partition, records in found.items()}
@@ -169,8 +169,8 @@ class AsyncConsumer:
         """Read these topics, or those that match a pattern, sharing them with the group."""
         consumer = self._started()
         assert self._loop is not None
-        told = None if listener is None else LoopListener(self, self._loop, listener)
-        await self._run(lambda: consumer.subscribe(topics, pattern, told))
+        wrapped = None if listener is None else LoopListener(self, self._loop, listener)
+        await self._run(lambda: consumer.subscribe(topics, pattern, wrapped))
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions."""
@@ -253,7 +253,7 @@ class AsyncConsumer:
         return await self._do(Consumer.partitions_for_topic, topic)
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The end of the partition as the last fetch told."""
+        """The end of the partition as of the last fetch."""
         return self._started().highwater(partition)
 
     def lag(self, partition: TopicPartition) -> int | None:

@@ -4,7 +4,7 @@
         metadata = await producer.send_and_wait("orders", b"value")
 
 `send` gives a future that can be awaited. It does not hold the event loop: what must wait, for the
-metadata of a new topic or for room in the buffer, waits in a thread.
+metadata of a new topic or for space in the buffer, waits in a thread.
 """
 
 from __future__ import annotations

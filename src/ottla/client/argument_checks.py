@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 TIMESTAMP_MS_MAX = 2**63 - 1
 
 
-def check_headers(headers: Any) -> None:
+def check_headers(headers: object) -> None:
     """A list of pairs of a name and bytes, or None for the latter."""
     if isinstance(headers, list | tuple):
         for each in headers:
@@ -27,7 +26,7 @@ def check_headers(headers: Any) -> None:
     )
 
 
-def check_timestamp(timestamp_ms: Any) -> None:
+def check_timestamp(timestamp_ms: object) -> None:
     """Milliseconds since 1970."""
     if not isinstance(timestamp_ms, int) or isinstance(timestamp_ms, bool):
         raise TypeError(
@@ -38,7 +37,7 @@ def check_timestamp(timestamp_ms: Any) -> None:
         raise ValueError(f"timestamp_ms must be 0 or more (got {timestamp_ms})")
 
 
-def check_timeout(timeout_ms: Any) -> None:
+def check_timeout(timeout_ms: object) -> None:
     """How long a poll may wait."""
     if not isinstance(timeout_ms, int | float) or isinstance(timeout_ms, bool):
         raise TypeError(f"timeout_ms must be a number of milliseconds (got {timeout_ms!r})")
@@ -46,7 +45,7 @@ def check_timeout(timeout_ms: Any) -> None:
         raise ValueError(f"timeout_ms must be 0 or more (got {timeout_ms})")
 
 
-def check_properties(properties: Any, who: str) -> None:
+def check_properties(properties: object, who: str) -> None:
     """What may come first: a mapping, not an address."""
     if properties is not None and not isinstance(properties, Mapping):
         raise TypeError(
@@ -55,7 +54,7 @@ def check_properties(properties: Any, who: str) -> None:
         )
 
 
-def check_names(names: Iterable[Any], who: str) -> None:
+def check_names(names: Iterable[object], who: str) -> None:
     """A list: a string would be taken apart letter by letter."""
     if isinstance(names, str | bytes):
         raise TypeError(f"{who} takes a list of names (got {names!r})\nTry: {who}([{names!r}])")

@@ -86,10 +86,10 @@ class RoundRobinPartitionAssignor(Assignor):
     ) -> Assignment:
         result: Assignment = {member_id: [] for member_id in members}
         wanted = {topic for member in members.values() for topic in member.topics}
-        hands = cycle(in_order(members.values()))
+        turns = cycle(in_order(members.values()))
         for topic in sorted(wanted & set(partitions)):
             for number in sorted(partitions[topic]):
-                member = next(hand for hand in hands if topic in hand.topics)
+                member = next(each for each in turns if topic in each.topics)
                 result[member.member_id].append(TopicPartition(topic, number))
         return result
 
@@ -149,7 +149,7 @@ def known_assignors() -> dict[str, type[Assignor]]:
     }
 
 
-DEFAULT_ASSIGNORS: tuple[Any, ...] = (RangePartitionAssignor, RoundRobinPartitionAssignor)
+DEFAULT_ASSIGNORS: tuple[object, ...] = (RangePartitionAssignor, RoundRobinPartitionAssignor)
 
 
 def assignors(value: Any) -> list[Assignor]:

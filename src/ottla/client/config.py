@@ -225,7 +225,7 @@ COMMON: tuple[Option, ...] = (
     Option("reconnect_backoff_max_ms", integer(0), 1_000, "the most that this wait grows to"),
     Option("retry_backoff_ms", integer(0), 100, "wait before asking again"),
     Option("retry_backoff_max_ms", integer(0), 1_000, "the most that this wait grows to"),
-    Option("metadata_max_age_ms", integer(0), 300_000, "refresh the picture of the cluster"),
+    Option("metadata_max_age_ms", integer(0), 300_000, "refresh the metadata of the cluster"),
     Option(
         "max_in_flight_requests_per_connection", integer(1), 5, "requests sent and not answered",
         ("max.in.flight", "max.in.flight.requests.per.connection"),
@@ -235,7 +235,7 @@ COMMON: tuple[Option, ...] = (
     Option("send_buffer_bytes", optional(integer(-1)), None, "SO_SNDBUF"),
     Option("socket_options", anything, [(6, 1, 1)], "triples for setsockopt"),
     Option("client_dns_lookup", ignored, "use_all_dns_ips", "every address of a name is tried"),
-    Option("security_protocol", plaintext_only, "PLAINTEXT", "how to talk to brokers"),
+    Option("security_protocol", plaintext_only, "PLAINTEXT", "the protocol of connections"),
     Option("api_version", api_version, None, "taken and ignored: agreed with each broker"),
     Option("selector", ignored, None, "taken and ignored"),
     Option("kafka_client", ignored, None, "taken and ignored"),

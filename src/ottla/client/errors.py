@@ -1,7 +1,7 @@
 """What a client can raise, under the names that kafka-python has for it.
 
 Every error is a `KafkaError`. `retriable` says whether the same call may succeed later;
-`invalid_metadata` says that the picture of the cluster was out of date. There is one class for each
+`invalid_metadata` says that the cluster metadata was out of date. There is one class for each
 code of the protocol, made from the wire's table: `error_class(code)` finds it, `raise_for(code)`
 raises it. Names follow one rule (`TOPIC_ALREADY_EXISTS` → `TopicAlreadyExistsError`) and the few
 exceptions of `OTHER_NAMES`.
@@ -9,7 +9,7 @@ exceptions of `OTHER_NAMES`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.wire.errors import ErrorCode
 
@@ -77,7 +77,7 @@ class NodeNotReadyError(RetriableError):
 
 
 class StaleMetadata(InvalidMetadataError):
-    """The answer was made from an older picture of the cluster."""
+    """The answer was made from older metadata of the cluster."""
 
 
 class KafkaConfigurationError(KafkaError, ValueError):
@@ -122,9 +122,9 @@ class NoOffsetForPartitionError(KafkaError):
 
 class LogTruncationError(KafkaError):
     """The log was cut below the position of the consumer; `divergent_offsets` says for each
-    partition where the logs part (an `OffsetAndMetadata`), or None if nobody knows."""
+    partition where the logs part (an `OffsetAndMetadata`), or None if it is unknown."""
 
-    def __init__(self, divergent_offsets: Any, *args: object) -> None:
+    def __init__(self, divergent_offsets: object, *args: object) -> None:
         super().__init__(*(args or (f"the log was cut: {divergent_offsets}",)))
         self.divergent_offsets = divergent_offsets
 

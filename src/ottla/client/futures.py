@@ -17,15 +17,15 @@ def done(value: T) -> Future[T]:
     return future
 
 
-def settled(futures: Iterable[Future[Any]]) -> Future[list[Future[Any]]]:
+def settled(futures: Iterable[Future[object]]) -> Future[list[Future[Any]]]:
     """When all of them are over, one way or the other: the list of them."""
     waited = list(futures)
-    together: Future[list[Future[Any]]] = Future()
+    together: Future[list[Future[object]]] = Future()
     left = len(waited)
     if not waited:
         together.set_result(waited)
 
-    def one_over(_: Future[Any]) -> None:
+    def one_over(_: Future[object]) -> None:
         nonlocal left
         left -= 1
         if not left:

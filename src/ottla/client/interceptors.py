@@ -36,7 +36,7 @@ class ProducerRecord(NamedTuple):
 class ProducerInterceptor:
     """The base: does nothing."""
 
-    def configure(self, config: dict[str, Any]) -> None:
+    def configure(self, config: dict[str, object]) -> None:
         """Once, with all options of the producer."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -87,7 +87,7 @@ class Counting(ProducerInterceptor):
 class Chain:
     """Interceptors in order; whatever one does wrong is logged."""
 
-    def __init__(self, interceptors: Iterable[Any], config: dict[str, object]) -> None:
+    def __init__(self, interceptors: Iterable[object], config: dict[str, object]) -> None:
         self.interceptors = [
             each() if isinstance(each, type) else each for each in interceptors or ()
         ]
@@ -98,7 +98,7 @@ class Chain:
     def __bool__(self) -> bool:
         return bool(self.interceptors)
 
-    def run(self, method: str, argument: Any) -> Any:
+    def run(self, method: str, argument: object) -> Any:
         """Pass `argument` through `method` of all; each gets what the one before gave."""
         for each in self.interceptors:
             step = getattr(each, method, None)
@@ -124,7 +124,7 @@ class Chain:
     def close(self) -> None:
         self._tell("close")
 
-    def _tell(self, method: str, *arguments: Any) -> None:
+    def _tell(self, method: str, *arguments: object) -> None:
         for each in self.interceptors:
             step = getattr(each, method, None)
             if step is None:

@@ -34,13 +34,13 @@ short_forms = {1: struct.Struct(">b"), 2: struct.Struct(">h"), 4: struct.Struct(
 class Serializer:
     """Both directions of one form; the base leaves bytes as they are."""
 
-    def serialize(self, topic: str, headers: Headers, data: Any) -> bytes | None:
+    def serialize(self, topic: str, headers: Headers, data: object) -> bytes | None:
         return None if data is None else self.to_bytes(data)
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
         return None if data is None else self.from_bytes(data)
 
-    def to_bytes(self, data: Any) -> bytes:
+    def to_bytes(self, data: object) -> bytes:
         if not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(f"bytes are needed, and this is {type(data).__name__}: {data!r:.60}")
         return bytes(data)
@@ -62,7 +62,7 @@ class StrSerializer(Serializer):
     def __init__(self, encoding: str = "utf-8") -> None:
         self.encoding = encoding
 
-    def to_bytes(self, data: Any) -> bytes:
+    def to_bytes(self, data: object) -> bytes:
         if not isinstance(data, str):
             raise TypeError(f"a string is needed, and this is {type(data).__name__}: {data!r:.60}")
         return data.encode(self.encoding)
@@ -74,7 +74,7 @@ class StrSerializer(Serializer):
 class DefaultSerializer(StrSerializer):
     """Text in an encoding, and bytes as they are: kafka-python's."""
 
-    def to_bytes(self, data: Any) -> bytes:
+    def to_bytes(self, data: object) -> bytes:
         if isinstance(data, bytes | bytearray | memoryview):
             return bytes(data)
         return super().to_bytes(data)
@@ -86,7 +86,7 @@ Deserializer = Serializer  # kafka-python has a base for each direction
 class IntSerializer(Serializer):
     """Whole numbers as Java's LongSerializer; shorter ones can be read too."""
 
-    def to_bytes(self, data: Any) -> bytes:
+    def to_bytes(self, data: object) -> bytes:
         return long.pack(data)
 
     def from_bytes(self, data: bytes) -> int:
@@ -99,7 +99,7 @@ class IntSerializer(Serializer):
 class FloatSerializer(Serializer):
     """Numbers as Java's DoubleSerializer; floats of 4 bytes can be read too."""
 
-    def to_bytes(self, data: Any) -> bytes:
+    def to_bytes(self, data: object) -> bytes:
         return double.pack(data)
 
     def from_bytes(self, data: bytes) -> float:
@@ -114,7 +114,7 @@ class JsonSerializer(Serializer):
             default=default, ensure_ascii=False, separators=(",", ":")
         ).encode
 
-    def to_bytes(self, data: Any) -> bytes:
+    def to_bytes(self, data: object) -> bytes:
         return self.encode(data).encode()
 
     def from_bytes(self, data: bytes) -> Any:
@@ -131,7 +131,7 @@ BY_NAME: dict[str, type[Serializer]] = {
 }
 
 
-def serializer_option(value: Any) -> Any:
+def serializer_option(value: object) -> Any:
     """What an option of this kind takes; used by the tables of options."""
     if isinstance(value, str):
         name = value.lower()

@@ -104,7 +104,7 @@ class StickyPartitionAssignor(Assignor):
 
 
 class CooperativeStickyAssignor(StickyPartitionAssignor):
-    """Even and sticky, and nobody stops: what moves is given up in one rebalance and given to its
+    """Even and sticky, and no member stops: what moves is revoked in one rebalance and given to its
     new owner in the next, the rest goes on all the while."""
 
     name = "cooperative-sticky"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
-# The types of keys and values; where nobody says them, anything.
+# The types of keys and values; Any where they are not given.
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
@@ -77,7 +77,7 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record went; `offset` is -1 when nobody said (acks=0)."""
+    """Where an acknowledged record went; `offset` is -1 if it is unknown (acks=0)."""
 
     topic: str
     partition: int

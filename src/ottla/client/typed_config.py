@@ -1,7 +1,7 @@
 """The types of the clients' options, as `config.parse` returns them.
 
 One key for each option of the tables in config.py and the two options.py; a test compares them.
-What an option is for is told there.
+What an option is for is documented there.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ about: topics.py, configs.py, records.py, groups.py, transactions.py, cluster.py
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self, cast
+from typing import Self, cast
 
 from ..config import COMMON, parse
 from ..network.cluster_client import Client
@@ -70,7 +70,7 @@ __all__ = [
 class Admin(Topics, Configs, Groups, Transactions, ClusterView):
     """Looks after a cluster. Options as keywords or as Kafka's properties."""
 
-    def __init__(self, properties: Mapping[str, Any] | None = None, **options: Any) -> None:
+    def __init__(self, properties: Mapping[str, object] | None = None, **options: object) -> None:
         self.config = cast(ClientConfig, parse(COMMON, options, properties, who="Admin"))
         self._client = Client(self.config, "admin")
         try:

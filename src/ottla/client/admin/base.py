@@ -36,7 +36,7 @@ class AdminBase:
 
     def _ask(
         self,
-        message: Any,
+        message: object,
         node_id: int = ANY,
         *,
         check: Callable[[Any], object] = lambda answer: None,
@@ -55,10 +55,10 @@ class AdminBase:
 
         return self._client.retrying(attempt, timeout_ms)
 
-    def _ask_controller(self, message: Any, check: Callable[[Any], object]) -> Any:
+    def _ask_controller(self, message: object, check: Callable[[Any], object]) -> Any:
         """Ask again while it is another one; every other error is the answer, not a reason to wait.
 
-        (An unknown topic may pass for a consumer, but whoever deletes it wants to know.)
+        (An unknown topic is tolerable for a consumer; for a deletion it is an error.)
         """
         if self._client.cluster.controller_id < 0:
             self._client.bootstrap()
@@ -71,7 +71,7 @@ class AdminBase:
     def _ask_coordinator(
         self,
         key: str,
-        message: Any,
+        message: object,
         check: Callable[[Any], object] = lambda answer: None,
         *,
         kind: str = "group",

@@ -19,7 +19,7 @@ from .types import (
     to_dict,
 )
 
-MODIFIED = {1, 2, 3, 6, 7, 8}  # sources that somebody has set while the cluster ran
+MODIFIED = {1, 2, 3, 6, 7, 8}  # sources that were set while the cluster ran
 FILTERS = ("all", "dynamic", "modified", "default", "static")
 PER_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 
@@ -63,7 +63,7 @@ class Configs(AdminBase):
     ) -> list[Any]:
         from ottla.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
-        results: list[Any] = []
+        results: list[object] = []
         for node_id, resources in by_node(config_resources).items():
             request = DescribeConfigsRequest(
                 resources=[
@@ -203,7 +203,7 @@ def operations(resource: ConfigResource) -> list[tuple[str, AlterConfigOp, str |
     return found
 
 
-def as_text(value: Any) -> str | None:
+def as_text(value: object) -> str | None:
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -242,7 +242,7 @@ def old_request(resources: list[ConfigResource], validate_only: bool) -> Any:
     for each in resources:
         for name, operation, _ in operations(each):
             if operation != AlterConfigOp.SET:
-                raise ValueError(f"{name}: the old way of altering configs can only set")
+                raise ValueError(f"{name}: AlterConfigs can only set")
     return AlterConfigsRequest(
         resources=[
             AlterConfigsResource(

@@ -144,7 +144,7 @@ class Groups(Records, AdminBase):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, ErrorClass]:
-        """Set a group's offsets while nobody is in it; gives the error class (None: done)."""
+        """Set the offsets of a group without members; returns error classes (None: done)."""
         from ottla.wire.api.offset_commit import (
             OffsetCommitRequest,
             OffsetCommitRequestPartition,

@@ -38,7 +38,7 @@ class Topics(AdminBase):
                 for topic in topics
             ]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
-        plain: list[dict[str, Any]] = to_dict(self._ask(request).topics)
+        plain: list[dict[str, object]] = to_dict(self._ask(request).topics)
         return plain
 
     def describe_topic_partitions(

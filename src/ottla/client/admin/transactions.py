@@ -19,7 +19,7 @@ from .types import (
     TransactionState,
 )
 
-HANGING_SLACK_MS = 5 * 60 * 1000  # as Kafka's tool: nobody's clock is exact
+HANGING_SLACK_MS = 5 * 60 * 1000  # as Kafka's tool: clocks differ
 ENDED = {
     TransactionState.EMPTY,
     TransactionState.COMPLETE_COMMIT,

@@ -245,7 +245,7 @@ def to_dict(message: Any) -> Any:
         return [to_dict(each) for each in message]
     if not isinstance(message, Struct):
         return message
-    plain: dict[str, Any] = {}
+    plain: dict[str, object] = {}
     for field in type(message).__schema__.fields:
         value = getattr(message, field.name)
         if isinstance(field.kind, Fixed) and field.kind.code == "16s" and not field.many:

@@ -1,6 +1,6 @@
 """Records by column: what `Consumer.poll_batches` gives, and its way into Arrow.
 
-The columns hold no Python object for each record. `to_arrow` hands their memory to pyarrow without
+The columns hold no Python object for each record. `to_arrow` gives their memory to pyarrow without
 a copy, under the names that Spark's Kafka source has: key, value, topic, partition, offset,
 timestamp, timestampType, and headers if wanted.
 """

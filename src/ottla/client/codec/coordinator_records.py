@@ -48,9 +48,9 @@ class Decoded(NamedTuple):
     """A record's key and value; a null value is a tombstone."""
 
     kind: int  # what the key begins with
-    key: dict[str, Any]
+    key: dict[str, object]
     version: int  # what the value begins with; -1 for a tombstone
-    value: dict[str, Any] | None
+    value: dict[str, object] | None
     message: Struct
     value_message: Struct | None
 
@@ -94,7 +94,7 @@ def _decode(
 
 def as_json(message: Struct, version: int) -> dict[str, Any]:
     """The fields of this version as values that `json.dumps` takes."""
-    shown: dict[str, Any] = {}
+    shown: dict[str, object] = {}
     for field in type(message).__schema__.fields:
         value = getattr(message, field.name)
         if field.live(version) or (field.live_tag(version) and value != field.default):

@@ -1,7 +1,7 @@
 """The record codec, compiled where there is a compiled form: this file is the switch.
 
-`OTTLA_PURE=1` asks for plain Python. `COMPILED` tells which it is. What the names do is told in
-record_codec.py.
+`OTTLA_PURE=1` asks for plain Python. `COMPILED` is True for the compiled form. The names are
+documented in record_codec.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When a consumer commits: by itself from time to time, before a rebalance, or when it is told to.
+"""When a consumer commits: by itself from time to time, before a rebalance, or on request.
 
 In the caller's thread. What commits by itself is what earlier polls returned: `step` runs at the
 beginning of a poll, before it takes more. Callbacks wait in a queue and are called by the next
@@ -130,7 +130,7 @@ class Committer:
         assert self.commits is not None
         future = self.commits.send(offsets)
 
-        def heard(answer: Future[None]) -> None:
+        def on_response(answer: Future[None]) -> None:
             problem = answer.exception()
             if automatic and problem is None:
                 self.last.update({each: offset.offset for each, offset in offsets.items()})
@@ -141,7 +141,7 @@ class Committer:
             self.finished.append((callback, offsets, problem))
             self.changed()
 
-        future.add_done_callback(heard)
+        future.add_done_callback(on_response)
         return future
 
     def _done(self, offsets: Offsets) -> None:

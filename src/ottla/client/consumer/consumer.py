@@ -57,13 +57,13 @@ LEAVE_TIMEOUT_MS = 2_000
 class Consumer(Generic[K, V]):
     """Reads records."""
 
-    DEFAULT_CONFIG: Mapping[str, Any] = {option.name: option.default for option in CONSUMER}
+    DEFAULT_CONFIG: Mapping[str, object] = {option.name: option.default for option in CONSUMER}
 
     def __init__(
         self,
         *topics: str | Mapping[str, Any],
-        config: Mapping[str, Any] | None = None,
-        **options: Any,
+        config: Mapping[str, object] | None = None,
+        **options: object,
     ) -> None:
         """Topics to subscribe to, and options; `{"bootstrap.servers": …}` may come first."""
         check_properties(config, "Consumer")
@@ -111,7 +111,7 @@ class Consumer(Generic[K, V]):
                 client,
                 self.config["group_id"],
                 self._identity,
-                self._group.heard_error,
+                self._group.on_group_error,
                 stable=self.config["isolation_level"] == "read_committed",
             )
         self._positions = Positions(
@@ -134,7 +134,7 @@ class Consumer(Generic[K, V]):
         self,
         topics: Sequence[str] = (),
         pattern: str | re.Pattern[str] | None = None,
-        listener: Any = None,
+        listener: object = None,
     ) -> None:
         """Read these topics, or those that match a pattern, sharing them with the group."""
         self._check_open()
@@ -424,11 +424,11 @@ class Consumer(Generic[K, V]):
     # How far it is
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The end of the partition as the last fetch told; None before the first."""
+        """The end of the partition as of the last fetch; None before the first."""
         return self._subscription.state(partition).high_watermark
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets this consumer is behind, as the last fetch told; None if unknown."""
+        """How many offsets this consumer is behind, as of the last fetch; None if unknown."""
         self._delivery.settle()
         state = self._subscription.state(partition)
         committed_only = self.config["isolation_level"] == "read_committed"
@@ -521,7 +521,7 @@ class Consumer(Generic[K, V]):
         return bool(self._client.cluster.brokers)
 
     def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
-        """Wait for the first picture of the cluster, or a new one."""
+        """Wait for the first metadata of the cluster, or for newer metadata."""
         if refresh or not self._client.cluster.brokers:
             self._client.bootstrap(timeout_ms)
 
@@ -549,7 +549,7 @@ class Consumer(Generic[K, V]):
     def __enter__(self) -> Consumer[K, V]:
         return self
 
-    def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
+    def __exit__(self, kind: object, problem: object, trace: object) -> None:
         # Nobody knows whether the record at hand was dealt with when its loop raised.
         self.close(autocommit=kind is None)
 
@@ -581,7 +581,7 @@ class Consumer(Generic[K, V]):
                 try:
                     self._client.wait(self._group.leave(), min(timeout_ms, LEAVE_TIMEOUT_MS))
                 except KafkaError as problem:
-                    log.debug("not told to the group that this member leaves: %s", problem)
+                    log.debug("the group did not take the leave of this member: %s", problem)
 
     # Preconditions
 

@@ -20,7 +20,7 @@ Function = Callable[[Any], Any]
 class Deserializers:
     """Those of keys and values."""
 
-    def __init__(self, key: Any, value: Any) -> None:
+    def __init__(self, key: object, value: object) -> None:
         self.key = key
         self.value = value
         self.key_function = function_of(key)
@@ -59,7 +59,7 @@ class Deserializers:
                 close()
 
 
-def function_of(thing: Any) -> Function | None:
+def function_of(thing: object) -> Function | None:
     """What runs inside the loop; our own forms, which need the bytes alone, can do that too."""
     if isinstance(thing, Serializer) and type(thing).deserialize is Serializer.deserialize:
         turn = thing.from_bytes
@@ -67,7 +67,7 @@ def function_of(thing: Any) -> Function | None:
     return None if thing is None or hasattr(thing, "deserialize") else cast(Function, thing)
 
 
-def method_of(thing: Any) -> Callable[[str, Any, Any], Any] | None:
+def method_of(thing: object) -> Callable[[str, Any, Any], Any] | None:
     """`deserialize` of an object; older ones take (topic, data) or (data) alone."""
     method: Any = getattr(thing, "deserialize", None)
     if method is None:

@@ -4,8 +4,8 @@ KIP-320: a new leader may have a shorter log (an unclean election, a disk that l
 other records may stand at the offsets that this consumer has read already. So before it reads on
 from a leader of another epoch it asks where that leader's log ends for the epoch of the last record
 it has. While the question is open (`resolving`), nothing is fetched. If the log was cut, the
-consumer goes back to where the logs part (with a policy of `auto_offset_reset`), or the caller is
-told with a `LogTruncationError` (without).
+consumer goes back to where the logs part (with a policy of `auto_offset_reset`), or the next
+poll raises a `LogTruncationError` (without).
 
 `ask` and the answers run in the background thread; `settle` in the caller's, between two polls, for
 only there it is sure how far he has read.
@@ -37,7 +37,7 @@ log = logging.getLogger("ottla.client")
 
 API_KEY = 23
 VERSION_MIN = 3  # before, the question was for brokers alone
-# How long a picture of the cluster that is older than the position may hold up the question.
+# How long metadata that is older than the position may delay the request.
 STALE_S_MAX = 5.0
 
 # Called with an error for the caller to raise, and the partitions that it is about.
@@ -45,8 +45,8 @@ Failed = Callable[[KafkaError, list[PartitionState]], object]
 Asked = dict[TopicPartition, tuple[PartitionState, int, int]]  # with its version and leader epoch
 
 
-class Fork(NamedTuple):
-    """Where the log of a position and the log that is there part; `place` is None if nobody knows,
+class Divergence(NamedTuple):
+    """Where the log of a position and the log that is there part; `place` is None if it is unknown,
     or if the topic was `replaced` by another of its name."""
 
     state: PartitionState
@@ -70,7 +70,7 @@ class Validation:
         self.changed = changed
         self.failed = failed
         self.policy: str = client.config["auto_offset_reset"]
-        self.forks: deque[Fork] = deque()
+        self.forks: deque[Divergence] = deque()
 
     def needed(self, state: PartitionState, known: Partition) -> bool:
         """Whether this leader must be asked before more is fetched from it."""
@@ -99,7 +99,7 @@ class Validation:
             assert known is not None
             if state.topic_id != self.client.cluster.topics[known.topic].topic_id:
                 state.resolving = True
-                self.forks.append(Fork(state, state.version, None, replaced=True))
+                self.forks.append(Divergence(state, state.version, None, replaced=True))
                 self.changed()
                 continue
             if self._stale(state, known, now):
@@ -111,7 +111,7 @@ class Validation:
             asked[state.partition] = state, state.version, known.leader_epoch
         for leader, asked in by_leader.items():
             future = self.client.submit(leader, request_for(asked), channel="offsets")
-            future.add_done_callback(functools.partial(self._heard, asked))
+            future.add_done_callback(functools.partial(self._on_response, asked))
         return again
 
     def _stale(self, state: PartitionState, known: Partition, now: float) -> bool:
@@ -122,7 +122,7 @@ class Validation:
             state.stale_until = now + STALE_S_MAX
         return now < state.stale_until
 
-    def _heard(self, asked: Asked, future: Future[Any]) -> None:
+    def _on_response(self, asked: Asked, future: Future[Any]) -> None:
         if self.client.closed:
             return
         problem = future.exception()
@@ -156,7 +156,7 @@ class Validation:
         unknown = answer.end_offset < 0 or answer.leader_epoch < 0
         if unknown or answer.end_offset < state.fetch_offset:
             fork = OffsetAndMetadata(answer.end_offset, "", answer.leader_epoch)
-            self.forks.append(Fork(state, state.version, None if unknown else fork))
+            self.forks.append(Divergence(state, state.version, None if unknown else fork))
             return
         state.validated_epoch = leader_epoch
         state.resolving = False
@@ -183,7 +183,7 @@ class Validation:
             self._truncated(fork, position)
         self.changed()
 
-    def _truncated(self, fork: Fork, position: int) -> None:
+    def _truncated(self, fork: Divergence, position: int) -> None:
         state, place = fork.state, fork.place
         topic, partition = state.partition
         fact = f"the log of {topic}-{partition} was cut below offset {position}"

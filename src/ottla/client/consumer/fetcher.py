@@ -132,7 +132,7 @@ class Fetcher:
         full: set[int] = set()
         later: float | None = None
         states = self._rotated()
-        room = self.bytes_max - sum(state.queued_bytes for state in states)
+        space = self.bytes_max - sum(state.queued_bytes for state in states)
         doubtful: list[PartitionState] = []
         for state in states:
             offset = state.fetch_offset
@@ -150,7 +150,7 @@ class Fetcher:
                 later = min(later or now + UNKNOWN_TOPIC_WAIT_S, self._missing(state, now))
             elif self.validation.needed(state, known):
                 doubtful.append(state)
-            elif state.queued_bytes >= self.ahead_bytes or room <= 0:
+            elif state.queued_bytes >= self.ahead_bytes or space <= 0:
                 full.add(known.leader)
             elif len(self.busy.get(known.leader, ())) < len(CHANNELS):
                 wanted.setdefault(known.leader, {})[state.partition] = (
@@ -162,7 +162,7 @@ class Fetcher:
         return wanted, full, later
 
     def _rotated(self) -> list[PartitionState]:
-        """The partitions, beginning with another one each time: nobody waits for ever."""
+        """The partitions, beginning with another one each time, so that each has its turn."""
         states = list(self.subscription.states.values())
         if len(states) > 1:
             self.turn = (self.turn + 1) % len(states)
@@ -228,13 +228,13 @@ class Fetcher:
         )
         names = {topic_id: name for name, topic_id in ids.items()}
 
-        def heard(answer: Future[Any]) -> None:
+        def on_response(answer: Future[object]) -> None:
             busy.discard(channel)
-            self._heard(answer, asked, names)
+            self._on_response(answer, asked, names)
 
-        future.add_done_callback(heard)
+        future.add_done_callback(on_response)
 
-    def _heard(self, future: Future[Any], asked: Asked, names: dict[bytes, str]) -> None:
+    def _on_response(self, future: Future[Any], asked: Asked, names: dict[bytes, str]) -> None:
         for state, version, _ in asked.values():
             if state.fetching == version:
                 state.fetching = -1
@@ -306,7 +306,7 @@ class Fetcher:
         code = data.error_code
         state.retry_at = time.monotonic() + self.client.config["retry_backoff_ms"] / 1000
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # What is waiting may still be handed out; then there is nothing below the offset.
+            # What is queued may still be returned; then there is nothing below the offset.
             if state.position == offset:
                 self._out_of_range(partition, state, offset)
         elif code in MOVED:

@@ -5,7 +5,7 @@ works. What concerns the caller (the listener, giving partitions up, taking them
 rebalance.py in the caller's thread, from inside `poll`: it sees `rejoin`, prepares, calls `start`,
 and later finds the assignment in `arrived`.
 
-A join that was overtaken (left, unsubscribed, started anew) is told from the present one by its
+A join that was overtaken (left, unsubscribed, started anew) differs from the present one in its
 number.
 """
 
@@ -94,7 +94,7 @@ class Group:
         self.timer: Timer | None = None
         self.heartbeat_open = False
         self.rebalance_count = 0
-        client.metadata.listeners.append(self._heard_metadata)
+        client.metadata.listeners.append(self._received_metadata)
 
     def identity(self) -> ConsumerGroupMetadata:
         """As whom to commit."""
@@ -384,9 +384,9 @@ class Group:
         if future.exception() is not None:
             self.client.coordinators.forget(self.group_id)
             return
-        self.heard_error(future.result().error_code)
+        self.on_group_error(future.result().error_code)
 
-    def heard_error(self, code: int) -> None:
+    def on_group_error(self, code: int) -> None:
         """What an answer to a heartbeat or a commit says about the membership."""
         if self.generation < 0 or self.joining:
             return  # no member, or about to hear the same from the join
@@ -439,7 +439,7 @@ class Group:
 
     # News of topics
 
-    def _heard_metadata(self, cluster: Cluster) -> None:
+    def _received_metadata(self, cluster: Cluster) -> None:
         """A topic that the pattern means, or a number of partitions, may be new."""
         if self.subscription.pattern is not None:
             topics = self.subscription.matching(cluster)

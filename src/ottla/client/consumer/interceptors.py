@@ -21,7 +21,7 @@ Records = dict[TopicPartition, list[ConsumerRecord]]
 class ConsumerInterceptors:
     """A chain, in order."""
 
-    def __init__(self, chain: Sequence[Any], config: Mapping[str, Any]) -> None:
+    def __init__(self, chain: Sequence[object], config: Mapping[str, object]) -> None:
         self.chain = [each() if isinstance(each, type) else each for each in chain]
         for each in self.chain:
             if hasattr(each, "configure"):

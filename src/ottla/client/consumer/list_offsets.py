@@ -87,7 +87,7 @@ class Offsets:
             for leader, topics in by_leader.items()
         }
 
-        def collect(_: Any) -> tuple[Found, Failed]:
+        def collect(_: object) -> tuple[Found, Failed]:
             found: Found = {}
             for leader, future in asked.items():
                 read_answer(future, by_leader[leader], found, failed)

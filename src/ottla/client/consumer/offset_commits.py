@@ -59,7 +59,7 @@ class Commits:
         self.client = client
         self.group_id = group_id
         self.identity = identity
-        self.on_error = on_error  # told what the coordinator says of the membership
+        self.on_error = on_error  # called with what the coordinator answers about the membership
         # Wait for open transactions, so that no offset is given that one of them will replace.
         self.stable = stable
 
@@ -230,10 +230,10 @@ class Commits:
                 node_id, request, channel=CHANNEL, version_max=version_max
             ),
         )
-        asked.add_done_callback(self._heard)
+        asked.add_done_callback(self._on_response)
         return asked
 
-    def _heard(self, future: Future[Any]) -> None:
+    def _on_response(self, future: Future[object]) -> None:
         """A broken connection may mean another coordinator."""
         if isinstance(future.exception(), KafkaConnectionError):
             self.client.coordinators.forget(self.group_id)

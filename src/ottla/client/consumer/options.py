@@ -33,7 +33,7 @@ DEFAULT_REQUEST_TIMEOUT_MS = 30_000
 OLD_RESETS = {"smallest": "earliest", "largest": "latest"}
 
 
-def reset_policy(value: Any) -> str:
+def reset_policy(value: object) -> str:
     """What to do without a position; old names of the policies are known too."""
     if isinstance(value, str):
         value = OLD_RESETS.get(value.lower(), value.lower())
@@ -42,7 +42,7 @@ def reset_policy(value: Any) -> str:
     return str(value)
 
 
-def instance_id(value: Any) -> str:
+def instance_id(value: object) -> str:
     if (
         not isinstance(value, str)
         or not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", value)
@@ -52,13 +52,13 @@ def instance_id(value: Any) -> str:
     return value
 
 
-def isolation(value: Any) -> str:
+def isolation(value: object) -> str:
     if value in (0, 1) and not isinstance(value, bool):
         return ("read_uncommitted", "read_committed")[value]
     return str(one_of("read_uncommitted", "read_committed")(value))
 
 
-def listed(value: Any) -> list[Any]:
+def listed(value: object) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple) else [value]

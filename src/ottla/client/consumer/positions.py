@@ -56,7 +56,7 @@ class Positions:
             if state.position is not None or state.resolving or state.held:
                 continue
             if self.client.metadata.awaited(partition.topic):
-                continue  # whoever waits for that is told when it comes
+                continue  # the listener of the metadata looks again
             if state.retry_at > now:
                 again = min(again or state.retry_at, state.retry_at)
             elif state.reset is not None:
@@ -99,7 +99,7 @@ class Positions:
             return
         asked = self.commits.fetch(list(versions))
 
-        def heard(future: Future[Any]) -> None:
+        def on_response(future: Future[Any]) -> None:
             problem = future.exception()
             failed: list[PartitionState] = []
             with self.subscription.lock:
@@ -119,7 +119,7 @@ class Positions:
                         self._fall_back(partition, state)
             self._news(problem, failed)
 
-        asked.add_done_callback(heard)
+        asked.add_done_callback(on_response)
 
     def _ask_resets(self, states: dict[TopicPartition, PartitionState]) -> None:
         versions = self._mark(states, has_reset=True)
@@ -130,7 +130,7 @@ class Positions:
             {each: RESETS.get(states[each].reset or "latest", END) for each in versions}
         )
 
-        def heard(future: Future[Any]) -> None:
+        def on_response(future: Future[Any]) -> None:
             found, problems = future.result()
             problem: KafkaError | None = None
             failed: list[PartitionState] = []
@@ -152,7 +152,7 @@ class Positions:
                         self._later(state)
             self._news(problem, failed)
 
-        asked.add_done_callback(heard)
+        asked.add_done_callback(on_response)
 
     def _mark(
         self, states: dict[TopicPartition, PartitionState], *, has_reset: bool

@@ -1,7 +1,7 @@
 """Stretches of partitions, from one offset to another, by column: for readers that know the end.
 
 A range is done when the position has reached its end, whether a record sits there or not (a
-compacted log has gaps, a transactional one markers); nothing is asked for beyond it, so nobody
+compacted log has gaps, a transactional one markers); nothing is asked for beyond it, so nothing
 waits for records that are not wanted. One thread at a time.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
 
 from ..codec.columns import RecordColumns
 from ..codec.records import Columns
@@ -22,7 +21,7 @@ from .consumer import Consumer
 class RangeReader:
     """A consumer that reads one range after the other, of one partition or another."""
 
-    def __init__(self, properties: Mapping[str, Any]) -> None:
+    def __init__(self, properties: Mapping[str, object]) -> None:
         """`properties` are Kafka's; what decides about positions is not the caller's here."""
         self.consumer: Consumer[bytes, bytes] = Consumer(
             config=properties,

@@ -1,4 +1,4 @@
-"""The caller's half of a rebalance: giving partitions up, taking others, telling the listener.
+"""The part of a rebalance in the caller's thread: partitions revoked and assigned, the listener.
 
 `step` is called by every `poll`, in its thread, and does not wait for the group: it does what can
 be done now and leaves the rest to the next step.
@@ -117,8 +117,8 @@ class Rebalance:
         listener = self.subscription.listener
         if listener is None:
             return
-        told = getattr(listener, method, None) or listener.on_partitions_revoked
-        outcome = told(list(partitions))
+        callback = getattr(listener, method, None) or listener.on_partitions_revoked
+        outcome = callback(list(partitions))
         if inspect.iscoroutine(outcome):
             import asyncio
 

@@ -1,7 +1,7 @@
 """Returns fetched records to the caller: by poll, one by one, or by column; in its thread.
 
-The position of a partition is the offset after the last record handed out. While an iteration runs
-through the records of a partition, its position is found when somebody asks (`settle`): the list
+The position of a partition is the offset after the last record returned. While an iteration runs
+through the records of a partition, its position is computed on demand (`settle`): the list
 iterator knows how many are left, so a record costs no bookkeeping.
 """
 
@@ -94,7 +94,7 @@ class RecordDelivery:
             state.chunk = records[len(records) - left :] + state.chunk[state.chunk_at :]
             state.chunk_at = 0
             self.record_count -= left
-        records.clear()  # the iterator, if somebody still has it, ends
+        records.clear()  # an iterator that is still held ends
 
     def _ready(self) -> list[PartitionState]:
         states = [
@@ -115,11 +115,11 @@ class RecordDelivery:
                 if not self._open_next(state, alone=not found):
                     break
                 continue
-            room = most - len(found)
-            if left <= room and not state.chunk_at and not found:
+            space = most - len(found)
+            if left <= space and not state.chunk_at and not found:
                 found, state.chunk = state.chunk, []
             else:
-                piece = state.chunk[state.chunk_at : state.chunk_at + room]
+                piece = state.chunk[state.chunk_at : state.chunk_at + space]
                 state.chunk_at += len(piece)
                 found = found + piece if found else piece
             if state.chunk_at >= len(state.chunk):

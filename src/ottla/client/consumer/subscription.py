@@ -1,4 +1,4 @@
-"""What a consumer wants and has: topics, a pattern or partitions, and the state of each partition.
+"""The subscription of a consumer (topics, a pattern or partitions) and the state of each partition.
 
 Which partitions there are is changed by the caller's thread alone, by putting a new dictionary in
 place of the old. The state of one partition is shared with the background thread: the short steps
@@ -82,12 +82,12 @@ class PartitionState:
         self.fetch_offset: int | None = None  # what to ask for next; never below position
         self.fetch_epoch = -1  # leader epoch of the record before that
         self.validated_epoch = -1  # the leader epoch for which the two are known to be true
-        self.stale_until = 0.0  # when to stop waiting for a newer picture of the cluster
+        self.stale_until = 0.0  # when to stop waiting for newer metadata
         self.topic_id = b""  # of the topic that the position is about, once it was looked at
         self.stop_at: int | None = None  # nothing is asked for from here on
         self.reset: str | None = None  # earliest or latest: where to go when there is no position
         self.resolving = False  # the question for the position, or about it, is under way
-        self.held = held  # nothing happens before the listener has been told
+        self.held = held  # nothing is asked or fetched before the listener was called
         self.paused = False
         self.fetching = -1  # the version for which a fetch is under way
         self.retry_at = 0.0
@@ -95,7 +95,7 @@ class PartitionState:
         self.queue: deque[FetchedBatch] = deque()
         self.received_bytes = 0  # by the background thread
         self.taken_bytes = 0  # by the caller's thread
-        self.chunk: list[ConsumerRecord] = []  # decoded, not all handed out
+        self.chunk: list[ConsumerRecord] = []  # decoded, not all returned
         self.chunk_at = 0
         self.chunk_end = 0  # the position when it is used up
         self.append_time = False  # whether the last columns had the log's time
@@ -130,7 +130,7 @@ class PartitionState:
         self.chunk, self.chunk_at = [], 0
 
     def place(self, offset: int | None, epoch: int) -> None:
-        """Have this position, which nobody has validated."""
+        """Have this position, which is not validated yet."""
         self.position = self.fetch_offset = offset
         self.position_epoch = self.fetch_epoch = epoch
         self.validated_epoch = -1
@@ -275,7 +275,7 @@ def check_topic(topic: str) -> None:
         )
 
 
-def check_listener(listener: Any) -> None:
+def check_listener(listener: object) -> None:
     for method in ("on_partitions_revoked", "on_partitions_assigned"):
         if listener is not None and not callable(getattr(listener, method, None)):
             raise TypeError(

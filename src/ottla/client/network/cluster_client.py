@@ -1,4 +1,4 @@
-"""The core under producer, consumer and admin: ask brokers, keep the picture of the cluster.
+"""The core of producer, consumer and admin: requests to brokers, and the cluster's metadata.
 
 Any thread may call. Work happens in one background thread (io_thread.py); a method gives a
 `concurrent.futures.Future` (its callbacks run in that thread and must not wait), or waits itself if
@@ -55,13 +55,13 @@ class Client(Generic[C_co]):
 
     @property
     def features(self) -> dict[str, int]:
-        """Finalized features and their levels, as the last broker told (`transaction.version`)."""
+        """Finalized features and their levels, as of the last connection."""
         return self.connections.features
 
     def submit(
         self,
         node_id: int,
-        message: Any,
+        message: object,
         *,
         timeout_ms: float | None = None,
         channel: str = "",
@@ -89,7 +89,7 @@ class Client(Generic[C_co]):
             self.loop.call_soon(self.connections.send, node_id, request, channel)
         return request.future
 
-    def call(self, node_id: int, message: Any, *, timeout_ms: float | None = None) -> Any:
+    def call(self, node_id: int, message: object, *, timeout_ms: float | None = None) -> Any:
         """Ask once and wait for the answer."""
         return self.wait(self.submit(node_id, message, timeout_ms=timeout_ms))
 
@@ -141,7 +141,7 @@ class Client(Generic[C_co]):
         return pause_ms * RANDOM.uniform(0.8, 1.2) / 1000
 
     def bootstrap(self, timeout_ms: float | None = None) -> Cluster:
-        """The first picture of the cluster; waits, and says what to do when nobody answers."""
+        """The first metadata of the cluster; waits, and raises with advice if no broker answers."""
         if timeout_ms is None:
             timeout_ms = self.config["bootstrap_timeout_ms"]
         self.metadata.warn_after_s = 1.0
@@ -160,11 +160,11 @@ class Client(Generic[C_co]):
         """The id of the broker that coordinates a group or a transactional id ("transaction")."""
         return self.coordinators.find(key, kind)
 
-    def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
+    def call_soon(self, callback: Callable[..., object], *args: object) -> None:
         """Run in the background thread."""
         self.loop.call_soon(callback, *args)
 
-    def call_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Timer:
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer:
         """Run in the background thread after a while."""
         return self.loop.call_later(delay_s, callback, *args)
 

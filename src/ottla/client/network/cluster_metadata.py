@@ -1,4 +1,4 @@
-"""The client's picture of the cluster: brokers, topics, partitions and their leaders.
+"""The client's metadata of the cluster: brokers, topics, partitions and their leaders.
 
 A `Cluster` never changes; an answer to Metadata makes a new one out of the old (`updated`). An
 older leader epoch never replaces a newer one (KIP-320), and a hint in an error answer may move a
@@ -82,7 +82,7 @@ class Cluster:
         return -1 if found is None else found.leader
 
     def updated(self, answer: MetadataResponse, asked: Iterable[str] | None) -> Cluster:
-        """The picture after an answer; topics that were not asked about stay (None: all were)."""
+        """The metadata after an answer; topics that were not asked about stay (None: all were)."""
         brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in answer.brokers}
         topics = {} if asked is None else dict(self.topics)
         for name in asked or ():
@@ -122,7 +122,7 @@ class Cluster:
     def with_leader(
         self, topic: str, index: int, leader: int, leader_epoch: int, endpoints: Iterable[Any] = ()
     ) -> Cluster:
-        """The picture after a hint (KIP-951); the same object if the hint is no news."""
+        """The metadata after a hint (KIP-951); the same object if the hint is no news."""
         known = self.partition(topic, index)
         if known is None or leader < 0 or leader_epoch <= known.leader_epoch:
             return self

@@ -17,7 +17,6 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
 
 from ottla import __version__
 from ottla.wire import exchange
@@ -50,7 +49,7 @@ class Request(exchange.Request):
 
     def __init__(
         self,
-        message: Any,
+        message: object,
         deadline: float,
         *,
         answered: bool = True,
@@ -58,7 +57,7 @@ class Request(exchange.Request):
     ) -> None:
         super().__init__(message, answered=answered, version_max=version_max)
         self.deadline = deadline
-        self.future: Future[Any] = Future()
+        self.future: Future[object] = Future()
 
 
 class Connection:

@@ -116,7 +116,7 @@ class Connections:
         self._watch_idle(node_id, channel, connection)
 
     def _watch_idle(self, node_id: int, channel: str, connection: Connection) -> None:
-        """Close a connection that nobody has used for long (0 or less: never)."""
+        """Close a connection that was unused for long (0 or less: never)."""
         idle_s_max = self.config["connections_max_idle_ms"] / 1000
         if connection.closed or idle_s_max <= 0:
             return

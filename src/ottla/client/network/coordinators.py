@@ -55,10 +55,10 @@ class Coordinators:
             ANY, message, timeout_ms=min(left_ms, self.client.config["request_timeout_ms"])
         )
         asked.add_done_callback(
-            lambda answer: self._heard(answer, key, kind, future, deadline, tries)
+            lambda answer: self._on_response(answer, key, kind, future, deadline, tries)
         )
 
-    def _heard(
+    def _on_response(
         self,
         answer: Future[Any],
         key: str,
@@ -85,7 +85,7 @@ class Coordinators:
         self.client.call_later(pause_s, self._ask, key, kind, future, deadline, tries + 1)
 
     def _learn(self, broker: Broker) -> None:
-        """Remember where the coordinator listens, if Metadata has not told yet."""
+        """Remember where the coordinator listens, if it is not in the metadata yet."""
         cluster = self.client.connections.cluster
         if broker.node_id not in cluster.brokers:
             self.client.connections.cluster = Cluster(

@@ -37,7 +37,7 @@ class Timer:
 
     __slots__ = ("args", "callback", "cancelled")
 
-    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+    def __init__(self, callback: Callable[..., object], args: tuple[object, ...]) -> None:
         self.callback = callback
         self.args = args
         self.cancelled = False
@@ -77,7 +77,7 @@ class Loop:
         LOOPS.add(self)
         self.thread.start()
 
-    def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
+    def call_soon(self, callback: Callable[..., object], *args: object) -> None:
         """Run `callback` in the loop's thread at its next turn."""
         if self.broken is not None:
             if self.inside:
@@ -88,7 +88,7 @@ class Loop:
         if self.sleeping:
             self._wake()
 
-    def call_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Timer:
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer:
         """Run `callback` in the loop's thread after a while."""
         timer = Timer(callback, args)
         when = time.monotonic() + delay_s
@@ -113,7 +113,7 @@ class Loop:
         """Let the loop do all it can do now (a few milliseconds at most), then go on as it sends.
 
         Two Python threads share one lock, and a busy one gives it up every 5 ms only. A producer
-        that calls this after each full batch hands the lock over at the right moment instead.
+        that calls this after each full batch releases the lock at the right moment instead.
         """
         if self.inside or self.broken is not None:
             return
@@ -193,7 +193,7 @@ class Loop:
             callback, args = self.calls.popleft()
             self._guarded(callback, args)
 
-    def _guarded(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+    def _guarded(self, callback: Callable[..., object], args: tuple[object, ...]) -> None:
         try:
             callback(*args)
         except Exception:

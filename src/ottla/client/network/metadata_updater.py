@@ -1,8 +1,8 @@
-"""Keeps the picture of the cluster fresh: on demand, on error, and when it gets old.
+"""Keeps the metadata of the cluster fresh: on demand, on error, and when it gets old.
 
 In the loop's thread, except `refresh`, `track` and the reading of `cluster`. One Metadata request
-is under way at a time; whoever asks meanwhile shares the next one. Failures are retried with
-growing waits for as long as somebody wants an answer.
+is under way at a time; callers meanwhile share the next one. Failures are retried with
+growing waits for as long as a caller waits for an answer.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Metadata:
         self.topics = self.topics | set(topics)
 
     def refresh(self, topics: Iterable[str] = ()) -> Future[Cluster]:
-        """A newer picture than now, with these topics in it; the future never fails by itself."""
+        """Newer metadata than now, with these topics in it; the future never fails by itself."""
         wanted = set(topics)
         if not wanted <= self.topics:
             self.track(wanted)
@@ -66,11 +66,11 @@ class Metadata:
 
     @property
     def under_way(self) -> bool:
-        """Whether a newer picture has been asked for; the listeners hear when it comes."""
+        """Whether newer metadata was asked for; the listeners are called when it comes."""
         return self.busy or self.retry_timer is not None
 
     def awaited(self, topic: str) -> bool:
-        """Whether this topic is not in the picture yet, and may be in the next one."""
+        """Whether this topic is not in the metadata yet, and may be in the next one."""
         return self.under_way and topic not in self.connections.cluster.topics
 
     def _want(self, future: Future[Cluster]) -> None:
@@ -94,10 +94,10 @@ class Metadata:
         )
         timeout_s = min(self.config["request_timeout_ms"] / 1000, ATTEMPT_TIMEOUT_S_MAX)
         request = Request(message, time.monotonic() + timeout_s)
-        request.future.add_done_callback(lambda future: self._heard(future, asked))
+        request.future.add_done_callback(lambda future: self._on_response(future, asked))
         self.connections.send(ANY, request)
 
-    def _heard(self, future: Future[Any], asked: list[str] | None) -> None:
+    def _on_response(self, future: Future[Any], asked: list[str] | None) -> None:
         self.busy = False
         problem = future.exception()
         answer = None if problem is not None else future.result()
@@ -153,7 +153,7 @@ class Metadata:
             self._ask()
 
     def no_broker_text(self) -> str:
-        """Why there is no picture, and what to try."""
+        """Why there is no metadata, and what to try."""
         names = ", ".join(f"{host}:{port}" for host, port in self.config["bootstrap_servers"])
         reasons = "; ".join(self.connections.failures()) or "no answer"
         return (

@@ -1,4 +1,4 @@
-"""Memory for large answers, used again as soon as nobody looks at it any more.
+"""Memory for large answers, reused as soon as no view of it is left.
 
 New memory for every answer would have to be zeroed (with the interpreter's lock held) and brought
 into the processor's caches: that costs as much as the copy from the socket. A view of lent memory

@@ -1,8 +1,8 @@
 """Records that wait to be sent: a queue for each partition, its open batch, and their memory.
 
 The caller's thread appends encoded records straight into the open batch's buffer; the background
-thread takes batches out. A queue's lock guards both, and is held for a moment only: whoever must
-wait for memory lets go of it first. Memory is counted as buffers grow, not by the record.
+thread takes batches out. A queue's lock guards both, and is held for a moment only: a caller
+releases it before it waits for memory. Memory is counted as buffers grow, not by the record.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Memory:
     def __init__(self, limit: int, batch_size: int = 0) -> None:
         self.limit = limit
         self.buffer_size = HEAD_BYTES + batch_size
-        self.spare: list[bytearray] = []  # full-sized, for fresh memory is dear to touch
+        self.spare: list[
+            bytearray
+        ] = []  # full-sized, for the first use of fresh memory costs page faults
         self.used = 0
         self.waiters = 0
         self.changed = threading.Condition(threading.Lock())
@@ -48,7 +50,7 @@ class Memory:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     raise KafkaTimeoutError(
-                        f"no room for {size} bytes within max_block_ms: {self.used} of "
+                        f"no space for {size} bytes within max_block_ms: {self.used} of "
                         f"buffer_memory={self.limit} wait to be acknowledged\n"
                         "Try: send more slowly, raise buffer_memory, or look at the broker"
                     )
@@ -59,7 +61,7 @@ class Memory:
             self.used += size
 
     def release(self, size: int, buffer: bytearray | None = None) -> None:
-        """Give bytes back, and a buffer that nobody looks at any more."""
+        """Give bytes back, and a buffer without views."""
         if buffer is not None and len(buffer) == self.buffer_size and len(self.spare) < SPARE_MAX:
             self.spare.append(buffer)
         with self.changed:
@@ -113,7 +115,7 @@ class Batch:
         self.retry_at = 0.0
         self.urgent = False
         self.sent = False
-        self.ambiguous = False  # it may have been written, though nobody said so
+        self.ambiguous = False  # it may have been written, without an answer
         self.sequence = -1
         self.producer_id = -1
         self.epoch = -1
@@ -138,7 +140,7 @@ class Batch:
         return HEAD_BYTES + int(self.builder.byte_count)
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until it is done or split; it is sent without lingering, for somebody waits."""
+        """Wait until it is done or split; it is sent without lingering."""
         with self.queue.lock:
             if self.over or self.parts is not None:
                 return True
@@ -252,7 +254,7 @@ class PartitionQueue:
             return False
 
     def unsettled(self) -> Batch | None:
-        """The first batch waiting to be sent again of which nobody knows whether it is written."""
+        """The first batch waiting to be sent again of which it is unknown whether it is written."""
         with self.lock:
             return next((batch for batch in self.closed if batch.ambiguous), None)
 

@@ -29,7 +29,7 @@ def encode(batch: Batch, codec: int, level: int | None, *, transactional: bool) 
     """The bytes to send, with the batch's producer id, epoch and sequence in them.
 
     They are in pieces, of which the first has the header. Without compression they stay where they
-    are: the builder left room for the header.
+    are: the builder left space for the header.
     """
     builder = batch.builder
     if codec:
@@ -65,7 +65,7 @@ def put_header(
     epoch: int = -1,
     sequence: int = -1,
 ) -> None:
-    """Fill in the room before the records of `builder`."""
+    """Fill in the space before the records of `builder`."""
     header_layout.pack_into(
         out,
         0,

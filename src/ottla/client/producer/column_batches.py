@@ -27,7 +27,7 @@ OPEN_BYTES_MAX = 64 * 1024 * 1024  # in batches that are not full, over all part
 
 
 class EncodedBatch(NamedTuple):
-    """A finished batch; `data` is nobody else's, and can be pickled."""
+    """A finished batch; `data` is not shared, and can be pickled."""
 
     partition: int
     data: bytes | bytearray
@@ -67,11 +67,11 @@ class ColumnBatches:
 
     def add(
         self,
-        values: Any,
-        keys: Any = None,
-        partitions: Any = None,
-        headers: Any = None,
-        timestamps_ms: Any = None,
+        values: object,
+        keys: object = None,
+        partitions: object = None,
+        headers: object = None,
+        timestamps_ms: object = None,
     ) -> None:
         """Add rows: pyarrow arrays, plain or chunked, of the same length; None is a null each.
 

@@ -12,7 +12,7 @@ from .accumulator import PartitionQueue
 class DueTimes:
     """Each queue once, at the earliest time asked for; a change costs O(log n).
 
-    A later time than the one held is not remembered: whoever takes a queue out looks at it, and
+    A later time than the one held is not remembered: who takes a queue out looks at it, and
     puts it back at the time it needs then. So there is one entry for each queue, however many
     batches pass through it.
     """

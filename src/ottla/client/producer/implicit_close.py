@@ -1,4 +1,4 @@
-"""How a producer ends when nobody closes it: dropped, forked, or at the end of the interpreter."""
+"""How a producer ends without close(): dropped, forked, or at the end of the interpreter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PRODUCERS: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()
 
 
 def dropped(client: ProducerClient, sender: Sender) -> None:
-    """The last reference to a producer is gone, and nobody called close()."""
+    """The last reference to a producer is gone without a close()."""
     if not client.closed:
         client.call_soon(sender.abandon)
 

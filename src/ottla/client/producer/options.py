@@ -17,7 +17,7 @@ IDEMPOTENT_IN_FLIGHT_MAX = 5  # as many batches as a broker remembers
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
-def acks(value: Any) -> int:
+def acks(value: object) -> int:
     if value in ("all", "-1", -1):
         return -1
     if not isinstance(value, bool) and value in (0, 1, "0", "1"):
@@ -25,7 +25,7 @@ def acks(value: Any) -> int:
     raise ValueError("0, 1 or 'all'")
 
 
-def codec(value: Any) -> int:
+def codec(value: object) -> int:
     if value is None:
         return 0
     if isinstance(value, str) and value.lower() in CODECS:
@@ -33,7 +33,7 @@ def codec(value: Any) -> int:
     raise ValueError("None or one of " + ", ".join(repr(name) for name in CODECS))
 
 
-def interceptor_list(value: Any) -> list[Any]:
+def interceptor_list(value: object) -> list[Any]:
     items = list(value) if isinstance(value, list | tuple) else [value]
     for item in items:
         if not hasattr(item, "on_send") and not hasattr(item, "on_acknowledgement"):
@@ -49,7 +49,7 @@ PRODUCER: tuple[Option, ...] = (
            ("partitioner.class",)),
     Option("interceptors", interceptor_list, [], "see records before and outcomes after",
            ("interceptor.classes",)),
-    Option("acks", acks, -1, "who must have the record: nobody (0), the leader (1), 'all'",
+    Option("acks", acks, -1, "who must have the record: no broker (0), the leader (1), 'all'",
            ("request.required.acks",)),
     Option("compression_type", codec, 0, "None, 'gzip', 'snappy', 'lz4' or 'zstd'",
            ("compression.codec",)),
@@ -57,9 +57,9 @@ PRODUCER: tuple[Option, ...] = (
            ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level")),
     Option("enable_idempotence", boolean, True, "write each record once, in order"),
     Option("batch_size", integer(0), 256 * KIB, "the most bytes in one batch"),
-    Option("linger_ms", integer(0), 5, "wait so long for more records, unless somebody waits"),
+    Option("linger_ms", integer(0), 5, "wait so long for more records, unless a caller waits"),
     Option("buffer_memory", integer(1), 64 * KIB * KIB, "bytes of records not sent yet"),
-    Option("max_block_ms", integer(0), 60_000, "how long send() may wait for room or metadata"),
+    Option("max_block_ms", integer(0), 60_000, "how long send() may wait for memory or metadata"),
     Option("max_request_size", integer(1), KIB * KIB, "the largest request, so the largest record"),
     Option("retries", endless(0), math.inf, "how often a failed batch is sent again"),
     Option("delivery_timeout_ms", integer(1), 120_000, "when a record has failed for good"),

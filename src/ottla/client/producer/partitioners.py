@@ -70,7 +70,7 @@ BY_NAME = {
 }
 
 
-def partitioner_option(value: Any) -> Any:
+def partitioner_option(value: object) -> Any:
     """What the option takes."""
     if value is None:
         return DefaultPartitioner()

@@ -60,7 +60,7 @@ class Producer(Generic[K, V]):
 
     DEFAULT_CONFIG = {option.name: option.default for option in PRODUCER}  # noqa: RUF012
 
-    def __init__(self, properties: Mapping[str, Any] | None = None, **configs: Any) -> None:
+    def __init__(self, properties: Mapping[str, object] | None = None, **configs: object) -> None:
         config = cast(ProducerConfig, parse(PRODUCER, configs, properties, who="Producer"))
         self.config = config
         given = {name.replace(".", "_") for name in (*configs, *(properties or ()))}
@@ -113,7 +113,7 @@ class Producer(Generic[K, V]):
         """Send one record; the future has its `RecordMetadata`, `.get()` waits for it.
 
         `on_delivery(metadata, error)` is called in the background thread. It waits only for
-        metadata of a new topic and for room in `buffer_memory`, `max_block_ms` at most.
+        metadata of a new topic and for space in `buffer_memory`, `max_block_ms` at most.
         """
         known = self._known.get(topic)
         if (
@@ -177,8 +177,8 @@ class Producer(Generic[K, V]):
     def _prepare(
         self,
         topic: str,
-        value: Any,
-        key: Any,
+        value: object,
+        key: object,
         headers: list[tuple[str, bytes | None]] | None,
         partition: int | None,
         timestamp_ms: int | None,

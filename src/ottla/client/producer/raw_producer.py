@@ -60,7 +60,7 @@ class BatchFuture(FutureRecordMetadata):
 class RawProducer(Producer[Any, Any]):
     """A `Producer` that also takes finished batches; its options are the producer's."""
 
-    def __init__(self, properties: Mapping[str, Any] | None = None, **configs: Any) -> None:
+    def __init__(self, properties: Mapping[str, object] | None = None, **configs: object) -> None:
         given = {name.replace(".", "_") for name in properties or ()}
         defaults = {name: value for name, value in DEFAULTS.items() if name not in given}
         super().__init__(properties, **{**defaults, **configs})
@@ -71,7 +71,7 @@ class RawProducer(Producer[Any, Any]):
         """Send one finished batch; the future's `.get().offset` is its first record's offset.
 
         `data` must not change until then, and is not changed here. Waits for metadata of a new
-        topic and for room in `buffer_memory`, `max_block_ms` at most.
+        topic and for space in `buffer_memory`, `max_block_ms` at most.
         """
         if self._closed is not None:
             raise IllegalStateError(self._closed)
@@ -118,7 +118,7 @@ class RawProducer(Producer[Any, Any]):
 
 
 def checked_count(view: memoryview, records: int | None) -> int:
-    """How many records the batch has; a caller that thinks otherwise is told."""
+    """How many records the batch has; another number announced is an error."""
     try:
         header = read_header(view)
     except MalformedMessage as problem:

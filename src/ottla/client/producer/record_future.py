@@ -112,17 +112,17 @@ class FutureRecordMetadata:
             self.header_size,
         )
 
-    def add_callback(self, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def add_callback(self, f: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         """`f(*args, metadata)` when the record is written."""
         f = functools.partial(f, *args, **kwargs) if args or kwargs else f
         return self._when_done(lambda metadata, error: None if error else f(metadata))
 
-    def add_errback(self, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def add_errback(self, f: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         """`f(*args, exception)` when the record has failed."""
         f = functools.partial(f, *args, **kwargs) if args or kwargs else f
         return self._when_done(lambda metadata, error: f(error) if error else None)
 
-    def add_both(self, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def add_both(self, f: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         """`f` with the metadata or the exception."""
         f = functools.partial(f, *args, **kwargs) if args or kwargs else f
         return self._when_done(lambda metadata, error: f(error or metadata))
@@ -163,9 +163,9 @@ class FutureRecordMetadata:
             else:
                 waiter.set_result(metadata)  # type: ignore[arg-type]
 
-        def told(metadata: RecordMetadata | None, error: Exception | None) -> None:
+        def done(metadata: RecordMetadata | None, error: Exception | None) -> None:
             loop.call_soon_threadsafe(settle, metadata, error)
 
-        self._when_done(told)
+        self._when_done(done)
         self.batch.hurry()
         return waiter.__await__()

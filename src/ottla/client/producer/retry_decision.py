@@ -38,7 +38,7 @@ MAY_BE_WRITTEN = {
 }
 
 
-class Verdict(NamedTuple):
+class Decision(NamedTuple):
     """`action` is succeed, retry, split or fail; `bump` asks for a higher epoch first."""
 
     action: str
@@ -46,22 +46,22 @@ class Verdict(NamedTuple):
     bump: bool = False
 
 
-def judge(
+def decide(
     batch: Batch, error: KafkaError, identity: Identity | None, config: ProducerConfig
-) -> Verdict:
+) -> Decision:
     """What comes next for this batch."""
     code = error.errno if isinstance(error, BrokerResponseError) else None
     if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-        return Verdict("succeed", error)
+        return Decision("succeed", error)
     if code is None or code in MAY_BE_WRITTEN:
         batch.ambiguous = True
     elif code in SURELY_NOT_WRITTEN:
         batch.ambiguous = False
     if code == ErrorCode.CORRUPT_MESSAGE and not intact(batch):
         # It did not break on the way to the broker, but before it came here.
-        return Verdict("fail", error_for(code, "the batch was damaged before it was sent"))
+        return Decision("fail", error_for(code, "the batch was damaged before it was sent"))
     if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
-        return Verdict("split", error)
+        return Decision("split", error)
     may_retry = batch.attempts <= config["retries"]
     if identity is not None and code in SEQUENCE_TROUBLE:
         behind = any(identity.earlier(other, batch) for other in batch.queue.in_flight)
@@ -69,10 +69,10 @@ def judge(
             other.sequence >= 0 and identity.earlier(other, batch) for other in batch.queue.closed
         )
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and behind and may_retry:
-            return Verdict("retry", error)
+            return Decision("retry", error)
         if not identity.transactional and may_retry:
-            return Verdict("retry", error, bump=True)
-        return Verdict("fail", error)
+            return Decision("retry", error, bump=True)
+        return Decision("fail", error)
     if error.retriable and may_retry:
-        return Verdict("retry", error)
-    return Verdict("fail", error)
+        return Decision("retry", error)
+    return Decision("fail", error)

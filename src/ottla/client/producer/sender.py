@@ -35,7 +35,7 @@ from .batch_splitting import split
 from .due_times import DueTimes
 from .idempotence import Identity
 from .options import MAX_IN_FLIGHT
-from .retry_decision import Verdict, judge
+from .retry_decision import Decision, decide
 
 NAMED_VERSION_MAX = 12  # from version 13 on topics go by id
 ABANDONED_S = 0.05  # how often to look whether a dropped producer's records are all sent
@@ -201,7 +201,7 @@ class Sender:
             if queue.in_flight:
                 return None
             # Under new numbers a batch that was written before would be written twice. So each of
-            # which nobody knows is first sent under its old ones: the broker answers that it has
+            # which this is unknown is first sent under its old ones: the broker answers that it has
             # it, or that it is out of order, and then it surely has not.
             doubtful = queue.unsettled()
             if doubtful is not None:
@@ -357,17 +357,17 @@ class Sender:
             if problem.invalid_metadata:
                 self.client.refresh()
             for batch in batches:
-                self._settle(batch, judge(batch, problem, self.identity, self.config))
+                self._settle(batch, decide(batch, problem, self.identity, self.config))
         elif self.config["acks"] == 0:
             for batch in batches:
                 self.succeed(batch, -1, -1)
         else:
-            self._heard(answer.result(), batches, names)
+            self._on_response(answer.result(), batches, names)
         # Not at once: when a connection ends, its other requests fail right after this one, and
         # what is new must not overtake what they will send again.
         self.poke()
 
-    def _heard(self, answer: Any, batches: list[Batch], names: dict[bytes, str]) -> None:
+    def _on_response(self, answer: Any, batches: list[Batch], names: dict[bytes, str]) -> None:
         found = {
             (topic.name or names.get(topic.topic_id, ""), each.index): each
             for topic in answer.responses
@@ -379,7 +379,7 @@ class Sender:
             each = found.get((batch.queue.topic, batch.queue.partition))
             if each is None:
                 problem = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker left it out")
-                self._settle(batch, judge(batch, problem, self.identity, self.config))
+                self._settle(batch, decide(batch, problem, self.identity, self.config))
             elif each.error_code == 0:
                 self.succeed(batch, each.base_offset, each.log_append_time_ms)
             else:
@@ -391,11 +391,11 @@ class Sender:
                     or "another record of its batch was refused"
                     for wrong in each.record_errors
                 } or None
-                verdict = judge(batch, problem, self.identity, self.config)
-                if verdict.action == "succeed":
+                decision = decide(batch, problem, self.identity, self.config)
+                if decision.action == "succeed":
                     self.succeed(batch, each.base_offset, each.log_append_time_ms)
                 else:
-                    self._settle(batch, verdict)
+                    self._settle(batch, decision)
         if stale:
             self.client.refresh()
 
@@ -409,24 +409,24 @@ class Sender:
 
     # Outcomes
 
-    def _settle(self, batch: Batch, verdict: Verdict) -> None:
-        if verdict.bump:
+    def _settle(self, batch: Batch, decision: Decision) -> None:
+        if decision.bump:
             batch.queue.needs_bump = True
         now = time.monotonic()
-        if verdict.action == "split":
+        if decision.action == "split":
             self.counts["splits"] += 1
             for part in reversed(split(batch, self.config, self.incomplete)):
                 batch.queue.put_back(part)
             self.memory.release(batch.reserved)
             self.incomplete.discard(batch)
-        elif verdict.action == "retry" and batch.deadline > now and not self._hopeless:
+        elif decision.action == "retry" and batch.deadline > now and not self._hopeless:
             self.counts["retries"] += 1
             batch.record_errors = None
             batch.retry_at = now + self.client.backoff_s(batch.attempts - 1)
             batch.queue.put_back(batch)
         else:
-            late = verdict.action == "retry" and batch.deadline <= now
-            self.fail(batch, self._late(batch) if late else verdict.error)
+            late = decision.action == "retry" and batch.deadline <= now
+            self.fail(batch, self._late(batch) if late else decision.error)
 
     @property
     def _hopeless(self) -> bool:
@@ -445,7 +445,7 @@ class Sender:
         self.incomplete.discard(batch)
 
     def fail(self, batch: Batch, error: KafkaError) -> None:
-        """It will not be written, or nobody will know."""
+        """Give the batch up: it will not be written, or it is unknown whether it was."""
         if batch.builder is not None:
             batch.count = batch.builder.record_count
         self.counts["records-failed"] += batch.count

@@ -34,7 +34,7 @@ class TopicQueues:
 class Topics:
     """Topics that were sent to."""
 
-    def __init__(self, client: ProducerClient, sender: Sender, partitioner: Any) -> None:
+    def __init__(self, client: ProducerClient, sender: Sender, partitioner: object) -> None:
         self.client = client
         self.sender = sender
         self.partitioner: Any = None if type(partitioner) is DefaultPartitioner else partitioner
@@ -100,8 +100,8 @@ class Topics:
         topic: str,
         known: TopicQueues,
         key: bytes | None,
-        key_object: Any,
-        value: Any,
+        key_object: object,
+        value: object,
         value_bytes: bytes | None,
     ) -> int | None:
         if hasattr(self.partitioner, "partition"):
@@ -154,7 +154,7 @@ class Topics:
             return None
 
     def _follow(self, cluster: Cluster, new: str | None = None) -> None:
-        """Make queues for the partitions that the picture has; partitions never go away."""
+        """Make queues for the partitions in the metadata; partitions never go away."""
         for topic in [*self.known, *([new] if new is not None else [])]:
             found = cluster.topics.get(topic)
             if found is None or found.error_code:

@@ -291,7 +291,7 @@ class Transactions:
 
     def _ask(
         self,
-        message: Any,
+        message: object,
         timeout_s: float | None = None,
         *,
         version_max: int = 32767,
