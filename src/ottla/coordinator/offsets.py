@@ -38,6 +38,7 @@ unpack_timestamp = struct.Struct(">q").unpack_from
 pack_key_start = struct.Struct(">hh").pack
 pack_length = struct.Struct(">h").pack
 pack_partition = struct.Struct(">i").pack
+pack_offset = struct.Struct(">q").pack
 # Of a value: version, offset, leader epoch; where its metadata begins.
 METADATA_POSITION = 14
 # The size of a value of VALUE_VERSION without its metadata: with no tag, or with the topic's id.
@@ -47,8 +48,9 @@ PLAIN_SIZES = (23, 41)
 SHARED_MAX = 100_000
 
 TopicPartition = tuple[str, int]
-# The offset of a record in the log, and its value.
-StoredOffset = tuple[int, bytes]
+# A record's value, and in 8 bytes its offset in the log: one object, unknown to the garbage
+# collector, where a tuple of both would be three. There may be millions.
+StoredOffset = bytes
 
 
 class Committed(NamedTuple):
@@ -159,6 +161,11 @@ def partition_of_key(key: bytes) -> TopicPartition:
     return key[2:-4].decode(), int.from_bytes(key[-4:], "big", signed=True)
 
 
+def log_offset(stored: StoredOffset) -> int:
+    """Where the record of a stored offset is in the log."""
+    return int.from_bytes(stored[-8:], "big")
+
+
 def metadata_too_long(metadata: str | None, length_max: int) -> bool:
     """Whether metadata is longer than the broker keeps, in UTF-16 units as Java counts."""
     if metadata is None or len(metadata) * 2 <= length_max:
@@ -181,7 +188,7 @@ class GroupOffsets(Mapping[TopicPartition, Committed]):
         return map(partition_of_key, self._stored)
 
     def __getitem__(self, partition: TopicPartition) -> Committed:
-        return decode(self._stored[partition_key(*partition)][1])
+        return decode(self._stored[partition_key(*partition)][:-8])
 
 
 class Offsets:
@@ -226,11 +233,11 @@ class Offsets:
         found = [
             key
             for key, stored in self.by_group.get(group_id, {}).items()
-            if key[2:-4] in topics and stored[0] <= last_offset
+            if key[2:-4] in topics and log_offset(stored) <= last_offset
         ]
         for key, producers in self._open.get(group_id, {}).items():
             if key[2:-4] in topics and any(
-                self._pending[each][group_id, key][0] <= last_offset for each in producers
+                log_offset(self._pending[each][group_id, key]) <= last_offset for each in producers
             ):
                 found.append(key)
         return {partition_of_key(key) for key in found}
@@ -265,7 +272,7 @@ class Offsets:
                     continue
                 if value[1] != VALUE_VERSION or len(value) - value[14] not in PLAIN_SIZES:
                     decode(value)  # raises if it cannot be read
-                stored[partition] = (offset, value)
+                stored[partition] = value + pack_offset(offset)
         except (IndexError, UnicodeDecodeError) as problem:
             raise MalformedMessage(f"the record of a committed offset: {problem}") from problem
         return others
@@ -307,10 +314,10 @@ class Offsets:
             self._delete(group_id, partition)
         elif producer is None:
             partition = self._shared.get(partition) or self._share(partition)
-            self.by_group.setdefault(group_id, {})[partition] = (offset, value)
+            self.by_group.setdefault(group_id, {})[partition] = value + pack_offset(offset)
         else:
             pending = self._pending.setdefault(producer.producer_id, {})
-            pending[group_id, partition] = (offset, value)
+            pending[group_id, partition] = value + pack_offset(offset)
             producers = self._open.setdefault(group_id, {}).setdefault(partition, set())
             producers.add(producer.producer_id)
 
@@ -324,7 +331,7 @@ class Offsets:
             stored = self.by_group.setdefault(group_id, {})
             current = stored.get(partition)
             # A later plain commit wins over an earlier one that is only decided now.
-            if current is None or current[0] < pending[0]:
+            if current is None or log_offset(current) < log_offset(pending):
                 stored[partition] = pending
 
     def _delete(self, group_id: str, partition: bytes) -> None:
