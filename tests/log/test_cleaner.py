@@ -215,15 +215,18 @@ def test_a_corrupt_log_is_named_once_and_left(
     assert "first-0: cannot be compacted" in caplog.text
 
 
-def test_a_full_disk_only_puts_it_off() -> None:
-    """When there is no room for the cleaned segment the log stays as it is, and is tried later."""
+@pytest.mark.parametrize("unwritable", [".cleaned", "compaction.metadata.tmp"])
+def test_a_full_disk_only_puts_it_off(unwritable: str) -> None:
+    """Without space for the cleaned segment, or for the sign that there is one, the log stays as
+    it is, online, and is tried later.
+    """
 
     async def run() -> None:
         disk = SimulatedDisk()
         manager, log = await new_log("/data", disk=disk)
         fill(log)
         before = contents(log)
-        disk.fail("write", ".cleaned", errno.ENOSPC)
+        disk.fail("write", unwritable, errno.ENOSPC)
         assert clean(manager) == 0
         assert contents(log) == before
         assert log.offline is None

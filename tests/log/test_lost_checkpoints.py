@@ -6,6 +6,7 @@ the partition's folder; and what recovery does cut, it sets aside.
 
 from __future__ import annotations
 
+import errno
 import logging
 import shutil
 from collections.abc import Callable
@@ -220,6 +221,22 @@ def test_what_is_cut_is_kept_whatever_was_kept_before() -> None:
         log.truncate_to(0, now_ms=NOW)
     names = [f"{1:020d}.log{suffix}" for suffix in (".corrupt", ".1.corrupt", ".2.corrupt")]
     assert [disk.read(f"{DIRECTORY}/{name}") for name in names] == kept
+
+
+def test_a_log_is_not_cut_while_the_disk_is_full() -> None:
+    """What cannot be set aside stays where it is: opening fails until there is space."""
+    disk = segments_with_a_jump(marked=True)
+    path = f"{DIRECTORY}/{10:020d}.log"
+    size = len(disk.read(path)) // 5
+    disk.flip_bit(path, (size * 2 + 65) * 8)
+    before = disk.read(path)
+    disk.fail("write", ".corrupt", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space left"):
+        reopen(disk)
+    assert disk.read(path) == before
+    assert not [name for name in disk.listdir(DIRECTORY) if name.endswith(".corrupt")]
+    disk.heal()
+    assert reopen(disk).end_offset == 12
 
 
 def test_a_torn_append_is_not_kept() -> None:

@@ -282,8 +282,8 @@ class Cleaner:
         """None when it failed, which is logged, or was called off; files may be left over then."""
         log = chosen.log
         try:
-            if self._secure is not None:
-                await self._secure(log)
+            if self._secure is not None and not await self._is_secured(log):
+                return None
             if self._aborted or log.offline is not None:
                 return None
             if self._secure is not None and log.recovery_point < chosen.first_uncleanable_offset:
@@ -306,6 +306,16 @@ class Cleaner:
                 raise
             return None
         return outcome
+
+    async def _is_secured(self, log: "Log") -> bool:
+        """Whether a log may be compacted; a full disk here is no fault of the log's own files."""
+        assert self._secure is not None
+        try:
+            await self._secure(log)
+        except OSError as error:
+            logger.error("%s: compaction is tried later: %s", log.name, error)
+            return False
+        return True
 
     async def _rewrite(self, chosen: Candidate) -> Outcome:
         plan = plan_of(

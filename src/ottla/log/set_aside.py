@@ -59,10 +59,15 @@ def set_aside_tail(disk: Disk, segment: Segment, position: int, end: int, offset
     if not _worth_keeping(segment, position, end):
         return 0
     path = f"{segment.directory}/{offset:020d}{LOG}"
-    copy = disk.open(path + _free_suffix(disk, path), create=True)
-    for start in range(position, end, COPY_BYTES):
-        copy.append(segment.file.pread(min(COPY_BYTES, end - start), start))
-    copy.sync()
+    path += _free_suffix(disk, path)
+    copy = disk.open(path, create=True)
+    try:
+        for start in range(position, end, COPY_BYTES):
+            copy.append(segment.file.pread(min(COPY_BYTES, end - start), start))
+        copy.sync()
+    except OSError:  # a full disk, say: the log cannot be opened then, and nothing is lost
+        disk.unlink(path, missing_ok=True)
+        raise
     copy.close()
     return end - position
 
