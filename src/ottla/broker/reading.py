@@ -29,6 +29,11 @@ ZSTD_FROM = 10
 # A replica being built beside another on the same broker; it reads to the log's end.
 FUTURE_REPLICA = -3
 
+# A lookup in an enum class costs more than a global, and every partition read makes several.
+_HIGH_WATERMARK = FetchIsolation.HIGH_WATERMARK
+_TXN_COMMITTED = FetchIsolation.TXN_COMMITTED
+_NONE = ErrorCode.NONE
+
 Answer = tuple[CachedPartition, PartitionData]
 
 
@@ -63,12 +68,11 @@ class Reader:
         self.broker = broker
         self.api_version = api_version
         self.replica_id = replica_id
+        self.isolation = _HIGH_WATERMARK
         if read_committed:
-            self.isolation = FetchIsolation.TXN_COMMITTED
+            self.isolation = _TXN_COMMITTED
         elif replica_id == FUTURE_REPLICA:
             self.isolation = FetchIsolation.LOG_END
-        else:
-            self.isolation = FetchIsolation.HIGH_WATERMARK
         self.bytes_max = bytes_max
         self.session = session
 
@@ -149,7 +153,7 @@ class Reader:
             )
         if self.api_version < ZSTD_FROM and partition.config.compression_type == "zstd":
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        return ErrorCode.NONE
+        return _NONE
 
     @property
     def storage_error(self) -> ErrorCode:
@@ -196,7 +200,7 @@ class Reader:
             aborted_transactions=None,
             records=b"" if info.records is None else info.records,
         )
-        if self.isolation is FetchIsolation.TXN_COMMITTED:
+        if self.isolation is _TXN_COMMITTED:
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
                 for each in info.aborted_transactions or ()

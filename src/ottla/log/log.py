@@ -66,6 +66,7 @@ _pack_offset = struct.Struct(">q").pack_into
 _pack_epoch = struct.Struct(">i").pack_into
 _NOT_PLAIN = CONTROL | LOG_APPEND_TIME  # attributes that a client's batch should not have
 _NONE = int(ErrorCode.NONE)
+_CLIENT = Origin.CLIENT
 _STORAGE_ERROR = int(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
@@ -230,7 +231,7 @@ class Log:
         max_timestamp = header.max_timestamp
         if (
             header.size != len(records)
-            or origin is not Origin.CLIENT
+            or origin is not _CLIENT
             or header.magic != MAGIC
             or header.base_offset != 0
             or header.size > self._max_message_bytes
@@ -263,7 +264,7 @@ class Log:
         if invalid is not None:
             return invalid
         records = records[: header.size]  # what follows is part of a batch that did not come whole
-        if origin is not Origin.CLIENT:
+        if origin is not _CLIENT:
             if header.is_control:
                 return self._append_marker(records, header, leader_epoch, now_ms)
             return self._append_sound(records, header, leader_epoch, now_ms)

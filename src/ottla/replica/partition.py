@@ -41,6 +41,13 @@ class FetchIsolation(Enum):
     TXN_COMMITTED = "last stable offset"
 
 
+# A lookup in an enum class costs more than a global, and every append and read makes some.
+_HIGH_WATERMARK = FetchIsolation.HIGH_WATERMARK
+_TXN_COMMITTED = FetchIsolation.TXN_COMMITTED
+_NONE = ErrorCode.NONE
+_CLIENT = Origin.CLIENT
+
+
 class LogReadInfo:
     """The result of one read: the partition's offsets, and the records or why there are none."""
 
@@ -253,7 +260,7 @@ class Partition:
         """
         self.is_leader = self._alone = False
         self.log.on_change = None
-        self._announce_soon(None)
+        self._announce_soon()
 
     # The high watermark
 
@@ -307,15 +314,15 @@ class Partition:
         for watcher in watchers:
             watcher.moved(self)
 
-    def _announce_soon(self, size_bytes: int | None) -> None:
+    def _announce_soon(self) -> None:
         if self._watchers:
             self._call_watchers()
-        self._on_append(self, size_bytes)
+        self._on_append(self, None)
 
     def _log_changed(self) -> None:
         """The log start has moved or the log went offline, maybe in the middle of an append."""
         self.high_watermark = max(self.high_watermark, self.log.log_start_offset)
-        self._announce_soon(None)
+        self._announce_soon()
 
     # Writing
 
@@ -328,7 +335,7 @@ class Partition:
         """
         metrics = self.metrics
         metrics.produce_requests.value += 1
-        result = self._append(records, acks, now_ms, Origin.CLIENT, len(records), header)
+        result = self._append(records, acks, now_ms, _CLIENT, len(records), header)
         if result.error_code:
             metrics.failed_produce.value += 1
             return result
@@ -384,7 +391,9 @@ class Partition:
             # because everything before it was committed.
             if log.end_offset > self.high_watermark:
                 self.high_watermark = log.end_offset
-                self._announce_soon(size_bytes)
+                if self._watchers:
+                    self._call_watchers()
+                self._on_append(self, size_bytes)
         elif self.group_commit is not None and (
             not result.duplicate or log.recovery_point <= result.last_offset
         ):
@@ -402,9 +411,9 @@ class Partition:
 
     def visible_end(self, isolation: FetchIsolation) -> int:
         """The offset at which a reader of this isolation has to wait."""
-        if isolation is FetchIsolation.HIGH_WATERMARK:
+        if isolation is _HIGH_WATERMARK:
             return self.high_watermark
-        if isolation is FetchIsolation.TXN_COMMITTED:
+        if isolation is _TXN_COMMITTED:
             return self.last_stable_offset
         return self.log.end_offset
 
@@ -429,9 +438,9 @@ class Partition:
             return LogReadInfo(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
         high_watermark = self.high_watermark
         last_stable_offset = self.last_stable_offset
-        if isolation is FetchIsolation.HIGH_WATERMARK:
+        if isolation is _HIGH_WATERMARK:
             end_offset = high_watermark
-        elif isolation is FetchIsolation.TXN_COMMITTED:
+        elif isolation is _TXN_COMMITTED:
             end_offset = last_stable_offset
         else:
             end_offset = log.end_offset
@@ -448,7 +457,7 @@ class Partition:
                 end_offset=end_offset,
                 first_batch_whole=first_batch_whole,
             )
-            if isolation is FetchIsolation.TXN_COMMITTED and info.records is not None:
+            if isolation is _TXN_COMMITTED and info.records is not None:
                 info.aborted_transactions = log.aborted_transactions(
                     offset, end_offset, found=info.records
                 )
@@ -502,7 +511,7 @@ class Partition:
     def check_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """Compare the epoch a client believes in (-1: it does not say) with ours (KIP-320)."""
         if current_leader_epoch in (-1, self.leader_epoch):
-            return ErrorCode.NONE
+            return _NONE
         if current_leader_epoch < self.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -515,7 +524,7 @@ class Partition:
             error = self.check_leader_epoch(current_leader_epoch)
             if error:
                 return error
-        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return _NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def log_damage(self, problem: CorruptSegment) -> None:
         """Log a damaged segment, every time one is read: the operator must know."""
