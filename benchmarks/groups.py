@@ -20,7 +20,7 @@ LOADED_GROUPS, LOADED_PARTITIONS = 1000, 100
 
 
 def commit_frame(group: str, topic: str, offsets: dict[int, int]) -> bytes:
-    """OffsetCommit of somebody who has not joined."""
+    """OffsetCommit of a client that has not joined."""
     body = raw.text(group) + struct.pack(">i", -1) + raw.text("")
     body += struct.pack(">i", 1) + raw.text(topic) + struct.pack(">i", len(offsets))
     for partition, offset in offsets.items():
@@ -118,7 +118,7 @@ def join_s(port: int, group: str, count: int) -> float:
 
 
 def loading(run: Run) -> None:
-    """100,000 committed offsets: how long after a restart until every group can be asked."""
+    """100,000 committed offsets: seconds after a restart until every group is loaded."""
     groups = [f"loaded-{i}" for i in range(LOADED_GROUPS)]
     for kind in BOTH:
         broker = kind({"offsets.topic.num.partitions": "50"})

@@ -1,4 +1,4 @@
-"""Members of groups over bare sockets: many at a time, in steps that all take together."""
+"""Members of groups over bare sockets: many at a time, each step for all of them."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def wait_for_coordinator(port: int, *groups: str) -> None:
                 time.sleep(0.002)
 
 
-def greet(port: int) -> socket.socket:
-    """A connection that the broker has accepted: more at once than it has room for would wait."""
+def accepted_connection(port: int) -> socket.socket:
+    """A connection that the broker has accepted: its listen backlog is limited."""
     sock = raw.connect(port)
     sock.sendall(raw.API_VERSIONS_FRAME)
     raw.receive(sock)
@@ -79,7 +79,7 @@ class Member:
 
     def __init__(self, port: int, group: str) -> None:
         self.group = group
-        self.sock = greet(port)
+        self.sock = accepted_connection(port)
         self.member_id = ""
         self.generation = -1
         self.others: list[str] = []
@@ -125,7 +125,7 @@ class Member:
 
 
 def together(members: list[Member], request: Callable[[Member], Any], answered: Any) -> None:
-    """Everybody asks, then everybody hears."""
+    """All members send their request, then all receive the response."""
     for member in members:
         member.sock.sendall(encode(request(member)))
     for member in members:
@@ -133,14 +133,14 @@ def together(members: list[Member], request: Callable[[Member], Any], answered: 
 
 
 def enter(members: list[Member]) -> None:
-    """From nothing to a stable group (or several)."""
+    """Join and sync until the group (or several) is stable."""
     together(members, Member.join_request, Member.joined)
     together(members, Member.join_request, Member.joined)
     together(members, Member.sync_request, Member.synced)
 
 
 def first_records(members: list[Member], topic: str) -> None:
-    """Everybody looks where the group was, and reads one partition from its beginning."""
+    """All members fetch the group's offset, then one partition from its beginning."""
     wanted = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
 
     def position(member: Member) -> OffsetFetchRequest:
