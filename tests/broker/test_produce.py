@@ -3,14 +3,17 @@
 import errno
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from ottla.broker.dispatch import PeerError
+from ottla.wire import batch_header
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.errors import ErrorCode
 from tests.broker.harness import BrokerHarness, fetch_request, produce_request, values
+from tests.broker.transactional import TOPIC, Client
 
 VERSIONS = range(3, 14)
 
@@ -429,3 +432,34 @@ def produce_frame(harness: BrokerHarness, topic: str, value: bytes) -> bytes:
     out = start_request(0, 9, 7, "test")
     writer(ProduceRequest, 9)(produce_request(topic, 0, harness.batch(value)), out)
     return bytes(out[4:])
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_batch_header_is_read_once(
+    harness: BrokerHarness, transactional: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look, the verification of transactions and the log share one header."""
+    harness.create(TOPIC, 2)
+    client = Client(harness, "id", True)
+    client.begin()
+
+    def write(sequence: int) -> int:
+        identity: dict[str, Any] = {}
+        if transactional:
+            identity = {
+                "transactional": True,
+                "producer_id": client.producer_id,
+                "producer_epoch": client.epoch,
+                "base_sequence": sequence,
+            }
+        request = produce_request(TOPIC, 0, harness.batch(b"x", **identity))
+        request.transactional_id = client.name if transactional else None
+        response = client.ask(request, 12)
+        return int(response.responses[0].partition_responses[0].error_code)
+
+    assert write(0) == 0  # a transaction's first write makes its coordinator write as well
+    read = batch_header._unpack
+    calls: list[int] = []
+    monkeypatch.setattr(batch_header, "_unpack", lambda *where: calls.append(1) or read(*where))
+    assert write(1) == 0
+    assert len(calls) == 1

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import json
+import struct
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from ottla.log.manager import NO_TOPIC_ID, LogManager
 from ottla.seams.disk import RealDisk
 from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.settings import Settings
+from ottla.wire.checksum import crc32c
+from ottla.wire.records import Record, write_batch
 from tests.log.managed import TOPIC_ID, contents, make_manager, put, started
 from tests.simulated import pass_time, run_simulated
 
@@ -336,6 +339,27 @@ def test_retention_deletes_old_segments_in_time(tmp_path: Path) -> None:
             names = {p.name for p in (tmp_path / "first-0").iterdir()}
             assert not [name for name in names if name.endswith(".deleted")]
             assert "00000000000000000000.log" not in names
+
+    run_simulated(run())
+
+
+def test_records_without_a_time_are_as_old_as_their_file(tmp_path: Path) -> None:
+    """What librdkafka writes for them, a maximum timestamp of 0, does not make them of 1970."""
+
+    async def run() -> None:
+        manager = make_manager(str(tmp_path), topic={"retention.ms": "100000000"})
+        async with started(manager):
+            manager.begin_upkeep()
+            log = manager.create("first", 0, TOPIC_ID)
+            batch = bytearray(write_batch([Record(b"v", timestamp=-1)]))
+            struct.pack_into(">q", batch, 35, 0)
+            struct.pack_into(">I", batch, 17, crc32c(batch, 21))
+            now_ms = manager.clock.now_ms()
+            result = log.append(memoryview(batch), leader_epoch=0, now_ms=now_ms)
+            assert result.error_code == 0
+            log.roll(now_ms=now_ms)
+            await pass_time(400_000)
+            assert log.log_start_offset == 0
 
     run_simulated(run())
 
