@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import raw
 from benchmarks.groups import commit_frame
-from benchmarks.members import Member, ask, enter, greet, wait_for_coordinator
+from benchmarks.members import Member, accepted_connection, ask, enter, wait_for_coordinator
 from ottla.wire.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -48,7 +48,7 @@ def test_a_thousand_members_in_a_hundred_groups(tmp_path: Path) -> None:
         wait_for_coordinator(server.port, *(f"many-{i}" for i in range(MEMBERS // GROUP_SIZE)))
         for member in members:
             member.sock.close()
-            member.sock = greet(server.port)
+            member.sock = accepted_connection(server.port)
         assert set(beats(members)) == {b"\0\0"}
         for member in members:
             member.sock.close()
