@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests import needs
 from tests.apache.kafka import ApacheKafka
+
+# No example of a property fails for its time: a busy machine is not a fault.
+hypothesis.settings.register_profile("ottla", deadline=None)
+hypothesis.settings.load_profile("ottla")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

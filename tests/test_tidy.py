@@ -7,6 +7,7 @@ tests can feed it offending text and see it named.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -257,6 +258,17 @@ def test_every_test_states_its_claim() -> None:
         and not ast.get_docstring(node)
     ]
     assert not silent, "\n".join(silent)
+
+
+def test_no_test_measures_cpu_time() -> None:
+    """Tests count work (`tests/work.py`); seconds of CPU are for the benchmarks."""
+    clocks = re.compile(r"\b(process_time|thread_time|perf_counter)(_ns)?\b")
+    found = [
+        str(file.relative_to(TESTS))
+        for file in TESTS.rglob("*.py")
+        if file.name != "test_tidy.py" and clocks.search(file.read_text())
+    ]
+    assert not found, found
 
 
 @pytest.mark.parametrize(

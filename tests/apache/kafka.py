@@ -21,7 +21,7 @@ from tests.apache import jars
 
 CLUSTER_ID = "T3R0bGFPdHRsYU90dGxhQQ"
 NODE_ID = 1
-READY_TIMEOUT_S = 60
+READY_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 30
 HEAP = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 ARCHIVE = jars.CACHE / "kafka.jsa"
