@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.replica.partition import Partition
 from ottla.wire.api.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -370,3 +371,39 @@ def test_one_produce_request_answers_a_fetch_with_all_its_partitions(
     harness.ask(request, 9)
     harness.settle()
     assert list(values(answer.response).values()) == [[b"0"], [b"1"], [b"2"]]
+
+
+def test_without_a_descriptor_one_partition_fails_and_the_others_are_read() -> None:
+    """KAFKA_STORAGE_ERROR for what cannot be opened now, also where the producers are needed."""
+    with BrokerHarness() as harness:
+        harness.create("t", 2)
+        for index in range(2):
+            harness.produce("t", index, b"a")
+    with BrokerHarness(disk=harness.disk, clock=harness.clock) as again:
+        for index in range(2):
+            again.partition("t", index)
+        for operation in ("open", "read"):
+            again.disk.fail(operation, "t-0/", errno.EMFILE)
+        response = again.ask(fetch_request(("t", 0, 0), ("t", 1, 0), isolation_level=1), 11)
+        answers = response.responses[0].partitions
+        assert [each.error_code for each in answers] == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
+        again.disk.heal()
+        response = again.ask(fetch_request(("t", 0, 0), ("t", 1, 0), isolation_level=1), 11)
+        assert values(response) == {("t", 0): [b"a"], ("t", 1): [b"a"]}
+
+
+def test_a_fault_of_ours_answers_a_waiting_fetch(
+    harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """UNKNOWN_SERVER_ERROR, as for one that does not wait; nothing stays parked."""
+    harness.create("t")
+    answer = harness.post(fetch_request(("t", 0, 0), max_wait_ms=500), 11)
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(Partition, "read", fail)
+    harness.produce("t", 0, b"a")
+    harness.settle()
+    assert answer.response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert len(harness.broker.purgatory) == 0

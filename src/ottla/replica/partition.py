@@ -433,9 +433,28 @@ class Partition:
         `first_batch_whole` is False. With `last_fetched_epoch` the reader's last epoch is
         compared with this log first. Errors are returned, not raised.
         """
-        log = self.log
-        if log.offline is not None:
+        if self.log.offline is not None:
             return LogReadInfo(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        try:
+            return self._read(offset, bytes_max, isolation, first_batch_whole, last_fetched_epoch)
+        except OffsetOutOfRange as problem:
+            return LogReadInfo(error_code=problem.error_code)
+        except CorruptSegment as problem:
+            self.log_damage(problem)
+            return LogReadInfo(error_code=problem.error_code)
+        except OSError as problem:
+            self.go_offline(f"cannot read at offset {offset}", problem)
+            return LogReadInfo(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _read(
+        self,
+        offset: int,
+        bytes_max: int,
+        isolation: FetchIsolation,
+        first_batch_whole: bool,
+        last_fetched_epoch: int,
+    ) -> LogReadInfo:
+        log = self.log
         high_watermark = self.high_watermark
         last_stable_offset = self.last_stable_offset
         if isolation is _HIGH_WATERMARK:
@@ -450,25 +469,13 @@ class Partition:
             return info
         if at_end:
             return info
-        try:
-            info.records = log.read(
-                offset,
-                bytes_max=bytes_max,
-                end_offset=end_offset,
-                first_batch_whole=first_batch_whole,
+        info.records = log.read(
+            offset, bytes_max=bytes_max, end_offset=end_offset, first_batch_whole=first_batch_whole
+        )
+        if isolation is _TXN_COMMITTED and info.records is not None:
+            info.aborted_transactions = log.aborted_transactions(
+                offset, end_offset, found=info.records
             )
-            if isolation is _TXN_COMMITTED and info.records is not None:
-                info.aborted_transactions = log.aborted_transactions(
-                    offset, end_offset, found=info.records
-                )
-        except OffsetOutOfRange as problem:
-            return LogReadInfo(error_code=problem.error_code)
-        except CorruptSegment as problem:
-            self.log_damage(problem)
-            return LogReadInfo(error_code=problem.error_code)
-        except OSError as problem:
-            self.go_offline(f"cannot read at offset {offset}", problem)
-            return LogReadInfo(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
         return info
 
     def _diverges(self, offset: int, last_fetched_epoch: int, info: LogReadInfo) -> bool:

@@ -204,21 +204,34 @@ class Fetch:
 
     def attempt(self, expired: bool) -> bool:
         """Something has moved, or time is up: read again and answer if there is enough."""
+        pending = self.pending
+        assert pending is not None
+        try:
+            response = self._response_if_due(expired)
+        except Exception as error:  # as the dispatcher would answer it at once
+            self._leave_session()
+            pending.fail(error)
+            return True
+        if response is None:
+            return False
+        self._leave_session()
+        pending.resolve(response)
+        return True
+
+    def _response_if_due(self, expired: bool) -> FetchResponse | None:
         session = self.session
         if session is not None and session.epoch != self.session_epoch:
             # Another request of the same session was served while this one waited.
             error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
-            self._answer(FetchResponse(error_code=error, session_id=session.id))
-            return True
+            return FetchResponse(error_code=error, session_id=session.id)
         outcome = self.reader.read(self._to_read())
         missing_bytes = self.bytes_min - outcome.size_bytes
         gone = len(outcome.erroneous) > self.unknown_count  # a topic was deleted meanwhile
         if expired or outcome.must_answer or missing_bytes <= 0 or gone:
-            self._answer(self.response(outcome))
-            return True
+            return self.response(outcome)
         if self.operation is not None:
             self.operation.missing_bytes = missing_bytes
-        return False
+        return None
 
     def moved(self, partition: Partition) -> None:
         """A partition of the session is ready that was not: wait for its bytes from now on."""
@@ -229,14 +242,6 @@ class Fetch:
         """The session is closed or has gone on to its next request."""
         assert self.operation is not None
         self.context.broker.purgatory.expire(self.operation)
-
-    def _answer(self, response: FetchResponse) -> None:
-        pending = self.pending
-        assert pending is not None
-        self._leave_session()
-        # The answer refers to open files: nothing may hold it once it is sent.
-        self.pending = None
-        pending.resolve(response)
 
     def _cancel(self) -> None:
         assert self.operation is not None
