@@ -39,7 +39,8 @@ $(JAVA): scripts/extras.sh
 	@touch $@
 
 # The loops that run once per record as C extensions; without a compiler they stay plain Python.
-$(COMPILED): $(addprefix src/ottla/,client/codec/record_codec.py client/codec/record_codec.pxd client/network/receiving.pyx log/offset_map.pyx) $(READY)
+$(COMPILED): $(addprefix src/ottla/client/codec/,batch_builder.py batch_builder.pxd inline_functions.pxd column_writer.py record_reader.py record_reader.pxd) \
+		$(addprefix src/ottla/,client/network/receiving.pyx log/offset_map.pyx) $(READY)
 	@mkdir -p $(dir $@)
 	@$(BIN)/python scripts/compile.py || true
 	@touch $@

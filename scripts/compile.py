@@ -1,11 +1,11 @@
 """Compile the loops that run once per record with Cython; without a compiler, say so and go on.
 
-    python scripts/compile.py            # build client/codec/_record_codec_c and the others
+    python scripts/compile.py            # build client/codec/_batch_builder_c and the others
     python scripts/compile.py --check    # do they exist, built from the present source?
 
 The folders are those of src/ottla; each extension lies beside its source. hatch_build.py runs the
 same at install time. Nothing requires the result: client/codec/records.py falls back to
-record_codec.py as plain Python, client/network/bulk_receive.py does without receiving.pyx (Linux
+the same files as plain Python, client/network/bulk_receive.py does without receiving.pyx (Linux
 only), log/offset_map.py has a plain form of offset_map.pyx.
 """
 
@@ -20,8 +20,11 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "ottla"
 STAMP = SOURCE / "client" / "_record_codec.stamp"
 # Of each extension its source and declarations, below SOURCE.
+CODEC = "client/codec"
 UNITS = [
-    ["client/codec/record_codec.py", "client/codec/record_codec.pxd"],
+    [f"{CODEC}/batch_builder.py", f"{CODEC}/batch_builder.pxd", f"{CODEC}/inline_functions.pxd"],
+    [f"{CODEC}/column_writer.py"],
+    [f"{CODEC}/record_reader.py", f"{CODEC}/record_reader.pxd"],
     ["log/offset_map.pyx"],
 ]
 if sys.platform == "linux":
@@ -45,7 +48,7 @@ def build(target: Path = SOURCE) -> list[Path]:
         for unit in UNITS:
             package = Path("ottla") / Path(unit[0]).parent
             folder = Path(scratch) / package
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
             for name in package, *package.parents[:-1]:  # or the declarations are not found
                 (Path(scratch) / name / "__init__.py").touch()
             copies = [folder / f"_{Path(name).stem}_c{Path(name).suffix}" for name in unit]

@@ -19,8 +19,8 @@ TESTS = Path(__file__).parent
 # one owner stays in one file, rather than being cut into functions that change its fields.
 FILE_LINES_MAX = 500
 LONG_FILES: dict[str, tuple[int, str]] = {
-    "client/codec/record_codec.py": (
-        1600,
+    "client/codec/record_reader.py": (
+        780,
         "one compiled unit: its functions call each other as C, which they cannot across modules",
     ),
     "client/consumer/consumer.py": (

@@ -20,7 +20,7 @@ OLD = """
 import sys, types, ottla.client.codec
 old = types.ModuleType('old')
 old.FORM = 1
-sys.modules['ottla.client.codec._record_codec_c'] = ottla.client.codec._record_codec_c = old
+sys.modules['ottla.client.codec._batch_builder_c'] = ottla.client.codec._batch_builder_c = old
 """
 
 
@@ -40,7 +40,7 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     ("before", "environment"),
     [
         ("", {"OTTLA_PURE": "1"}),
-        ("import sys; sys.modules['ottla.client.codec._record_codec_c'] = None", {}),
+        ("import sys; sys.modules['ottla.client.codec._column_writer_c'] = None", {}),
         ("import sys; sys.modules['cython'] = None", {"OTTLA_PURE": "1"}),
         (OLD, {}),
     ],
@@ -69,5 +69,5 @@ def test_an_install_without_cython_goes_on() -> None:
 
 def modified_times() -> dict[Path, int]:
     """When each built file of the codec was written."""
-    found = (ROOT / "src/ottla/client").rglob("_rec*")
+    found = (ROOT / "src/ottla/client").rglob("_*_c.*")
     return {path: path.stat().st_mtime_ns for path in found}

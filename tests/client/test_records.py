@@ -60,7 +60,7 @@ def test_appended_records_are_what_the_wire_writes(
     builder = codec.BatchBuilder(64)
     for time, key, value, h in written:
         while (size := builder.append(time, key, value, h)) < 0:
-            builder.grow(builder.room * 2 - size)
+            builder.grow(builder.byte_capacity * 2 - size)
     assert bytes(builder.body()) == batch_of(written)[HEADER_BYTES:]
     assert builder.record_count == len(written)
     assert builder.first_timestamp == written[0][0]

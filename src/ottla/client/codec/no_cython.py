@@ -1,6 +1,6 @@
 """Stands in for the `cython` module where there is none: the record codec then runs as it is.
 
-Only what record_codec.py says outside of its compiled branches is here.
+Only what the codec uses outside of its compiled branches is here.
 """
 
 from __future__ import annotations

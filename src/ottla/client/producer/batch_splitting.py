@@ -22,7 +22,7 @@ def split(batch: Batch, config: ProducerConfig, incomplete: set[Batch]) -> tuple
         for record in part:
             fields = (record.timestamp, record.key, record.value, record.headers)
             while (needed := half.builder.append(*fields)) < 0:
-                half.builder.grow(2 * half.builder.room - needed)
+                half.builder.grow(2 * half.builder.byte_capacity - needed)
         half.count = len(part)
         half.codec = codec
         half.attempts = batch.attempts - 1

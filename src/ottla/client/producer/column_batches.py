@@ -5,8 +5,8 @@ partitioner has it (murmur2); rows with neither go to one partition after the ot
 batches fill. Within a partition rows keep their order. The batches belong to no producer yet:
 `RawProducer` stamps them.
 
-Columns are pyarrow's. Their memory is read where it is by the loop in record_codec.py; compiled, it
-makes no Python object for a row.
+Columns are pyarrow's. Their memory is read where it is by the loop in column_writer.py;
+compiled, it makes no Python object for a row.
 """
 
 from __future__ import annotations

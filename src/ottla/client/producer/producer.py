@@ -277,9 +277,9 @@ class Producer(Generic[K, V]):
                     break
                 grown = 0
                 if batch is not None and batch.builder.byte_count + size <= batch_size:
-                    room = batch.builder.room
-                    wanted = max(GROWTH * room, batch.builder.byte_count + size)
-                    grown = min(wanted, batch_size) - room
+                    capacity = batch.builder.byte_capacity
+                    wanted = max(GROWTH * capacity, batch.builder.byte_count + size)
+                    grown = min(wanted, batch_size) - capacity
                 if grown <= 0 and batch is not None:
                     queue.close_open()
             if grown <= 0 and batch is not None:
@@ -303,9 +303,9 @@ class Producer(Generic[K, V]):
         fresh = False
         with queue.lock:
             if batch is not None and queue.open is batch:
-                room, spare = batch.builder.room + reserved, self._memory.spare
-                full = room + HEAD_BYTES == self._memory.buffer_size
-                batch.builder.grow(room, spare.pop() if full and spare else None)
+                capacity, spare = batch.builder.byte_capacity + reserved, self._memory.spare
+                full = capacity + HEAD_BYTES == self._memory.buffer_size
+                batch.builder.grow(capacity, spare.pop() if full and spare else None)
                 batch.reserved += reserved
                 return False
             if batch is None and queue.open is None:

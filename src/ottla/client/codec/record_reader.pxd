@@ -1,4 +1,4 @@
-# What the compiled record codec takes from C beyond what Cython declares itself.
+# What the compiled record reader takes from C beyond what Cython declares itself.
 cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
         pass
