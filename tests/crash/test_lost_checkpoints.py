@@ -82,3 +82,24 @@ def test_no_single_flipped_bit_of_a_checkpoint_costs_a_record() -> None:
         assert harness.broker.logs.set_aside_bytes == 0, bit
         harness.settle()
         harness.kill()
+
+
+def test_a_directory_of_zookeepers_time_is_adopted_whole() -> None:
+    """No topic id beside the partition, a `meta.properties` of version 0, no tree, no checkpoint:
+    the topic is there again with every record, compacted or not.
+    """
+    harness = compacted()
+    before = everything(harness)
+    harness.settle()
+    harness.kill()
+    disk = harness.disk
+    for name in disk.listdir("/data"):
+        if name.endswith("checkpoint") or name == "coordination.db":
+            disk.unlink(f"/data/{name}")
+    for name in ("partition.metadata", checkpoints.COMPACTION_METADATA):
+        disk.unlink(f"/data/t-0/{name}")
+    meta = b"version=0\nbroker.id=1\ncluster.id=kafkas\n"
+    disk.write_atomically("/data/meta.properties", meta, sync=True)
+    with again(harness) as harness:
+        assert harness.broker.logs.cluster_id == "kafkas"
+        assert everything(harness) == before
