@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,12 @@ from tests.compat.test_transactions import read_all
 from tests.crash.transform_worker import GROUP, PARTITIONS, QUICK
 from tests.live import Server, environment_with
 
-ROUNDS = needs.rounds(24, 300)
-PAUSE_S = (0.05, 0.35)
+ROUNDS = needs.rounds(12, 300)
+RECORDS = 60  # of input for each round: the load follows the rounds, not the machine
 SLOTS = ("a", "b")
 SOURCE, OUTPUT = "source", "output"
 COMMAND = (sys.executable, "-m", "tests.crash.transform_worker")
-END_S = 60.0
+END_S = 120.0
 OPEN_IDS = 1000
 BUSY = (14, 15, 16, 51)
 SETTINGS = {
@@ -96,6 +97,7 @@ class Reader(threading.Thread):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
         self.polls: list[tuple[int, int, int, str]] = []
+        self.rounds = 0
         self.stop = threading.Event()
         self.consumer = ck.Consumer(
             {
@@ -116,6 +118,12 @@ class Reader(threading.Thread):
                 if message.error() is None:
                     place = (message.partition(), message.offset(), message.value().decode())
                     self.polls.append((time.monotonic_ns(), *place))
+            self.rounds += 1
+
+    def read_on(self) -> None:
+        """Poll a few times more, for what should not be there."""
+        wanted = self.rounds + 3
+        wait_for(lambda: self.rounds >= wanted)
 
 
 class Feeder(threading.Thread):
@@ -125,13 +133,17 @@ class Feeder(threading.Thread):
         super().__init__(daemon=True)
         self.stop = threading.Event()
         self.acknowledged: list[int] = []
+        self.allowed = 0
         self.producer = ck.Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1, **QUICK}
         )
 
     def run(self) -> None:
         number = 0
-        while not self.stop.is_set():
+        while not self.stop.is_set() or number < self.allowed:
+            if number >= self.allowed:
+                self.producer.poll(0.01)
+                continue
             self.producer.produce(
                 SOURCE,
                 b"%d" % number,
@@ -141,6 +153,15 @@ class Feeder(threading.Thread):
             number += 1
             self.producer.poll(0.002)
         assert self.producer.flush(END_S) == 0
+
+    def feed(self, chance: random.Random) -> None:
+        """Write more input, and return amid that: when some of it has been acknowledged."""
+        wanted = self.allowed + chance.randint(1, RECORDS)
+        self.allowed += RECORDS
+        deadline = time.monotonic() + END_S
+        while len(self.acknowledged) < wanted:
+            assert time.monotonic() < deadline, "nothing is acknowledged"
+            time.sleep(0.002)
 
     def delivered(self, number: int, error: ck.KafkaError | None, _: ck.Message) -> None:
         assert error is None, error
@@ -195,6 +216,12 @@ def wait_until_done(bootstrap: str, workers: Workers) -> None:
     raise AssertionError(f"only {committed} of {ends} is done")
 
 
+def wait_for(met: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + END_S
+    while not met() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
 def test_exactly_once_under_sigkill(tmp_path: Path) -> None:
     """Each input is in the output once, whoever was killed when."""
     chance = random.Random(int(os.environ.get("OTTLA_SEED", "4")))
@@ -207,9 +234,10 @@ def test_exactly_once_under_sigkill(tmp_path: Path) -> None:
         feeder.start()
         reader.start()
         workers.keep_up()
-        time.sleep(1.0)
+        feeder.feed(chance)
+        wait_for(lambda: len(reader.polls) > 0)
         for round_ in range(ROUNDS):
-            time.sleep(chance.uniform(*PAUSE_S))
+            feeder.feed(chance)
             if round_ % 3 == 2:
                 server.kill()
                 server.start()
@@ -220,10 +248,8 @@ def test_exactly_once_under_sigkill(tmp_path: Path) -> None:
         feeder.join(END_S)
         wait_until_done(server.bootstrap, workers)
         expected = sorted(feeder.acknowledged)
-        deadline = time.monotonic() + END_S
-        while len(reader.polls) < len(expected) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(0.2)
+        wait_for(lambda: len(reader.polls) >= len(expected))
+        reader.read_on()
     finally:
         reader.stop.set()
         feeder.stop.set()
@@ -233,7 +259,7 @@ def test_exactly_once_under_sigkill(tmp_path: Path) -> None:
         server.kill()
     found = sorted(int(value.split()[0]) for _, _, _, value in reader.polls)
     assert found == expected, f"{len(found)} of {len(expected)}\n{server.errors()[-2000:]}"
-    assert len(expected) > 300
+    assert len(expected) == RECORDS * (ROUNDS + 1)
     report = check(history_of(workers.journal(), reader))
     assert report, str(report)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import needs
 from tests.live import Server
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -17,6 +18,8 @@ QUICK = {
     "log.initial.task.delay.ms": 100,
     "log.segment.delete.delay.ms": 200,
 }
+
+ROUNDS = needs.rounds(4, 60)
 
 
 def make_topic(server: Server, name: str, **config: str) -> None:
@@ -59,7 +62,7 @@ def read_all(server: Server, topic: str) -> list[tuple[int, bytes | None, bytes 
     return found
 
 
-def until(met: Callable[[], bool], what: str, seconds: float = 20) -> None:
+def until(met: Callable[[], bool], what: str, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not met():
         assert time.monotonic() < deadline, what
@@ -131,7 +134,7 @@ def test_kills_amid_compactions_lose_nothing(tmp_path: Path) -> None:
             server, "compacted", cleanup_policy="compact", segment_ms="10",
             min_cleanable_dirty_ratio="0.01",
         )  # fmt: skip
-        for round_ in range(6):
+        for round_ in range(ROUNDS):
             for part in range(4):
                 records = [(b"key %d" % key, b"%d %d" % (round_, part)) for key in range(15)]
                 produce(server, "compacted", records)  # type: ignore[arg-type]
