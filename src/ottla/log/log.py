@@ -462,6 +462,14 @@ class Log:
         self.disk.write_atomically(path, self.producers.snapshot(), sync=False)
         self.snapshots.append(self.end_offset)
 
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers that have not written for `producer.id.expiration.ms`.
+
+        Nothing is loaded for it: while no producer has written, there is none to forget.
+        """
+        if self._producers is not None:
+            self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
+
     def adopt(self, epochs: LeaderEpochs, producers: Producers | None) -> None:
         """Take over what recovery found; producers that are None are read from disk now, and not
         while a client waits.

@@ -143,8 +143,7 @@ class Periodic:
         manager = self._manager
         time_slice = TimeSlice(manager.clock)
         for log in manager.opened():
-            if log._producers is not None:  # nothing is loaded while no producer has written
-                log._producers.expire(manager.clock.now_ms(), log.config.producer_id_expiration_ms)
+            log.expire_producers(manager.clock.now_ms())
             await time_slice.yield_if_over()
 
     async def clean(self) -> None:
