@@ -399,3 +399,11 @@ class TestCost:
         assert reads == []
         client.epoch += 1
         assert partitions(client.fetch()) == [8]
+
+    def test_a_session_shrinks_after_its_first_fetch(
+        self, harness: BrokerHarness, client: Client
+    ) -> None:
+        """Of 300 partitions that were ready once, an idle session keeps no memory."""
+        client.fetch()
+        session = harness.broker.sessions._sessions[client.session_id]
+        assert session.ready.__sizeof__() == {}.__sizeof__()

@@ -31,6 +31,8 @@ EPOCH_MAX = 0x7FFF_FFFF
 NO_TOPIC_ID = bytes(16)
 # Kafka's min.incremental.fetch.session.eviction.ms, which is not an option there either.
 EVICTION_MS = 120_000
+# A set of ready partitions that was larger than this is rebuilt once it has shrunk.
+REBUILD_READY_ABOVE = 64
 
 PartitionKey = tuple[str | bytes | None, int]
 _by_order = attrgetter("order")
@@ -116,6 +118,7 @@ class FetchSession:
 
     __slots__ = (
         "_next_order",
+        "_ready_most",
         "created_ms",
         "epoch",
         "id",
@@ -145,6 +148,8 @@ class FetchSession:
         self.ready: dict[CachedPartition, None] = {}
         self.parked: ParkedFetch | None = None
         self._next_order = 0
+        # The most that were ready since `ready` was last rebuilt.
+        self._ready_most = 0
         for each in partitions:
             self.request(each.key, each)
 
@@ -170,6 +175,13 @@ class FetchSession:
 
     def in_order(self) -> list[CachedPartition]:
         """The ready partitions in the order of service: who got records comes last."""
+        count = len(self.ready)
+        if count > self._ready_most:
+            self._ready_most = count
+        elif self._ready_most > REBUILD_READY_ABOVE and count * 4 < self._ready_most:
+            # A dictionary keeps the size it once had, and going through it costs that size.
+            self.ready = dict(self.ready)
+            self._ready_most = count
         return sorted(self.ready, key=_by_order)
 
     def all_in_order(self) -> list[CachedPartition]:
