@@ -8,4 +8,6 @@ CONF = {
     "spark.sql.shuffle.partitions": "3",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
+    # A session of tests runs for minutes, too short for the optimizing compiler to pay off.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }

@@ -25,6 +25,7 @@ from ottla.spark.pipelines.progress import line
 from ottla.spark.source.offsets import decode
 from ottla.testing import Broker, consume_all
 from ottla.testing import broker as start_broker
+from tests import needs
 from tests.spark import recount, shop
 from tests.spark.pipelines.tools import make_topic
 from tests.spark.recount import Row, Sent
@@ -57,6 +58,21 @@ ANSWERS: dict[str, Callable[[], list[Row]]] = {
     "deduplicate": lambda: recount.deduplicate(SENT),
 }
 SINKS = {"deduplicate": "user-behaviour-once"}
+# Live the others differ from these only in their functions, which the past tests, and each query
+# costs seconds: they are for the long run.
+LIVE_ALWAYS = ("page-views", "sessions", "running-totals", "deduplicate")
+LIVE = [
+    name if name in LIVE_ALWAYS else pytest.param(name, marks=pytest.mark.long) for name in ANSWERS
+]
+BOTH = [
+    *(pytest.param("past", name, id=f"past-{name}") for name in ANSWERS),
+    *(
+        pytest.param(
+            "live", name, id=f"live-{name}", marks=[] if name in LIVE_ALWAYS else pytest.mark.long
+        )
+        for name in ANSWERS
+    ),
+]
 WATERMARKED = ("page-views", "trending-pages", "sessions", "funnel", "deduplicate")
 
 
@@ -138,11 +154,11 @@ def past(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="module")
 def live(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    """The stretch came while all examples were running."""
+    """The stretch came while the examples were running: all of them in a long run."""
     for opened in open_shop(tmp_path_factory.mktemp("live")):
         runs: dict[str, Run] = {}
         try:
-            for name in (*ANSWERS, "archive"):
+            for name in (*(ANSWERS if needs.LONG else LIVE_ALWAYS), "archive"):
                 runs[name] = opened.start(name, spark, trigger="1 second")
             half = len(TICKS) // 2
             opened.send_ticks(TICKS[:half])
@@ -200,7 +216,7 @@ def test_the_past_is_counted_right(name: str, past: Shop) -> None:
     assert recount.difference(found, ANSWERS[name]()) == {}
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", LIVE)
 def test_live_comes_to_the_same_answer(name: str, live: Shop) -> None:
     """Live over the same stretch, the final answer of each example is the same."""
     records = live.records(SINKS.get(name, name))
@@ -209,10 +225,9 @@ def test_live_comes_to_the_same_answer(name: str, live: Shop) -> None:
     assert recount.difference(rows_of(records), ANSWERS[name]()) == {}
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.parametrize("how", ["past", "live"])
+@pytest.mark.parametrize(("how", "name"), BOTH)
 def test_bad_records_are_kept_with_reason_and_origin(
-    name: str, how: str, request: pytest.FixtureRequest
+    how: str, name: str, request: pytest.FixtureRequest
 ) -> None:
     """Every record that does not parse is in the bad-records topic once, as it was, with the reason
     and with where it came from."""

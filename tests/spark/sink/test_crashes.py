@@ -8,7 +8,6 @@ hit more than once. Then all is counted by the history checker.
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import threading
 import time
@@ -20,6 +19,7 @@ import pytest
 
 from ottla.testing import Broker
 from ottla.testing import broker as start_broker
+from tests import needs
 from tests.spark.sink import plans
 
 if TYPE_CHECKING:
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(1200)
 
-LONG = bool(os.environ.get("OTTLA_LONG"))
+LONG = pytest.mark.long
 POINTS = [
     "task.begun", "task.staged", "commit.begun", "commit.sent", "commit.before-end",
     "commit.after-end",
 ]  # fmt: skip
 EVERYTHING = list(itertools.product(POINTS, ["kill", "raise"]))
+# Each point once, each action at every other; a long run draws from all.
+EVERY_POINT = [(point, ("kill", "raise")[number % 2]) for number, point in enumerate(POINTS)]
 EACH = 120  # events per round: a batch or two
 
 
@@ -104,7 +106,7 @@ def rounds_of(seed: int, some: Iterable[tuple[str, str]]) -> list[tuple[str, str
     """In an order of its own for each seed; many of them with OTTLA_LONG=1."""
     chance = random.Random(seed)
     chosen = list(some)
-    if LONG:
+    if needs.LONG:
         chosen = [chance.choice(EVERYTHING) for _ in range(40)]
     chance.shuffle(chosen)
     return chosen
@@ -115,14 +117,14 @@ def test_stateless_through_every_crash_point(
 ) -> None:
     """A Python process that dies or fails anywhere costs no row, doubles none, keeps the order."""
     rounds = Rounds(spark, broker, "stateless", topic, tmp_path)
-    for number, (point, action) in enumerate(rounds_of(1, EVERYTHING)):
+    for number, (point, action) in enumerate(rounds_of(1, EVERY_POINT)):
         carrier = "directory" if number % 2 else "auto"
         rounds.crash(faults, point, action, staging=carrier)
     rounds.finish()
     plans.assert_ordered(broker, rounds.out)
 
 
-@pytest.mark.parametrize("name", ["windows", "joined", "outer"])
+@pytest.mark.parametrize("name", ["windows", pytest.param("joined", marks=LONG), "outer"])
 def test_stateful_plans_through_crashes(
     spark: SparkSession, broker: Broker, topic: str, faults: Path, tmp_path: Path, name: str
 ) -> None:
@@ -138,7 +140,9 @@ def test_stateful_plans_through_crashes(
     rounds.finish()
 
 
-@pytest.mark.parametrize("point", ["task.begun", "commit.sent", "commit.before-end"])
+@pytest.mark.parametrize(
+    "point", ["task.begun", pytest.param("commit.sent", marks=LONG), "commit.before-end"]
+)
 def test_a_broker_that_is_killed_and_comes_back(
     spark: SparkSession, topic: str, faults: Path, tmp_path: Path, point: str
 ) -> None:

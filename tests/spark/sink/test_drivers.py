@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 LONG = bool(os.environ.get("OTTLA_LONG"))
-PLANS = ["stateless", "windows", "outer"]
+# The outer join through crashes of the driver is for the long run.
+PLANS = ["stateless", "windows", "outer"] if LONG else ["stateless", "windows"]
 COUNT = 150
 STRAGGLER_S = 60
 
