@@ -170,6 +170,19 @@ class TestLongPoll:
         request = fetch_request(("t", 0, 0), max_wait_ms=500, min_bytes=10**6, max_bytes=1000)
         assert harness.post(request, 11).ready
 
+    def test_what_finds_no_space_counts_towards_min_bytes(self, harness: BrokerHarness) -> None:
+        """A second batch that is there, but too large for what is left, is not waited for."""
+        harness.create("t", 2)
+        for index in (0, 1):
+            harness.produce("t", index, b"x" * 600)
+        wanted = (("t", 0, 0), ("t", 1, 0))
+        request = fetch_request(*wanted, max_wait_ms=500, min_bytes=1000, max_bytes=1000)
+        answer = harness.post(request, 11)
+        assert values(answer.response) == {("t", 0): [b"x" * 600], ("t", 1): []}
+        # Beyond a partition's own limit nothing counts.
+        request = fetch_request(*wanted, bytes_max=100, max_wait_ms=500, min_bytes=1000)
+        assert not harness.post(request, 11).ready
+
     def test_min_bytes_0_is_answered_at_once(self, harness: BrokerHarness) -> None:
         """Nothing is asked for, so nothing is waited for."""
         harness.create("t")

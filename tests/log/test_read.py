@@ -75,7 +75,9 @@ def test_first_batch_comes_whole_and_the_rest_is_cut() -> None:
     whole = log.read(0, bytes_max=10, end_offset=10)
     assert whole is not None
     assert whole.size == size
-    assert log.read(0, bytes_max=10, end_offset=10, first_batch_whole=False) is None
+    none = log.read(0, bytes_max=10, end_offset=10, first_batch_whole=False)
+    assert none is not None
+    assert none.size == 0
     cut = log.read(0, bytes_max=2 * size + 5, end_offset=10)
     assert cut is not None
     assert cut.size == 2 * size + 5

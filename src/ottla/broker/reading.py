@@ -40,7 +40,7 @@ Answer = tuple[CachedPartition, PartitionData]
 class Outcome:
     """The result of one pass over the partitions of a request."""
 
-    __slots__ = ("answers", "erroneous", "must_answer", "size_bytes")
+    __slots__ = ("answers", "available_bytes", "erroneous", "must_answer", "size_bytes")
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
@@ -48,6 +48,9 @@ class Outcome:
         self.erroneous: list[Answer] = []
         self.must_answer = False
         self.size_bytes = 0
+        # What counts towards min_bytes: what is sent, and what is there but found no space. A wait
+        # for more would change nothing (Kafka's DelayedFetch counts the same).
+        self.available_bytes = 0
 
 
 class Reader:
@@ -95,12 +98,13 @@ class Reader:
         answers = outcome.answers
         left = self.bytes_max
         for cached in partitions:
-            data = self._read_one(cached, left, not outcome.size_bytes, outcome)
+            data = self._read_one(cached, left, outcome)
             if data is None:
                 continue
             answers.append((cached, data))
             size = records_size(data)
             outcome.size_bytes += size
+            outcome.available_bytes += size
             left = left - size if left > size else 0
             if data.error_code or data.diverging_epoch.epoch >= 0:
                 outcome.must_answer = True
@@ -113,7 +117,7 @@ class Reader:
         return self.broker.partitions.get(cached.topic, cached.index)
 
     def _read_one(
-        self, cached: CachedPartition, left: int, first: bool, outcome: Outcome
+        self, cached: CachedPartition, left: int, outcome: Outcome
     ) -> PartitionData | None:
         if cached.topic is None:
             # The topic may have become known since the session began.
@@ -134,7 +138,7 @@ class Reader:
         if error:
             partition.metrics.failed_fetch.value += 1
             return failed(cached.index, error)
-        return self._read_partition(cached, partition, left, first)
+        return self._read_partition(cached, partition, left, outcome)
 
     def _error(self, cached: CachedPartition, partition: Partition) -> ErrorCode:
         """Why this partition is not read at all; NONE when it is."""
@@ -163,7 +167,7 @@ class Reader:
         return ErrorCode.KAFKA_STORAGE_ERROR
 
     def _read_partition(
-        self, cached: CachedPartition, partition: Partition, left: int, first: bool
+        self, cached: CachedPartition, partition: Partition, left: int, outcome: Outcome
     ) -> PartitionData | None:
         """The records and offsets to answer with; None when the session has answered them."""
         bytes_max = cached.bytes_max if cached.bytes_max < left else left
@@ -171,7 +175,7 @@ class Reader:
             cached.fetch_offset,
             bytes_max=bytes_max,
             isolation=self.isolation,
-            first_batch_whole=first,
+            first_batch_whole=not outcome.size_bytes,
             last_fetched_epoch=cached.last_fetched_epoch,
         )
         error = info.error_code
@@ -192,13 +196,16 @@ class Reader:
             if error is ErrorCode.KAFKA_STORAGE_ERROR:
                 error = self.storage_error
             return failed(cached.index, error)
+        records = info.records
+        if records is not None and not records.size:
+            outcome.available_bytes += bytes_max
         data = PartitionData(
             partition_index=cached.index,
             high_watermark=info.high_watermark,
             last_stable_offset=info.last_stable_offset,
             log_start_offset=info.log_start_offset,
             aborted_transactions=None,
-            records=b"" if info.records is None else info.records,
+            records=records or b"",
         )
         if self.isolation is _TXN_COMMITTED:
             data.aborted_transactions = [

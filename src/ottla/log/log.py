@@ -490,7 +490,7 @@ class Log:
         """Where the batches from `offset` on lie: whole ones and, at the cut, part of one.
 
         Never beyond `end_offset`. The first batch comes whole, even if larger than `bytes_max`;
-        without `first_batch_whole` None is the answer then. None also when there is nothing yet.
+        without `first_batch_whole` the range has no bytes then. None when there is nothing yet.
         """
         if offset < self.log_start_offset or offset > self.end_offset:
             raise OffsetOutOfRange(self.name, offset, self.log_start_offset, self.end_offset)

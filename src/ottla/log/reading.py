@@ -25,7 +25,10 @@ def segments_from(segments: list[Segment], offset: int) -> list[Segment]:
 def read_range(
     segments: list[Segment], offset: int, bytes_max: int, limit: int, first_batch_whole: bool
 ) -> FileRange | None:
-    """The bytes from the batch that holds `offset` on, within one segment and below `limit`."""
+    """The bytes from the batch that holds `offset` on, within one segment and below `limit`.
+
+    None when there are none. A range without bytes: the first batch is larger than `bytes_max`.
+    """
     at = len(segments) - 1
     if offset < segments[at].base_offset:
         at = max(bisect_right(segments, offset, key=base_offset_of) - 1, 0)
@@ -48,7 +51,7 @@ def read_range(
         elif first_batch_whole:
             size = first
         else:
-            return None
+            return FileRange(segment.file, position, 0)
     return FileRange(segment.file, position, size) if size > 0 else None
 
 

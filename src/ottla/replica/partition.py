@@ -472,7 +472,7 @@ class Partition:
         info.records = log.read(
             offset, bytes_max=bytes_max, end_offset=end_offset, first_batch_whole=first_batch_whole
         )
-        if isolation is _TXN_COMMITTED and info.records is not None:
+        if isolation is _TXN_COMMITTED and info.records:
             info.aborted_transactions = log.aborted_transactions(
                 offset, end_offset, found=info.records
             )

@@ -169,7 +169,7 @@ class Fetch:
     def start(self) -> FetchResponse | Pending:
         """Answer at once if that can be done, otherwise wait for more."""
         outcome = self.reader.read(self._to_read())
-        missing_bytes = self.bytes_min - outcome.size_bytes
+        missing_bytes = self.bytes_min - outcome.available_bytes
         if outcome.must_answer or missing_bytes <= 0 or self.wait_ms <= 0:
             return self.response(outcome)
         reader = self.reader
@@ -225,7 +225,7 @@ class Fetch:
             error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
             return FetchResponse(error_code=error, session_id=session.id)
         outcome = self.reader.read(self._to_read())
-        missing_bytes = self.bytes_min - outcome.size_bytes
+        missing_bytes = self.bytes_min - outcome.available_bytes
         gone = len(outcome.erroneous) > self.unknown_count  # a topic was deleted meanwhile
         if expired or outcome.must_answer or missing_bytes <= 0 or gone:
             return self.response(outcome)
