@@ -101,7 +101,7 @@ class Workload:
         future = producer.send_batch(TOPIC, partition, data, len(values))
         future._when_done(delivered)
 
-    def decide(self) -> None:
+    def judge(self) -> None:
         self.stop.set()
         self.thread.join(WAIT_S)
         assert not self.thread.is_alive()

@@ -91,7 +91,7 @@ class Workload:
 
         producer.send(TOPIC, value.encode(), partition=partition, on_delivery=delivered)
 
-    def decide(self) -> None:
+    def judge(self) -> None:
         self.stop.set()
         for thread in self.threads:
             thread.join(WAIT_S)
