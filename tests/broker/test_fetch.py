@@ -217,7 +217,7 @@ class TestLongPoll:
         assert len(harness.broker.purgatory) == 0
 
     def test_a_failing_disk_ends_the_wait(self, harness: BrokerHarness) -> None:
-        """The next append that fails tells those who wait for the partition."""
+        """The next append that fails ends the requests that wait for the partition."""
         harness.create("t")
         answer = harness.post(fetch_request(("t", 0, 0), max_wait_ms=30_000), 11)
         harness.disk.fail("write", "t-0/", errno.EIO)
@@ -226,7 +226,7 @@ class TestLongPoll:
         assert only(answer.response).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
     def test_a_closed_connection_leaves_nothing_behind(self, harness: BrokerHarness) -> None:
-        """Its fetch is taken out of the waiting room."""
+        """Its fetch is removed from the purgatory."""
         harness.create("t")
         answer = harness.post(fetch_request(("t", 0, 0), max_wait_ms=30_000), 11)
         assert answer.pending is not None
@@ -345,7 +345,7 @@ class TestErrors:
     def test_a_disk_that_cannot_be_read(
         self, harness: BrokerHarness, version: int, error: ErrorCode
     ) -> None:
-        """KAFKA_STORAGE_ERROR, told to old clients as an error they retry."""
+        """KAFKA_STORAGE_ERROR, and for old clients an error that they know and retry."""
         harness.create("t")
         harness.produce("t", 0, b"a")
         harness.partition("t").go_offline("on purpose")

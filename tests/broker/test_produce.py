@@ -269,8 +269,8 @@ def test_a_bad_disk_takes_one_partition_offline(harness: BrokerHarness) -> None:
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
 
 
-def test_a_full_disk_takes_one_partition_offline_until_there_is_room() -> None:
-    """After a restart with room the partition is back, with all that was acknowledged."""
+def test_a_full_disk_takes_one_partition_offline_until_there_is_space() -> None:
+    """After a restart with space the partition is back, with all that was acknowledged."""
     with BrokerHarness() as harness:
         harness.create("t")
         harness.produce("t", 0, b"kept")
@@ -349,7 +349,7 @@ class TestFlushBeforeAck:
 
     @pytest.mark.parametrize("acks", [-1, 1])
     def test_the_answer_waits_for_fsync(self, harness: BrokerHarness, acks: int) -> None:
-        """Neither the producer nor a reader hears of a record before it is synced."""
+        """Neither an acknowledgement nor a reader gets a record before it is synced."""
         harness.create("t")
         answer = harness.post(produce_request("t", 0, harness.batch(b"a"), acks=acks), 9)
         assert not answer.ready

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): incremental requests and answers, epochs, places in the cache."""
+"""Fetch sessions (KIP-227): incremental requests and answers, epochs, eviction from the cache."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -64,8 +64,8 @@ def test_an_incremental_answer_has_only_news(harness: BrokerHarness, version: in
     assert second.session_id == first.session_id
 
 
-def test_a_reader_that_goes_on_is_told_what_it_has_not_seen(harness: BrokerHarness) -> None:
-    """Once its offset has moved there is nothing more to say, until there is."""
+def test_a_reader_that_goes_on_gets_what_it_has_not_seen(harness: BrokerHarness) -> None:
+    """Once its offset has moved there is nothing new, until there is."""
     harness.create("t", 2)
     client = Client(harness)
     client.fetch(("t", 0, 0), ("t", 1, 0))
@@ -89,8 +89,8 @@ def test_a_moved_log_start_is_news(harness: BrokerHarness) -> None:
     assert client.fetch().responses == []
 
 
-def test_an_error_is_told_every_time_and_its_end_too(harness: BrokerHarness) -> None:
-    """A partition with an error is in every answer; when it is well again it is told once more."""
+def test_an_error_is_answered_every_time_and_its_end_too(harness: BrokerHarness) -> None:
+    """A partition with an error is in every answer; when it is gone, once more."""
     harness.create("t")
     client = Client(harness)
     assert client.fetch(("t", 0, 5)).responses[0].partitions[0].error_code == 1
@@ -241,7 +241,7 @@ def test_epochs_wrap_around_without_0() -> None:
 
 
 class TestCache:
-    """Who gives way to whom."""
+    """Which session is evicted for which."""
 
     @pytest.fixture
     def clock(self) -> ManualClock:
@@ -265,7 +265,7 @@ class TestCache:
         assert self.create(sessions, 1)
         assert self.create(sessions, 100) == 0
 
-    def test_an_idle_session_gives_way(
+    def test_an_idle_session_is_evicted(
         self, sessions: FetchSessionCache, clock: ManualClock
     ) -> None:
         """The one unused for longest goes, whatever its size."""
@@ -278,7 +278,7 @@ class TestCache:
         assert busy in sessions._sessions
         assert sessions.evictions == 1
 
-    def test_an_old_session_gives_way_to_a_bigger_one(
+    def test_an_old_session_is_evicted_to_a_bigger_one(
         self, sessions: FetchSessionCache, clock: ManualClock
     ) -> None:
         """But not to a smaller one."""
@@ -292,8 +292,8 @@ class TestCache:
         assert small not in sessions._sessions
         assert large in sessions._sessions
 
-    def test_a_follower_takes_a_consumers_place(self, sessions: FetchSessionCache) -> None:
-        """Replication comes first; a consumer never takes a follower's place."""
+    def test_a_follower_evicts_a_consumer(self, sessions: FetchSessionCache) -> None:
+        """Replication comes first; a consumer never evicts a follower."""
         self.create(sessions, 5)
         self.create(sessions, 5)
         assert self.create(sessions, 1, privileged=True)

@@ -23,7 +23,7 @@ NODE = 1
 
 
 class SlowBackground:
-    """Work that ends when the test says so."""
+    """Background work that ends when the test calls `finish_one`."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -92,7 +92,7 @@ class Fixture:
 
 
 def test_what_is_appended_is_shown_at_once() -> None:
-    """With one replica and no wish for fsync."""
+    """With one replica, and without `log.flush.before.ack`."""
     fixture = Fixture()
     partition = fixture.partition()
     for number in range(3):
@@ -371,7 +371,7 @@ class TestGroupCommit:
         fixture.background.finish_one()
         assert found.high_watermark == 1
 
-    def test_a_partition_that_went_offline_otherwise_is_told_too(self) -> None:
+    def test_a_partition_that_went_offline_otherwise_is_announced_too(self) -> None:
         """Who waits for its records must not wait for a round that never comes."""
         fixture = Fixture(flush_before_ack=True)
         partition = fixture.partition()

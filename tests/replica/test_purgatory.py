@@ -11,7 +11,7 @@ from ottla.seams.clock import ManualClock, ManualTimer
 
 
 class Request:
-    """Something to park; it is ready when told so."""
+    """Something to park; complete once `ready` is set."""
 
     def __init__(self) -> None:
         self.ready = False
@@ -51,7 +51,7 @@ def test_waking_a_key_tries_what_waits_for_it(purgatory: Purgatory) -> None:
 
 
 def test_time_ends_the_wait_with_a_last_attempt(clock: ManualClock, purgatory: Purgatory) -> None:
-    """The last attempt comes once, at the deadline rounded up to a tick, and says so."""
+    """The last attempt comes once, at the deadline rounded up to a tick, marked as the last."""
     request = Request()
     purgatory.park(["a"], 100, request.attempt)
     clock.advance(99)
@@ -134,7 +134,7 @@ def test_no_time_to_wait_is_answered_at_once(purgatory: Purgatory) -> None:
 
 
 def test_at_the_limit_a_request_is_answered_with_what_there_is(clock: ManualClock) -> None:
-    """One more than may wait makes its last attempt at once; when one goes, there is room again."""
+    """One more than may wait makes its last attempt at once; when one goes, another may wait."""
     purgatory = Purgatory(clock, parked_max=2)
     first, second, third, fourth = (Request() for _ in range(4))
     waiter = purgatory.park(["a"], 1000, first.attempt)
@@ -319,7 +319,7 @@ def run_one_timer(clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_against_a_list_of_deadlines(seed: int) -> None:
-    """Random parks, wakes, cancels and time: each request ends once, when a dumb list says."""
+    """Random parks, wakes, cancels and time: each request ends once, as a plain list has it."""
     chance = random.Random(seed)
     clock = ManualClock()
     purgatory = Purgatory(clock)

@@ -150,7 +150,7 @@ class Pending:
             self._callback = callback
 
     def cancel(self) -> None:
-        """Nobody waits any more: forget everything and give back what the handler holds."""
+        """The connection is gone: drop everything, and have the handler release what it holds."""
         if self.cancelled:
             return
         self.cancelled = True

@@ -75,7 +75,7 @@ class CachedPartition:
         self.last_fetched_epoch = last_fetched_epoch
         self.answered_high_watermark = -1
         self.answered_log_start_offset = -1
-        # The place in the session's order of service.
+        # Its position in the session's order of service.
         self.order = 0
         self.session: FetchSession | None = None
         # The partition that makes this one ready when it moves; None while it is ready.

@@ -157,7 +157,7 @@ class Partition:
         self.epoch_start_offset = log.end_offset
         self.replicas: tuple[int, ...] = ()
         self.in_sync: tuple[int, ...] = ()
-        # The end offsets of the other replicas, as their fetches told the leader.
+        # The end offsets of the other replicas, from their fetches.
         self.follower_end_offsets: dict[int, int] = {}
         self.group_commit = group_commit
         self.high_watermark = max(log.log_start_offset, min(high_watermark, log.end_offset))
@@ -387,8 +387,8 @@ class Partition:
         if result.error_code:
             return result
         if self._alone:
-            # `advance`, for whoever may be in the middle of this append: nobody but readers waits,
-            # because everything before it was committed.
+            # As `advance`, from inside an append: only readers can wait, for everything before
+            # it was committed.
             if log.end_offset > self.high_watermark:
                 self.high_watermark = log.end_offset
                 if self._watchers:
@@ -516,7 +516,7 @@ class Partition:
     # Errors
 
     def check_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
-        """Compare the epoch a client believes in (-1: it does not say) with ours (KIP-320)."""
+        """Compare the leader epoch in a request (-1: none) with the current one (KIP-320)."""
         if current_leader_epoch in (-1, self.leader_epoch):
             return _NONE
         if current_leader_epoch < self.leader_epoch:

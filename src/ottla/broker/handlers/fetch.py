@@ -98,7 +98,7 @@ def _requested(
                 each.partition,
                 each.fetch_offset,
                 each.partition_max_bytes,
-                max(each.current_leader_epoch, -1),  # whatever is negative says nothing
+                max(each.current_leader_epoch, -1),  # any negative number means none
                 max(each.last_fetched_epoch, -1),
             )
     return requested
