@@ -285,13 +285,7 @@ class Running:
         raise_descriptor_limit()
         disk = RealDisk()
         self._connections_fit = connections_that_fit(descriptor_limit(), disk.descriptors_max)
-        log.info(
-            "at most %d connections: the process may have %d descriptors, of which %d are kept for "
-            "files of the log",
-            self._connections_fit,
-            descriptor_limit(),
-            disk.descriptors_max,
-        )
+        self._descriptors_of_log = disk.descriptors_max
         self._settings = settings
         self._metrics_address = metrics_address
         self._log_level = log_level
@@ -414,6 +408,15 @@ class Running:
         log.info("metrics on http://%s/metrics", address_text(host, port))
 
     def _tell_ready(self) -> None:
+        from ottla.seams.posix import descriptor_limit
+
+        log.info(
+            "at most %d connections: the process may have %d descriptors, of which %d are kept for "
+            "files of the log",
+            self._connections_fit,
+            descriptor_limit(),
+            self._descriptors_of_log,
+        )
         first, *others = self.server.endpoints
         for endpoint in others:
             log.info("listener %s on %s", endpoint.name, endpoint)
