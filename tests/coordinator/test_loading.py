@@ -10,6 +10,7 @@ import pytest
 from ottla.coordinator import group_shard, runtime, transaction_shard
 from ottla.coordinator.effects import Effects, Producer, Record
 from ottla.coordinator.group import EMPTY, STABLE
+from ottla.coordinator.group_records import group_tombstone
 from ottla.coordinator.group_shard import SESSIONS_TIMER, GroupShard, OffsetRules
 from ottla.coordinator.offsets import Committed, offset_record, offset_tombstone
 from ottla.coordinator.rebalance import GroupRules
@@ -80,6 +81,20 @@ def test_batches_of_every_kind_in_their_order() -> None:
     assert shard.offsets.unstable("i", ("t", 1))
     assert set(shard.groups) == {"g", "h", "i"}
     assert all(group.state is EMPTY for group in shard.groups.values())
+
+
+def test_a_deleted_group_stays_deleted() -> None:
+    """Also one whose offsets were committed in a transaction."""
+    partition = FakePartition()
+    owner = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    append(partition, offset_of("g", 0, 1), offset_of("h", 0, 1), **owner)
+    marker = write_marker(COMMIT, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=1)
+    partition.append_as_coordinator(memoryview(bytearray(marker)), now_ms=1)
+    append(partition, offset_tombstone("g", "t", 0), group_tombstone("g"))
+    append(partition, offset_tombstone("h", "t", 0), group_tombstone("h"))
+    append(partition, offset_of("h", 1, 2), **owner)
+    shard, _ = group_shard_of(partition)
+    assert list(shard.groups) == ["h"], "h was made again by an offset that is still pending"
 
 
 def test_only_the_last_record_of_a_group_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,9 @@ class GroupShard:
         left = FINISH_SLICE_MEMBERS
         while self._loading:
             group_id, value = self._loading.popitem()
-            if value is not None:
+            if value is None:
+                self.groups.pop(group_id, None)  # an offset of a transaction had created it
+            else:
                 group = restore(group_id, read_value(GroupMetadataValue, value))
                 self.groups[group_id] = group
                 left -= 1 + len(group.members)
