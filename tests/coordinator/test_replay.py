@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from typing import Any
 
@@ -231,6 +232,37 @@ def test_answers_wait_for_the_flush() -> None:
     harness = open_desk(disk, **{"log.flush.before.ack": "true"})
     wait_until_loaded(harness)
     assert lasting(harness)["g offsets"] == [(0, 7, "at 7")]
+    harness.close()
+
+
+@pytest.mark.parametrize("operation", ["open", "read", "write"])
+def test_groups_return_once_descriptors_are_free(operation: str) -> None:
+    """A coordinator whose log could not be opened, read or written for want of a descriptor, also
+    while it was loaded again, is there again soon after, with what was committed.
+    """
+    disk = SimulatedDisk()
+    harness = open_desk(disk)
+    harness.create("t", 4)
+    disk.fail(operation, "__consumer_offsets", errno.EMFILE, times=1)
+    harness.ask(FindCoordinatorRequest(key="g"), 3)
+    harness.advance(1100)
+    disk.heal()
+    assert harness.ask(commit_request("g", 0, 7), 8).topics[0].partitions[0].error_code == 0
+    for each in ("open", "read", "write"):
+        disk.fail(each, "__consumer_offsets", errno.EMFILE)
+    assert harness.ask(commit_request("g", 0, 8), 8).topics[0].partitions[0].error_code != 0
+    harness.advance(5000)
+    disk.heal()
+    harness.advance(1100)
+    assert lasting(harness)["g offsets"] == [(0, 7, "at 7")]
+    assert harness.ask(commit_request("g", 0, 9), 8).topics[0].partitions[0].error_code == 0
+    harness.close()
+    disk.fail("open", "__consumer_offsets", errno.EMFILE)
+    harness = open_desk(disk)
+    assert harness.ask(commit_request("g", 0, 10), 8).topics[0].partitions[0].error_code != 0
+    disk.heal()
+    harness.advance(1100)
+    assert lasting(harness)["g offsets"] == [(0, 9, "at 9")]
     harness.close()
 
 

@@ -20,7 +20,7 @@ from ottla.cluster.requests import NewTopic
 from ottla.coordinator.coordinator_partition import CoordinatorPartition, ShardT
 from ottla.coordinator.group_shard import GroupShard, OffsetRules
 from ottla.coordinator.rebalance import GroupRules
-from ottla.coordinator.runtime import CoordinatorRuntime, partition_of
+from ottla.coordinator.runtime import RELOAD_DELAY_S, CoordinatorRuntime, partition_of
 from ottla.coordinator.transaction_shard import TransactionRules, TransactionShard
 from ottla.wire.errors import ErrorCode
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.cluster.image import ClusterImage
     from ottla.replica.partition import Partition
+    from ottla.seams.clock import Timer
     from ottla.settings import Settings
 
 log = logging.getLogger("ottla.broker")
@@ -87,7 +88,9 @@ class CoordinatorService(Generic[ShardT]):
         self.runtime = CoordinatorRuntime(topic, make_shard, broker.clock)
         self._broker = broker
         self._new_topic = new_topic
+        # The leader epochs of the partitions that are led here and could be opened.
         self._led: dict[int, int] = {}
+        self._retry: Timer | None = None
 
     def coordinator_for(self, key: str) -> CoordinatorPartition[ShardT] | ErrorCode:
         """The active coordinator partition of `key`, or the error to answer instead."""
@@ -127,12 +130,26 @@ class CoordinatorService(Generic[ShardT]):
             return
         for index in self._led.keys() - led.keys():
             self.runtime.resign(index)
+            del self._led[index]
         for index, epoch in led.items():
             if self._led.get(index) != epoch:
                 partition = self._broker.partitions.get(self.topic, index)
                 if partition is not None:
                     self.runtime.lead(partition)
-        self._led = led
+                    self._led[index] = epoch
+        if led != self._led and self._retry is None:
+            # Some could not be opened, for want of a descriptor maybe.
+            self._retry = self._broker.clock.call_later(RELOAD_DELAY_S, self._follow_again)
+
+    def _follow_again(self) -> None:
+        self._retry = None
+        self.follow(self._broker.image)
+
+    def close(self) -> None:
+        """Append what is decided, then unload every partition."""
+        if self._retry is not None:
+            self._retry.cancel()
+        self.runtime.close()
 
 
 class Coordinators:
@@ -187,7 +204,7 @@ class Coordinators:
     def close(self) -> None:
         self.marker_sender.close()
         for service in self._by_topic.values():
-            service.runtime.close()
+            service.close()
 
 
 def group_rules(settings: Settings) -> GroupRules:

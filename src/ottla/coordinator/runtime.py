@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Generic
 from ottla.coordinator.coordinator_partition import CoordinatorPartition, CoordinatorState, ShardT
 from ottla.coordinator.effects import Producer, Record
 from ottla.replica.partition import FetchIsolation
+from ottla.seams.disk import OutOfDescriptors
 from ottla.wire.control import COMMIT, control_type
 from ottla.wire.errors import ErrorCode
 from ottla.wire.key_values import KeyValue, is_plain, key_values_of, read_key_values
@@ -32,8 +33,9 @@ LOAD_READ_BYTES = 256 * 1024
 LOAD_SLICE_RECORDS = 1000
 # The same groups send many requests, and Java's hash of a long string is slow here.
 KEYS_REMEMBERED_MAX = 16_384
-# How long after a failed append a partition is loaded again from its log.
+# How long after a failed append or load a partition is loaded again from its log.
 RELOAD_DELAY_S = 1.0
+_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class CoordinatorRuntime(Generic[ShardT]):
@@ -96,7 +98,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._loads[partition.index] = task
 
     def _lost(self, coordinator: CoordinatorPartition[ShardT]) -> None:
-        """An append failed and the state is dropped: load it again from the log."""
+        """An append or a load failed and the state is dropped: load it again from the log."""
         self._clock.call_later(RELOAD_DELAY_S, self._reload, coordinator)
 
     def _reload(self, coordinator: CoordinatorPartition[ShardT]) -> None:
@@ -135,6 +137,11 @@ class CoordinatorRuntime(Generic[ShardT]):
                 for number in load(coordinator.partition, coordinator.shard):
                     count += number
                     await asyncio.sleep(0)
+        except OutOfDescriptors as error:
+            log.warning("%s: cannot load for now: %s", coordinator, error)
+            coordinator.close(ErrorCode.NOT_COORDINATOR)
+            self._lost(coordinator)
+            return
         except Exception:
             # A record that cannot be replayed must not stop the other partitions.
             log.exception("%s: cannot load", coordinator)
@@ -153,7 +160,9 @@ def load(partition: Partition, shard: ShardT) -> Iterator[int]:
     while offset < partition.end_offset:
         info = partition.read(offset, bytes_max=LOAD_READ_BYTES, isolation=FetchIsolation.LOG_END)
         if info.error_code:
-            raise OSError(f"{partition} cannot be read at offset {offset}: {info.error_code.name}")
+            reason = f"{partition} cannot be read at offset {offset}: {info.error_code.name}"
+            is_online = info.error_code is _STORAGE_ERROR and partition.offline is None
+            raise OutOfDescriptors(reason) if is_online else OSError(reason)
         found = info.records
         if found is None or found.size == 0:
             break
