@@ -95,10 +95,8 @@ def test_silence_is_a_timeout_and_the_connection_is_made_anew() -> None:
         client.call(1, MetadataRequest(topics=[]))
         before = broker.connections
         silent.set()
-        began = time.monotonic()
         with pytest.raises(errors.RequestTimedOutError, match="did not answer Metadata in time"):
             client.call(1, MetadataRequest(topics=[]), timeout_ms=200)
-        assert 0.15 < time.monotonic() - began < 2
         silent.clear()
         client.call(1, MetadataRequest(topics=[]))
         assert broker.connections == before + 1
