@@ -10,7 +10,7 @@ import sqlite3
 
 import pytest
 
-from ottla.cluster.requests import ResourceType
+from ottla.cluster.requests import NewPartitions, ResourceType
 from ottla.log.checkpoints import parse_partition_configs, parse_partition_metadata
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
@@ -219,3 +219,105 @@ def forget_configs(harness: BrokerHarness, folder: str) -> None:
     path = f"/data/{folder}/partition.metadata"
     lines = harness.disk.read(path).splitlines()[:2]
     harness.disk.write_atomically(path, b"\n".join(lines), sync=True)
+
+
+def copy_of_tree(harness: BrokerHarness) -> sqlite3.Connection:
+    """The tree as it is now, for an operator to put back later."""
+    copy = sqlite3.connect(":memory:", check_same_thread=False)
+    harness.disk.database("/data/coordination.db").backup(copy)
+    return copy
+
+
+def with_tree(harness: BrokerHarness, copy: sqlite3.Connection) -> BrokerHarness:
+    """The next start, with an earlier copy of the tree."""
+    copy.backup(harness.disk.database("/data/coordination.db"))
+    return again(harness)
+
+
+def end(harness: BrokerHarness, clean: bool) -> None:
+    if clean:
+        harness.close()
+    else:
+        harness.settle()
+        harness.kill()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_earlier_copy_of_the_tree_gives_no_producer_id_twice(clean: bool) -> None:
+    """A topic that the copy knows has ids that came after it: a new producer's batch is stored."""
+    harness = BrokerHarness()
+    harness.create("t")
+    copy = copy_of_tree(harness)
+    old_id = init_producer_id(harness)
+    write_as(harness, old_id, b"old")
+    end(harness, clean)
+    with with_tree(harness, copy) as later:
+        new_id = init_producer_id(later)
+        assert new_id > old_id
+        assert write_as(later, new_id, b"new") == 1
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_earlier_copy_of_the_tree_is_brought_up_to_the_disk(clean: bool) -> None:
+    """Partitions, configs and leader epochs that came after the copy are there again."""
+    harness = BrokerHarness()
+    harness.create("t", retention_ms="1000")
+    copy = copy_of_tree(harness)
+    for _ in range(2):
+        harness.close()
+        harness = again(harness)
+    alter(harness, ResourceType.TOPIC, "t", retention_ms="-1")
+    grow = [NewPartitions("t", 3)]
+    assert harness.run(harness.broker.controller.create_partitions(grow))[0].error_code == 0
+    harness.produce("t", 0, b"zero")
+    harness.produce("t", 2, b"two")
+    epoch = harness.broker.image.topics["t"].partitions[0].leader_epoch
+    harness.settle()
+    end(harness, clean)
+    with with_tree(harness, copy) as later:
+        later.advance(10 * DAY_MS)
+        assert later.broker.image.configs_of("t") == {"retention.ms": "-1"}
+        assert later.broker.image.topics["t"].partitions[0].leader_epoch > epoch
+        for index, value in ((0, b"zero"), (2, b"two")):
+            assert values(later.ask(fetch_request(("t", index, 0)), 11)) == {("t", index): [value]}
+
+
+def test_a_tree_that_is_put_back_after_another_was_used_is_an_earlier_copy() -> None:
+    """The tree moved away, a new one used, the first put back: ids go on after the new one's."""
+    harness = BrokerHarness()
+    harness.create("t")
+    for _ in range(50):
+        alter(harness, ResourceType.TOPIC, "t", retention_ms="1000")
+        alter(harness, ResourceType.TOPIC, "t", retention_ms="2000")
+    copy = copy_of_tree(harness)
+    harness.close()
+    with without_tree(harness) as new:
+        new_id = init_producer_id(new)
+        write_as(new, new_id, b"new")
+    with with_tree(new, copy) as later:
+        assert init_producer_id(later) > new_id
+
+
+def test_folders_that_are_only_named_like_partitions_are_left_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """`backup-20261116`, and a partition copied to a name with a date: no topic grows by them."""
+    harness = BrokerHarness()
+    harness.create("t")
+    harness.produce("t", 0, b"value")
+    harness.close()
+    disk = harness.disk
+    disk.mkdir("/data/backup-20261116")
+    disk.mkdir("/data/backup-7")
+    for folder in ("t-20261116", "t-5", "u-20261116"):
+        disk.mkdir(f"/data/{folder}")
+        for entry in disk.entries("/data/t-0"):
+            data = disk.read(f"/data/t-0/{entry.name}")
+            disk.write_atomically(f"/data/{folder}/{entry.name}", data, sync=True)
+    with caplog.at_level(logging.WARNING), again(harness) as later:
+        assert [*later.broker.image.topics] == ["t"]
+        assert len(later.broker.image.topics["t"].partitions) == 1
+        assert values(later.ask(fetch_request(("t", 0, 0)), 11)) == {("t", 0): [b"value"]}
+    for folder in ("backup-20261116", "backup-7", "t-20261116", "t-5", "u-20261116"):
+        assert f"folder {folder} is left alone" in caplog.text
+        assert disk.exists(f"/data/{folder}")

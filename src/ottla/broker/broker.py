@@ -14,13 +14,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.adoption import adopt_topics
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.metadata_answers import MetadataAnswers
 from ottla.broker.metadata_applier import MetadataApplier
+from ottla.broker.metadata_checkpoint import (
+    TreeState,
+    read_metadata_checkpoint,
+    write_metadata_checkpoint,
+)
 from ottla.broker.partitions import Partitions
 from ottla.broker.peers import LocalPeers, Peers
 from ottla.broker.producer_ids import ProducerIds
@@ -28,6 +33,7 @@ from ottla.broker.sessions import FetchSessionCache
 from ottla.cluster.controller import Controller
 from ottla.cluster.feed import Snapshot
 from ottla.cluster.image import ZERO_ID, BrokerInfo, ClusterImage, Endpoint, PartitionImage
+from ottla.cluster.requests import Refusal
 from ottla.cluster.state import Options
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
@@ -36,6 +42,7 @@ from ottla.replica.group_commit import GroupCommit
 from ottla.replica.partition import Partition
 from ottla.replica.purgatory import Purgatory
 from ottla.settings import ConfigRules
+from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.cluster.channel import ControllerChannel
@@ -92,6 +99,8 @@ class Broker:
         self.peers: Peers = LocalPeers(self)
         self.logs: LogManager
         self.controller: ControllerChannel
+        self._tree: LocalTree
+        self._tree_identity = 0
         self._epoch = -1
         # What must be closed again, in reverse order, however far a start has come.
         self._opened = AsyncExitStack()
@@ -133,6 +142,16 @@ class Broker:
         path = f"{settings.data_directory}/{TREE_FILE}"
         tree = await LocalTree.open(self.disk, path, self.background)
         self._opened.push_async_callback(tree.close)
+        self._tree = tree
+        noted = read_metadata_checkpoint(self.disk, settings.data_directory)
+        self._tree_identity = await tree.identity(self.chance.integer(1, 2**63 - 1))
+        behind = noted is not None and not self._tree_state().includes(noted)
+        if behind:
+            log.warning(
+                "%s is not as this directory was last used with: all partitions are looked at for "
+                "what it lacks",
+                path,
+            )
         controller = Controller(
             tree,
             self.clock,
@@ -158,7 +177,10 @@ class Broker:
             rack=settings.rack,
         )
         self._epoch = (await self.controller.register_broker(info)).epoch
-        await adopt_topics(self, image)
+        look_at_all = noted is None or behind or self.logs.from_kafka
+        await adopt_topics(self, image, look_at_all=look_at_all, behind=behind)
+        await tree.continue_after(noted.writes if noted is not None else 0)
+        await self._note_tree()
         applier = MetadataApplier(self, self.controller)
         await applier.start()
         self._opened.push_async_callback(applier.stop)
@@ -239,8 +261,26 @@ class Broker:
         # Not opened since the start, and nobody else decides: as `Partition.assign` would have it.
         return log.end_offset if self.group_commit is None else log.recovery_point
 
-    async def _allocate_producer_ids(self) -> Any:
-        return await self.controller.allocate_producer_ids(self.node_id)
+    async def _allocate_producer_ids(self) -> range | Refusal:
+        block = await self.controller.allocate_producer_ids(self.node_id)
+        try:
+            await self._note_tree()  # before an id is used
+        except OSError as error:
+            log.warning("producer ids cannot be allocated for now: %s", error)
+            return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        return block
+
+    async def _note_tree(self) -> None:
+        """Note in the data directory which state of the tree it is used with."""
+        await self.background.thread(
+            write_metadata_checkpoint,
+            self.disk,
+            self.settings.data_directory,
+            self._tree_state(),
+        )
+
+    def _tree_state(self) -> TreeState:
+        return TreeState(self._tree_identity, self._tree.writes)
 
     async def _whole_image(self) -> ClusterImage:
         """The image as the controller has it, before it is applied here."""

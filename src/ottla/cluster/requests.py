@@ -41,7 +41,7 @@ class TopicOutcome(NamedTuple):
 
 
 class AdoptedTopic(NamedTuple):
-    """A topic whose folders are on disk and which is not in the tree."""
+    """A topic of which the disk has more than the tree: its folders, or newer state of them."""
 
     name: str
     id: bytes  # ZERO_ID: draw one
@@ -49,7 +49,7 @@ class AdoptedTopic(NamedTuple):
     # The newest leader epoch in any of its logs, -1 if they have none. Its leaders begin with the
     # next one: an epoch never goes back, whichever broker wrote the log (KIP-101).
     leader_epoch: int = -1
-    configs: Mapping[str, str] = {}
+    configs: Mapping[str, str] | None = None  # None: as the tree has them
 
 
 class TopicRef(NamedTuple):

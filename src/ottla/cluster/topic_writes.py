@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from ottla.cluster import nodes, steps, topics
+from ottla.cluster.config_writes import config_step
 from ottla.cluster.image import (
     ZERO_ID,
     Change,
@@ -18,6 +19,8 @@ from ottla.cluster.requests import (
     NewTopic,
     PartitionsOutcome,
     Refusal,
+    Resource,
+    ResourceType,
     TopicOutcome,
     TopicRef,
 )
@@ -64,13 +67,21 @@ async def create_topics(
 
 
 async def adopt_topics(state: State, found: Sequence[AdoptedTopic]) -> list[TopicOutcome]:
-    """Create the topics whose folders are on this node's disk already, with their ids."""
+    """Create the topics whose folders are on this node's disk already, with their ids.
+
+    One that the tree knows under the same id is brought up to what the disk has.
+    """
     outcomes: list[TopicOutcome] = []
     created: list[Created] = []
+    updates: list[Step] = []
     names: set[str] = set()
     for adopted in found:
         topic_id = adopted.id if adopted.id != ZERO_ID else state.chance.uuid()
-        if adopted.name in state.image.topics or adopted.name in names:
+        known = state.image.topics.get(adopted.name)
+        if known is not None and known.id == adopted.id:
+            updates += update_of_known(state, known, adopted)
+            outcome = TopicOutcome(adopted.name, topic_id=known.id)
+        elif known is not None or adopted.name in names:
             message = f"Topic '{adopted.name}' already exists."
             outcome = TopicOutcome(adopted.name, ErrorCode.TOPIC_ALREADY_EXISTS, message)
         elif topic_id in state.image.topics_by_id:
@@ -92,10 +103,33 @@ async def adopt_topics(state: State, found: Sequence[AdoptedTopic]) -> list[Topi
                 outcome = decided.outcome()
         outcomes.append(outcome)
         await state.take_turns(adopted.partition_count)
+    await state.write(updates)
     await state.write(
         step for topic, configs in created for step in steps.creation(topic, configs, state.values)
     )
     return outcomes
+
+
+def update_of_known(state: State, known: TopicImage, adopted: AdoptedTopic) -> Iterator[Step]:
+    """The steps that give a topic the partitions, leader epochs and configs that the disk has."""
+    configs = topics.usable_configs(state.rules, adopted)
+    if adopted.configs is not None and configs != state.image.configs_of(known.name):
+        yield config_step(state, Resource(ResourceType.TOPIC, known.name), configs)
+    epoch = adopted.leader_epoch + 1
+    count = len(known.partitions)
+    replicas = [(state.options.node_id,)] * (adopted.partition_count - count)
+    code = ErrorCode.INVALID_REPLICATION_FACTOR
+    added = new_partitions(state.image, replicas, count, code)
+    if added and not isinstance(added, Refusal):
+        begun = [each._replace(leader_epoch=epoch) for each in added]
+        yield from steps.growth(known, begun, state.values)
+    raised = [
+        each._replace(leader_epoch=epoch, partition_epoch=each.partition_epoch + 1)
+        for each in known.partitions
+        if each.leader_epoch < epoch
+    ]
+    if raised:
+        yield from steps.state_changes(known, raised, state.values)
 
 
 async def create_partitions(

@@ -245,7 +245,7 @@ class TopicDecisions:
 def usable_configs(rules: ConfigRules, adopted: AdoptedTopic) -> dict[str, str]:
     """The configs of an adopted topic, without those that this version does not accept."""
     usable: dict[str, str] = {}
-    for name, value in adopted.configs.items():
+    for name, value in (adopted.configs or {}).items():
         checked = check_new_topic_configs(rules, adopted.name, [*usable.items(), (name, value)])
         if isinstance(checked, Refusal):
             reason = checked.error_message

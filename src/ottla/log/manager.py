@@ -31,7 +31,7 @@ from ottla.log.directories import (
 from ottla.log.log import Log
 from ottla.log.periodic import Periodic
 from ottla.log.recovery import create_log, load_log
-from ottla.log.segment import Segment
+from ottla.log.segment import LOG, Segment
 from ottla.log.upkeep import (
     FLUSH_MS_NEVER,
     Flusher,
@@ -120,7 +120,7 @@ class LogManager:
         self._flush_by_time: set[Log] = set()
         self.checkpointer = Checkpointer(background, self._offsets_in)
         self._periodic = Periodic(self, settings)
-        self._from_kafka = False  # Apache Kafka has written to these directories
+        self.from_kafka = False  # Apache Kafka has written to these directories
         self._upkeep_begun = False
         self.reconfigure(settings)
 
@@ -140,7 +140,7 @@ class LogManager:
                 data_dir.belong_to(self.cluster_id, self.node_id, self._chance)
             contents = [data_dir.contents() for data_dir in self.directories]
             # Kafka's own log of the cluster lies in one of several directories.
-            self._from_kafka = any(each.from_kafka for each in contents)
+            self.from_kafka = any(each.from_kafka for each in contents)
             for data_dir, each in zip(self.directories, contents, strict=True):
                 await self._load(data_dir, each)
         except OSError as error:
@@ -284,7 +284,7 @@ class LogManager:
         below the checkpointed recovery point, so a gap above it is loss.
         """
         return (
-            self._from_kafka
+            self.from_kafka
             or key in self.cleaner.offsets
             or (entry.recovery_point == 0 and self._config_of(key[0]).compact)
         )
@@ -375,6 +375,13 @@ class LogManager:
                 f"{log.directory} belongs to the topic id {checkpoints.uuid_text(log.topic_id)}, "
                 f"not to {checkpoints.uuid_text(topic_id)}; delete it first"
             )
+
+    def has_segments(self, topic: str, partition: int) -> bool:
+        """Whether the partition's folder contains the file of a segment."""
+        log = self.get(topic, partition)
+        return log is not None and any(
+            name.endswith(LOG) for name in self.disk.listdir(log.directory)
+        )
 
     def topic_id(self, topic: str, partition: int) -> bytes | None:
         """The topic id of a partition's folder, all zeros if it has none; None without a folder."""

@@ -168,6 +168,19 @@ class LocalTree:
     def session(self) -> int:
         return self._session
 
+    @property
+    def writes(self) -> int:
+        """How many writes the tree has had. A copy from an earlier time has fewer."""
+        return self._engine.store.writes
+
+    async def identity(self, drawn: int) -> int:
+        """The number that tells this tree from others; `drawn` if it had none."""
+        return await self._engine.run(self._engine.store.identity, drawn)
+
+    async def continue_after(self, writes: int) -> None:
+        """Count on from `writes`, if fewer were counted: then no earlier copy has more."""
+        await self._engine.run(self._engine.store.continue_after, writes)
+
     def when_expired(self, callback: Callable[[], object]) -> None:
         self._expired.append(callback)
 

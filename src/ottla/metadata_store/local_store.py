@@ -105,6 +105,19 @@ class Store:
     def end_session(self, session: int) -> list[Event]:
         return self._guarded(self._end_session, session)
 
+    @property
+    def writes(self) -> int:
+        """How many writes the tree has had since it was made."""
+        return self._writes
+
+    def identity(self, drawn: int) -> int:
+        """The number that tells this tree from others, whichever copy; `drawn` if it had none."""
+        return self._guarded(self._identity, drawn)
+
+    def continue_after(self, writes: int) -> None:
+        """Count on from here, if fewer writes have been counted."""
+        self._guarded(self._continue_after, writes)
+
     def close(self) -> None:
         self.connection.close()
 
@@ -136,6 +149,18 @@ class Store:
         (self._writes,) = execute("SELECT value FROM counter WHERE name = 'writes'").fetchone()
         if execute("SELECT 1 FROM node WHERE owner != 0 LIMIT 1").fetchone():
             execute("DELETE FROM node WHERE owner != 0")
+
+    def _identity(self, drawn: int) -> int:
+        execute = self.connection.execute
+        execute("INSERT OR IGNORE INTO counter VALUES ('identity', ?)", (drawn,))
+        (identity,) = execute("SELECT value FROM counter WHERE name = 'identity'").fetchone()
+        return int(identity)
+
+    def _continue_after(self, writes: int) -> None:
+        if writes > self._writes:
+            execute = self.connection.execute
+            execute("UPDATE counter SET value = ? WHERE name = 'writes'", (writes,))
+            self._writes = writes
 
     def _new_session(self) -> int:
         # Not RETURNING: there are machines with a SQLite from before 2021.
