@@ -15,7 +15,7 @@ from tests.apache import jars
 
 # The first compiler alone: a short run never earns back what the optimising one costs.
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
-TIMEOUT_S = 90
+TIMEOUT_S = 180
 
 
 def run(main_class: str, *arguments: str, timeout_s: float = TIMEOUT_S) -> str:

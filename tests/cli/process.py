@@ -53,7 +53,7 @@ def ottla(*arguments: str | Path, **environment: str) -> Ended:
 def page(address: str, path: str) -> tuple[int, str]:
     """An HTTP page of a running server."""
     try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as response:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=30) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

@@ -211,7 +211,7 @@ def test_follow_waits_for_more(state: State, name: str) -> None:
         [*words, "-b", state.bootstrap], stdout=subprocess.PIPE, text=True
     ) as process:
         try:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while process.poll() is None and time.monotonic() < deadline:
                 ottla(state, f"produce {name}", "after")
                 time.sleep(0.1)

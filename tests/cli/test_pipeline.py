@@ -225,7 +225,7 @@ def test_a_stopped_run_is_not_started_again(tmp_path: Path) -> None:
     started = subprocess.Popen(
         [sys.executable, "-c", SUPERVISED, runs, "5", "time.sleep(60)"], stderr=subprocess.PIPE
     )
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (runs.exists() and runs.read_text()) and time.monotonic() < deadline:
         time.sleep(0.02)
     started.send_signal(signal.SIGTERM)

@@ -49,7 +49,7 @@ def consume(server: Server, topic: str, count: int) -> list[bytes]:
     return [message.value() for message in messages]
 
 
-def until(claim: Callable[[], bool], seconds: float = 10) -> None:
+def until(claim: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not claim():
         assert time.monotonic() < deadline
@@ -98,11 +98,11 @@ def test_the_log_level_changes_while_it_runs(tmp_path: Path) -> None:
     """SIGUSR1 turns debug lines on, SIGUSR2 off again."""
     with Server(tmp_path / "data") as server:
         assert server.process is not None
-        AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=5)
+        AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=30)
         assert "DEBUG" not in server.errors()
         server.process.send_signal(signal.SIGUSR1)
         until(lambda: "the log level is debug now" in server.errors())
-        AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=5)
+        AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=30)
         until(lambda: "DEBUG server: 127.0.0.1" in server.errors())
         server.process.send_signal(signal.SIGUSR2)
         until(lambda: "the log level is info now" in server.errors())
@@ -164,11 +164,11 @@ def test_several_listeners_each_with_its_own_address(tmp_path: Path) -> None:
         assert f"ready on 127.0.0.1:{inside}, node 1" in process.stdout.readline()
         for port, host in ((inside, "127.0.0.1"), (outside, "localhost")):
             client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
-            (broker,) = client.list_topics(timeout=5).brokers.values()
+            (broker,) = client.list_topics(timeout=30).brokers.values()
             assert (broker.host, broker.port) == (host, port)
     finally:
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         process.stdout.close()
 
 
@@ -191,11 +191,11 @@ def test_a_file_of_options_with_kafkas_names(tmp_path: Path) -> None:
         line = process.stdout.readline()
         assert line.endswith(f"on 127.0.0.1:{port}, node 7, data in {tmp_path}/kafka-logs\n")
         client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
-        client.list_topics("fresh", timeout=5)
-        until(lambda: len(client.list_topics("fresh", timeout=5).topics["fresh"].partitions) == 3)
+        client.list_topics("fresh", timeout=30)
+        until(lambda: len(client.list_topics("fresh", timeout=30).topics["fresh"].partitions) == 3)
     finally:
         process.terminate()
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "unknown option num.partitons" in errors
     assert "num.partitions?" in errors
@@ -218,7 +218,7 @@ def test_limits_of_connections_change_while_it_runs(tmp_path: Path) -> None:
         )
         for future in admin.incremental_alter_configs([resource]).values():
             future.result(10)
-        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as refused:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as refused:
             assert refused.recv(1) == b""
         until(lambda: "max.connections.per.ip is 1" in server.errors())
 
@@ -233,7 +233,7 @@ def test_many_connections_at_a_time_wait_to_be_accepted(tmp_path: Path) -> None:
         server.process.send_signal(signal.SIGSTOP)
         try:
             for _ in range(300):
-                connected = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+                connected = socket.create_connection(("127.0.0.1", server.port), timeout=30)
                 stack.enter_context(connected)
         finally:
             server.process.send_signal(signal.SIGCONT)
@@ -279,7 +279,7 @@ def test_without_uvloop_asyncio_serves(tmp_path: Path) -> None:
         assert consume(server, "first", 2) == [b"x" * 100_000, b"y"]
     finally:
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         process.stdout.close()
 
 

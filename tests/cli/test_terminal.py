@@ -38,7 +38,7 @@ def on_terminal(state: State, *words: str) -> tuple[int, str]:
             break
         seen += data
     os.close(screen)
-    return process.wait(30), seen.decode()
+    return process.wait(60), seen.decode()
 
 
 def in_pipe(state: State, *words: str) -> subprocess.CompletedProcess[str]:
@@ -107,12 +107,12 @@ def test_a_reader_that_is_stopped_leaves_its_group(
     process = subprocess.Popen([sys.executable, *line], stdout=subprocess.DEVNULL)
     try:
         with Admin(bootstrap_servers=state.bootstrap) as admin:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while admin.describe_groups([group])[group]["group_state"] != "Stable":
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
             process.send_signal(number)
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
             assert admin.describe_groups([group])[group]["group_state"] == "Empty"
     finally:
         process.kill()

@@ -335,7 +335,7 @@ def test_a_server_starts_on_a_formatted_directory_and_stops(tmp_path: Path) -> N
             "kafka-cluster.sh", "cluster-id", "--bootstrap-server", f"127.0.0.1:{port}"
         )
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert shown.out == f"Cluster ID: {cluster_id}\n"
 
 
@@ -375,7 +375,7 @@ def started_on(port: int) -> list[server_stop.Process]:
 
 
 def wait_for(output: Path, word: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while word not in output.read_text():
         assert time.monotonic() < deadline, output.read_text()
         time.sleep(0.05)

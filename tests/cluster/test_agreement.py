@@ -84,7 +84,7 @@ def test_three_pictures_agree(requests: list[Request]) -> None:
 
         follower = asyncio.create_task(follow())
         for request in requests:
-            await asyncio.wait_for(request(harness), 10)
+            await asyncio.wait_for(request(harness), 60)
             nodes = await harness.nodes()
             read = read_cluster(nodes, StateValues(1))
             assert read.repairs == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import confluent_kafka as ck
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 100,
     "group.min.session.timeout.ms": 500,

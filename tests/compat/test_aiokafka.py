@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
-WAIT_S = 20
+WAIT_S = 60
 
 
 @pytest.mark.parametrize("codec", CODECS)

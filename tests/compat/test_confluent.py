@@ -11,7 +11,7 @@ from confluent_kafka import admin as cka
 from tests.compat.conftest import LARGE_VALUE_BYTES
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 def make_topic(bootstrap: str, name: str, partitions: int = 1, **config: str) -> None:

@@ -9,7 +9,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
-WAIT_S = 20
+WAIT_S = 60
 
 
 def consume(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[object]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests import needs
 
-WAIT_S = 30
+WAIT_S = 60
 
 
 def kcat(bootstrap: str, *arguments: str, text: str = "") -> str:

@@ -25,7 +25,7 @@ from tests.apache.client import RawClient
 from tests.compat.test_confluent import make_topic, produce
 from tests.live import Server
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 NewName = Callable[[str], str]
 
 

@@ -11,7 +11,7 @@ from tests.compat.test_confluent import make_topic
 from tests.live import Server
 from tests.small_disk import remount, small_disk
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 DISK_KB = 4096
 VALUE_BYTES = 10_000
 

@@ -16,7 +16,7 @@ from tests.apache.client import TIMEOUT_S, Closed, RawClient
 from tests.apache.messages import NO_UUID, Fields
 from tests.differential.normal import Names, normal
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 CLOSED = "connection closed"
 TOPICS_VERSION = 7
 

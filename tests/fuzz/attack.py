@@ -81,7 +81,7 @@ class Canary:
         return got
 
     def _create_topic(self) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while True:
             request = MetadataRequest(
                 topics=[MetadataRequestTopic(name=self.TOPIC)], allow_auto_topic_creation=True
@@ -138,7 +138,7 @@ class Attack:
         self._half_open: list[socket.socket] = []
 
     def connect(self) -> socket.socket:
-        connected = socket.create_connection(("127.0.0.1", self.server.port), timeout=5)
+        connected = socket.create_connection(("127.0.0.1", self.server.port), timeout=30)
         self.ports[connected.getsockname()[1]] += 1
         return connected
 

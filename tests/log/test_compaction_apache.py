@@ -159,7 +159,7 @@ def test_kafkas_cleaner_leaves_the_same(tmp_path: Path) -> None:
 
 
 def wait_for_cleaning(checkpoint: Path, offset: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not checkpoint.exists() or f"first 0 {offset}\n" not in checkpoint.read_text():
         assert time.monotonic() < deadline, "Kafka's cleaner did not come round"
         time.sleep(0.05)

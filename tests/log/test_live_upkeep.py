@@ -49,7 +49,7 @@ def read_all(server: Server, topic: str) -> list[tuple[int, bytes | None, bytes 
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
     found = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         message = consumer.poll(1)
         if message is None:

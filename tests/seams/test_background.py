@@ -37,7 +37,7 @@ def alive(pid: int) -> bool:
     return True
 
 
-async def until(met: Callable[[], object], seconds: float = 10.0) -> None:
+async def until(met: Callable[[], object], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not met():
         assert time.monotonic() < deadline, "waited too long"

@@ -70,7 +70,7 @@ def test_the_real_clock_follows_the_machine() -> None:
         fired = asyncio.Event()
         before = clock.monotonic()
         clock.call_later(0.01, fired.set)
-        await asyncio.wait_for(fired.wait(), 5)
+        await asyncio.wait_for(fired.wait(), 60)
         return clock.monotonic() - before >= 0.009
 
     assert asyncio.run(run())

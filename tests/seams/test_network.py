@@ -88,7 +88,7 @@ class Collector:
 
 
 async def until(claim: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not claim():
             await asyncio.sleep(0.001)
 

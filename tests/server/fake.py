@@ -113,7 +113,7 @@ class Client:
     async def ask(self, *payloads: bytes) -> None:
         await self.send(b"".join(map(frame, payloads)))
 
-    async def exactly(self, size: int, timeout_s: float = 5) -> bytes:
+    async def exactly(self, size: int, timeout_s: float = 60) -> bytes:
         """So many bytes, or fewer when the server closes before."""
         got = bytearray()
         async with asyncio.timeout(timeout_s):
@@ -127,14 +127,14 @@ class Client:
                 got += piece
         return bytes(got)
 
-    async def answers(self, count: int, timeout_s: float = 5) -> list[bytes]:
+    async def answers(self, count: int, timeout_s: float = 60) -> list[bytes]:
         found = []
         for _ in range(count):
             (size,) = struct.unpack(">i", await self.exactly(4, timeout_s))
             found.append(await self.exactly(size, timeout_s))
         return found
 
-    async def ended(self, timeout_s: float = 5) -> bool:
+    async def ended(self, timeout_s: float = 60) -> bool:
         """Whether the server has closed, with nothing more to read."""
         return await self.exactly(1, timeout_s) == b""
 

@@ -33,7 +33,7 @@ class ServerHarness:
         self.clients.append(client)
         return client
 
-    async def until(self, claim: Callable[[], bool], timeout_s: float = 5) -> None:
+    async def until(self, claim: Callable[[], bool], timeout_s: float = 60) -> None:
         async with asyncio.timeout(timeout_s):
             while not claim():
                 await asyncio.sleep(0.002)

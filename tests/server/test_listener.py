@@ -160,7 +160,7 @@ def test_draining_has_an_end() -> None:
         await client.ask(b"xfor ever")
         while not script.seen:
             await asyncio.sleep(0.001)
-        await asyncio.wait_for(server.drain(0.05), 2)
+        await asyncio.wait_for(server.drain(0.05), 60)
         server.close()
         client.close()
 

@@ -16,7 +16,7 @@ from confluent_kafka import admin as cka
 from ottla.testing import Broker, BrokerFailed, broker
 
 pytest_plugins = ["pytester"]
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
 # Groups of tests should not wait for members that will never come.
 DEFAULTS: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
 ADDRESS = re.compile(r"ready on (\S+):(\d+),")
