@@ -47,6 +47,7 @@ def send(**options: Any) -> Callable[[dict[str, Any]], Any]:
         (send(partition="0"), TypeError, "partition must be a whole number .got '0'"),
         (lambda c: c["producer"].send(None, b"x"), TypeError, "topic must be a string .got None"),
         (lambda c: c["producer"].send("a b", b"x"), errors.InvalidTopicError, "is no name"),
+        (lambda c: c["producer"].send("\ud800", b"x"), ValueError, "is no name"),
         (lambda c: c["producer"].send("refusals", "x"), TypeError, "Try: .*value_serializer='str'"),
         (lambda c: c["producer"].send("refusals", b"", 3), TypeError, "Try: .*key_serializer='"),
         (lambda c: c["careful"].send("not-there", b"x"), errors.KafkaTimeoutError,
@@ -84,6 +85,8 @@ def test_what_is_wrong_is_said(
 def test_a_refused_record_leaves_nothing_behind(clients: dict[str, Any], bootstrap: str) -> None:
     """Records before and after one that was refused are as they were sent."""
     producer: Producer[Any, Any] = clients["producer"]
+    with pytest.raises(ValueError, match="is no name"):
+        producer.send("\ud800", b"0")
     make_topic(bootstrap, "refused-between")
     first = producer.send("refused-between", b"1", headers=[("a", None)])
     with pytest.raises(TypeError):

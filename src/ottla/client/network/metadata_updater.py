@@ -17,7 +17,7 @@ from ottla.client.randomness import RANDOM
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.errors import ErrorCode
 
-from ..errors import KafkaError
+from ..errors import IllegalArgumentError, KafkaError
 from ..typed_config import ClientConfig
 from .cluster_metadata import Cluster
 from .connection import Request
@@ -49,8 +49,17 @@ class Metadata:
         self.closed = False
 
     def track(self, topics: Iterable[str]) -> None:
-        """From now on every refresh asks about these topics too."""
-        self.topics = self.topics | set(topics)
+        """From now on every refresh asks about these topics too.
+
+        Raises IllegalArgumentError for a name that no request can carry: it would stop all others.
+        """
+        wanted = set(topics)
+        for topic in wanted:
+            try:
+                topic.encode()
+            except UnicodeEncodeError as problem:
+                raise IllegalArgumentError(f"{topic!r} is no name for a topic: {problem}") from None
+        self.topics = self.topics | wanted
 
     def refresh(self, topics: Iterable[str] = ()) -> Future[Cluster]:
         """Newer metadata than now, with these topics in it; the future never fails by itself."""
@@ -130,6 +139,8 @@ class Metadata:
             failed, self.asking = self.asking, []
             for each in failed:
                 each.set_exception(problem)
+            if self.waiting:
+                self._ask()
             return
         if self.warn_after_s is not None and len(self.connections.waits) >= len(
             self.connections.bootstrap
