@@ -331,6 +331,28 @@ def test_a_full_buffer_makes_send_wait_and_then_give_up(bootstrap: str, topic: s
             deque((producer.send(topic, b"x" * 1000) for _ in range(100)), maxlen=0)
 
 
+def test_a_batch_that_others_filled_is_sent_for_its_memory(bootstrap: str, topic: str) -> None:
+    """One thread begins a batch, another fills it first, and all memory is in it."""
+    filled: list[Any] = []
+    with Producer(bootstrap_servers=bootstrap, buffer_memory=4096, max_block_ms=20_000) as producer:
+        producer.partitions_for(topic)
+        give_room = producer._give_room
+
+        def give_room_and_fill(*arguments: Any) -> bool:
+            begun = give_room(*arguments)
+            if begun and not filled:
+                other = threading.Thread(
+                    target=lambda: filled.append(producer.send(topic, b"b" * 3000))
+                )
+                other.start()
+                other.join(WAIT_S)
+            return begun
+
+        producer._give_room = give_room_and_fill  # type: ignore[method-assign]
+        last = producer.send(topic, b"a" * 3000)
+        assert (filled[0].get(WAIT_S).offset, last.get(WAIT_S).offset) == (0, 1)
+
+
 def test_without_lingering_nothing_is_left_behind(bootstrap: str, topic: str) -> None:
     """linger_ms=0: each record goes by itself, though nobody waits or flushes."""
     for turn in range(10):

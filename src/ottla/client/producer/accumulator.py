@@ -60,6 +60,13 @@ class Memory:
                 self.waiters -= 1
             self.used += size
 
+    def spare_buffer(self) -> bytearray | None:
+        """A full-sized buffer that was used before, if there is one; from any thread."""
+        try:
+            return self.spare.pop()
+        except IndexError:  # maybe another thread was first
+            return None
+
     def release(self, size: int, buffer: bytearray | None = None) -> None:
         """Give bytes back, and a buffer without views."""
         if buffer is not None and len(buffer) == self.buffer_size and len(self.spare) < SPARE_MAX:

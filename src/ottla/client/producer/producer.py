@@ -289,6 +289,9 @@ class Producer(Generic[K, V]):
                     movable = False
                     continue
             reserved = grown if grown > 0 else max(min(FIRST_BYTES, batch_size), size)
+            if fresh:  # others have filled it meanwhile; the memory may have to come from it
+                fresh = False
+                self._sender.begun(queue)
             self._memory.reserve(reserved, deadline, self._sender.poke)
             fresh |= self._give_room(queue, batch if grown > 0 else None, reserved)
         if fresh:  # only now, for the sender passes over a batch that is still empty
@@ -303,9 +306,9 @@ class Producer(Generic[K, V]):
         fresh = False
         with queue.lock:
             if batch is not None and queue.open is batch:
-                capacity, spare = batch.builder.byte_capacity + reserved, self._memory.spare
+                capacity = batch.builder.byte_capacity + reserved
                 full = capacity + HEAD_BYTES == self._memory.buffer_size
-                batch.builder.grow(capacity, spare.pop() if full and spare else None)
+                batch.builder.grow(capacity, self._memory.spare_buffer() if full else None)
                 batch.reserved += reserved
                 return False
             if batch is None and queue.open is None:
