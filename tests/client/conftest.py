@@ -56,8 +56,8 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def crew() -> Iterator[list[Any]]:
-    """The polling members of a test (crew.py); those that still run are stopped after it."""
+def members() -> Iterator[list[Any]]:
+    """The polling members of a test (members.py); those that still run are stopped after it."""
     members: list[Any] = []
     yield members
     for each in members:

@@ -30,7 +30,7 @@ NAME_BYTES = 100
 SIZES = [3, 900, 950, 5000, 5000, 1, 0, 600, 680, 655, 656, 12_000, 12_001, 2, 900, 900]
 
 
-class Slow(FakeBroker):
+class PiecewiseBroker(FakeBroker):
     """Answers Metadata with as many topics as it is asked for, and sends as the test says."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 @pytest.mark.parametrize("pieces", [False, True])
 def test_answers_of_all_sizes_are_what_was_sent(form: str, pieces: bool) -> None:
     """Small after large, large after small, larger than expected: every name is right."""
-    with Slow() as broker:
+    with PiecewiseBroker() as broker:
         client = client_of(broker)
         client.bootstrap(5000)
         if pieces:
@@ -105,7 +105,7 @@ def test_the_loop_does_its_other_work_while_a_large_answer_comes(form: str) -> N
         go_on.wait(10)
         peer.sendall(data[-5:])
 
-    with Slow() as broker:
+    with PiecewiseBroker() as broker:
         client = client_of(broker)
         client.bootstrap(5000)
         ask(client, 5000)
@@ -131,7 +131,7 @@ def test_the_compiled_part_is_used_after_a_large_answer() -> None:
     """A loop has a receiver while a second large answer is awaited, and none after a small one."""
     if bulk_receive.receive is None:
         pytest.skip("not compiled here; try: make compile")
-    with Slow() as broker:
+    with PiecewiseBroker() as broker:
         client = client_of(broker)
         client.bootstrap(5000)
         seen: list[bool] = []
@@ -160,7 +160,7 @@ def test_a_connection_that_ends_inside_an_answer_fails_it_and_is_made_anew(
         broker.sending = lambda peer, data: peer.sendall(data)
         peer.shutdown(socket.SHUT_RDWR)
 
-    with Slow() as broker:
+    with PiecewiseBroker() as broker:
         client = client_of(broker, reconnect_backoff_ms=1)
         client.bootstrap(5000)
         ask(client, 5000)
@@ -176,7 +176,7 @@ def test_a_connection_that_ends_inside_an_answer_fails_it_and_is_made_anew(
 )
 def test_nonsense_instead_of_a_large_answer_ends_the_connection(form: str, nonsense: bytes) -> None:
     """A size that cannot be, or an answer to nothing: an error that names the peer."""
-    with Slow() as broker:
+    with PiecewiseBroker() as broker:
         client = client_of(broker)
         client.bootstrap(5000)
         ask(client, 5000)

@@ -18,7 +18,7 @@ from ottla.client import errors
 from ottla.client.assignors import Assignment, Assignor, Member
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
-from tests.client.crew import FAST, Polling, confluent, eventually, fill, ours, split
+from tests.client.group_members import FAST, Polling, confluent, eventually, fill, ours, split
 
 
 class Seen(ConsumerRebalanceListener):
@@ -38,51 +38,52 @@ class Seen(ConsumerRebalanceListener):
 
 
 def test_two_members_share_and_one_takes_over(
-    any_bootstrap: str, topic: str, make_topic: Callable[..., None], crew: list[Polling]
+    any_bootstrap: str, topic: str, make_topic: Callable[..., None], members: list[Polling]
 ) -> None:
     """The second member gets its share; when it closes the first has all again; every record is
     seen exactly once, because partitions are committed before they go."""
     make_topic(topic, 4)
     fill(any_bootstrap, topic, 4)
     seen = Seen()
-    crew.append(ours(any_bootstrap, topic, seen))
-    eventually(lambda: len(crew[0].records) == 80, "the first reads all")
-    crew.append(ours(any_bootstrap, topic))
-    eventually(lambda: split(crew, 4) and len(crew[1].assigned()) == 2, "an even share")
+    members.append(ours(any_bootstrap, topic, seen))
+    eventually(lambda: len(members[0].records) == 80, "the first reads all")
+    members.append(ours(any_bootstrap, topic))
+    eventually(lambda: split(members, 4) and len(members[1].assigned()) == 2, "an even share")
     fill(any_bootstrap, topic, 4, start=20)
-    eventually(lambda: sum(len(each.records) for each in crew) == 160, "both read")
-    crew[1].stop()
-    eventually(lambda: crew[0].assigned() == {0, 1, 2, 3}, "the first takes over")
+    eventually(lambda: sum(len(each.records) for each in members) == 160, "both read")
+    members[1].stop()
+    eventually(lambda: members[0].assigned() == {0, 1, 2, 3}, "the first takes over")
     fill(any_bootstrap, topic, 4, start=40)
     everything = [(p, n) for p in range(4) for n in range(60)]
-    eventually(lambda: sorted(crew[0].records + crew[1].records) == everything, "once each")
-    crew[0].stop()
+    eventually(lambda: sorted(members[0].records + members[1].records) == everything, "once each")
+    members[0].stop()
     assert seen.calls[0] == ("assigned", [0, 1, 2, 3])
     assert seen.calls[1] == ("revoked", [0, 1, 2, 3])
     assert seen.calls[-1] == ("revoked", [0, 1, 2, 3])
 
 
 def test_cooperative_members_go_on_meanwhile(
-    any_bootstrap: str, topic: str, make_topic: Callable[..., None], crew: list[Polling]
+    any_bootstrap: str, topic: str, make_topic: Callable[..., None], members: list[Polling]
 ) -> None:
     """With cooperative-sticky only what moves is revoked, in one group with confluent-kafka too."""
     make_topic(topic, 6)
     seen = Seen()
     options = {"partition_assignment_strategy": "cooperative-sticky"}
-    crew.append(ours(any_bootstrap, topic, seen, **options))
-    eventually(lambda: crew[0].assigned() == set(range(6)), "all at first")
-    crew.append(confluent(any_bootstrap, topic, "cooperative-sticky"))
-    eventually(lambda: split(crew, 6) and len(crew[1].assigned()) == 3, "an even share")
-    kept = crew[0].assigned()
-    crew.append(ours(any_bootstrap, topic, **options))
+    members.append(ours(any_bootstrap, topic, seen, **options))
+    eventually(lambda: members[0].assigned() == set(range(6)), "all at first")
+    members.append(confluent(any_bootstrap, topic, "cooperative-sticky"))
+    eventually(lambda: split(members, 6) and len(members[1].assigned()) == 3, "an even share")
+    kept = members[0].assigned()
+    members.append(ours(any_bootstrap, topic, **options))
     eventually(
-        lambda: split(crew, 6) and all(len(each.assigned()) == 2 for each in crew), "three shares"
+        lambda: split(members, 6) and all(len(each.assigned()) == 2 for each in members),
+        "three shares",
     )
-    assert crew[0].assigned() <= kept
+    assert members[0].assigned() <= kept
     fill(any_bootstrap, topic, 6)
     wanted = {(p, n) for p in range(6) for n in range(20)}
-    eventually(lambda: {each for m in crew for each in m.records} == wanted, "all records")
-    for each in crew:
+    eventually(lambda: {each for m in members for each in m.records} == wanted, "all records")
+    for each in members:
         each.stop()
     assert seen.calls[0] == ("assigned", [0, 1, 2, 3, 4, 5])
     revoked = [numbers for what, numbers in seen.calls if what == "revoked"]
@@ -91,47 +92,47 @@ def test_cooperative_members_go_on_meanwhile(
 
 
 def test_sticky_members_keep_what_they_had(
-    bootstrap: str, topic: str, make_topic: Callable[..., None], crew: list[Polling]
+    bootstrap: str, topic: str, make_topic: Callable[..., None], members: list[Polling]
 ) -> None:
     """With sticky the first keeps half of its partitions when the second comes."""
     make_topic(topic, 4)
-    crew.append(ours(bootstrap, topic, partition_assignment_strategy="sticky"))
-    eventually(lambda: crew[0].assigned() == {0, 1, 2, 3})
-    crew.append(ours(bootstrap, topic, partition_assignment_strategy="sticky"))
-    eventually(lambda: split(crew, 4) and len(crew[1].assigned()) == 2)
-    before = [each.assigned() for each in crew]
-    crew.append(ours(bootstrap, topic, partition_assignment_strategy="sticky"))
-    eventually(lambda: split(crew, 4) and len(crew[2].assigned()) == 1)
-    assert sum(len(each.assigned() & had) for each, had in zip(crew, before, strict=False)) == 3
-    for each in crew:
+    members.append(ours(bootstrap, topic, partition_assignment_strategy="sticky"))
+    eventually(lambda: members[0].assigned() == {0, 1, 2, 3})
+    members.append(ours(bootstrap, topic, partition_assignment_strategy="sticky"))
+    eventually(lambda: split(members, 4) and len(members[1].assigned()) == 2)
+    before = [each.assigned() for each in members]
+    members.append(ours(bootstrap, topic, partition_assignment_strategy="sticky"))
+    eventually(lambda: split(members, 4) and len(members[2].assigned()) == 1)
+    assert sum(len(each.assigned() & had) for each, had in zip(members, before, strict=False)) == 3
+    for each in members:
         each.stop()
 
 
 def test_a_static_member_comes_back_to_its_partitions(
-    any_bootstrap: str, topic: str, make_topic: Callable[..., None], crew: list[Polling]
+    any_bootstrap: str, topic: str, make_topic: Callable[..., None], members: list[Polling]
 ) -> None:
     """A member with a group_instance_id that restarts within its session moves nobody; another
     with the same id takes its place, and the first is told."""
     make_topic(topic, 4)
     others = Seen()
-    crew.append(ours(any_bootstrap, topic, others, group_instance_id="one"))
-    crew.append(ours(any_bootstrap, topic, group_instance_id="two"))
-    eventually(lambda: split(crew, 4) and len(crew[1].assigned()) == 2)
-    had, calls = crew[1].assigned(), len(others.calls)
-    crew[1].stop()
-    crew[1] = ours(any_bootstrap, topic, group_instance_id="two")
-    eventually(lambda: crew[1].assigned() == had, "back again")
+    members.append(ours(any_bootstrap, topic, others, group_instance_id="one"))
+    members.append(ours(any_bootstrap, topic, group_instance_id="two"))
+    eventually(lambda: split(members, 4) and len(members[1].assigned()) == 2)
+    had, calls = members[1].assigned(), len(others.calls)
+    members[1].stop()
+    members[1] = ours(any_bootstrap, topic, group_instance_id="two")
+    eventually(lambda: members[1].assigned() == had, "back again")
     time.sleep(0.3)
     assert len(others.calls) == calls
-    crew.append(ours(any_bootstrap, topic, group_instance_id="two"))
-    eventually(lambda: crew[2].assigned() == had, "the new one has it")
-    eventually(lambda: crew[1].problem is not None, "the old one is told")
-    assert isinstance(crew[1].problem, errors.FencedInstanceIdError)
-    assert "of its own" in str(crew[1].problem)
+    members.append(ours(any_bootstrap, topic, group_instance_id="two"))
+    eventually(lambda: members[2].assigned() == had, "the new one has it")
+    eventually(lambda: members[1].problem is not None, "the old one is told")
+    assert isinstance(members[1].problem, errors.FencedInstanceIdError)
+    assert "of its own" in str(members[1].problem)
 
 
 def test_a_member_that_does_not_poll_is_out(
-    any_bootstrap: str, topic: str, make_topic: Callable[..., None], crew: list[Polling]
+    any_bootstrap: str, topic: str, make_topic: Callable[..., None], members: list[Polling]
 ) -> None:
     """After max_poll_interval_ms the partitions go to others; the late one cannot commit, is told
     that they are lost, and comes back with its next polls."""
@@ -145,18 +146,18 @@ def test_a_member_that_does_not_poll_is_out(
     )
     slow.subscribe([topic], listener=seen)
     eventually(lambda: bool(slow.poll(50)), "the first records")
-    crew.append(ours(any_bootstrap, topic))
-    eventually(lambda: crew[0].assigned() == {0, 1}, "the other has all")
+    members.append(ours(any_bootstrap, topic))
+    eventually(lambda: members[0].assigned() == {0, 1}, "the other has all")
     with pytest.raises(errors.CommitFailedError, match="max_poll_records"):
         slow.commit()
     eventually(lambda: slow.poll(50) is not None and len(slow.assignment()) == 1, "back again")
     assert ("lost", [0, 1]) in seen.calls
     slow.close()
-    crew[0].stop()
+    members[0].stop()
 
 
 def test_a_pattern_finds_topics_that_come_later(
-    any_bootstrap: str, topic: str, make_topic: Callable[..., None], crew: list[Polling]
+    any_bootstrap: str, topic: str, make_topic: Callable[..., None], members: list[Polling]
 ) -> None:
     """A pattern subscribes to what matches now and later, never to internal topics."""
     make_topic(f"{topic}-one", 1)
@@ -174,23 +175,23 @@ def test_a_pattern_finds_topics_that_come_later(
 
 
 def test_new_partitions_are_shared_out(
-    any_bootstrap: str, topic: str, make_topic: Callable[..., None], crew: list[Polling]
+    any_bootstrap: str, topic: str, make_topic: Callable[..., None], members: list[Polling]
 ) -> None:
     """When a topic grows, the group divides anew and reads the new partitions from their start."""
     from confluent_kafka.admin import AdminClient, NewPartitions
 
     make_topic(topic, 1)
-    crew.append(ours(any_bootstrap, topic, metadata_max_age_ms=200))
-    eventually(lambda: crew[0].assigned() == {0})
+    members.append(ours(any_bootstrap, topic, metadata_max_age_ms=200))
+    eventually(lambda: members[0].assigned() == {0})
     admin = AdminClient({"bootstrap.servers": any_bootstrap})
     admin.create_partitions([NewPartitions(topic, 3)])[topic].result(10)
     fill(any_bootstrap, topic, 3)
-    eventually(lambda: len(crew[0].records) == 60, "all records")
-    crew[0].stop()
+    eventually(lambda: len(members[0].records) == 60, "all records")
+    members[0].stop()
 
 
 def test_a_rule_of_ones_own(
-    bootstrap: str, topic: str, make_topic: Callable[..., None], crew: list[Polling]
+    bootstrap: str, topic: str, make_topic: Callable[..., None], members: list[Polling]
 ) -> None:
     """A user's assignor divides; one that gives a partition twice is refused with its name."""
 
@@ -214,9 +215,9 @@ def test_a_rule_of_ones_own(
 
     make_topic(topic, 3)
     rule = {"partition_assignment_strategy": [AllToTheLast]}
-    crew += [ours(bootstrap, topic, **rule), ours(bootstrap, topic, **rule)]
-    eventually(lambda: split(crew, 3))
-    assert sorted(len(each.assigned()) for each in crew) == [0, 3]
+    members += [ours(bootstrap, topic, **rule), ours(bootstrap, topic, **rule)]
+    eventually(lambda: split(members, 3))
+    assert sorted(len(each.assigned()) for each in members) == [0, 3]
     wrong = Consumer(
         topic,
         bootstrap_servers=bootstrap,
@@ -226,7 +227,7 @@ def test_a_rule_of_ones_own(
     with pytest.raises(errors.KafkaError, match="assignor 'wrong'"):
         wrong.poll(5000)
     wrong.close()
-    for each in crew:
+    for each in members:
         each.stop()
 
 

@@ -10,7 +10,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from tests import needs
-from tests.client.crew import (
+from tests.client.group_members import (
     JavaMember,
     Member,
     confluent,
@@ -41,7 +41,7 @@ def test_one_group_of_four_clients(
     topic: str,
     strategy: str,
     make_topic: Callable[..., None],
-    crew: list[Member],
+    members: list[Member],
 ) -> None:
     """Everybody has an even share, whoever leads; members leave while records flow, and every
     record is read exactly once."""
@@ -58,26 +58,26 @@ def test_one_group_of_four_clients(
     elif strategy == "cooperative-sticky":
         makers[:2] = makers[1::-1]
     for make in makers:
-        crew.append(make())
-        eventually(lambda: bool(crew[-1].assigned()), "a share")
+        members.append(make())
+        eventually(lambda: bool(members[-1].assigned()), "a share")
     eventually(
-        lambda: split(crew, PARTITIONS) and {len(each.assigned()) for each in crew} == {2},
+        lambda: split(members, PARTITIONS) and {len(each.assigned()) for each in members} == {2},
         "even shares",
     )
     fill(any_bootstrap, topic, PARTITIONS)
-    once(crew, 20)
-    for number, leaving in enumerate(crew[:2], 1):  # the leader goes, then the next one
+    once(members, 20)
+    for number, leaving in enumerate(members[:2], 1):  # the leader goes, then the next one
         fill(any_bootstrap, topic, PARTITIONS, start=number * 40 - 20)
         leaving.stop()
         fill(any_bootstrap, topic, PARTITIONS, start=number * 40)
-        eventually(lambda: split(crew[number:], PARTITIONS), "the others take over")  # noqa: B023
-        once(crew, number * 40 + 20)
-    for each in crew[2:]:
+        eventually(lambda: split(members[number:], PARTITIONS), "the others take over")  # noqa: B023
+        once(members, number * 40 + 20)
+    for each in members[2:]:
         each.stop()
 
 
-def once(crew: list[Member], count: int) -> None:
+def once(members: list[Member], count: int) -> None:
     """Wait until all records are read, so many of each partition; none may come twice."""
     wanted = [(p, n) for p in range(PARTITIONS) for n in range(count)]
-    eventually(lambda: sum(len(each.records) for each in crew) >= len(wanted), "all records")
-    assert sorted(record for each in crew for record in each.records) == wanted
+    eventually(lambda: sum(len(each.records) for each in members) >= len(wanted), "all records")
+    assert sorted(record for each in members for record in each.records) == wanted

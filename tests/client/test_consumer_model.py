@@ -1,7 +1,7 @@
-"""A consumer beside a dumb twin: a list of offsets and a number for each partition.
+"""A consumer beside a simple model: a list of offsets and a number for each partition.
 
 Whatever is called in whatever order (poll, iteration, columns, seeks, pauses), what comes is what
-the twin says comes next: no record is skipped, none comes twice, none of an aborted transaction.
+the model says comes next: no record is skipped, none comes twice, none of an aborted transaction.
 """
 
 from __future__ import annotations

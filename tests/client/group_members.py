@@ -1,4 +1,4 @@
-"""Members of one group, of four kinds of clients: each polls until it is told to stop."""
+"""Members of one group, of four kinds of clients: each polls until `stop`."""
 
 from __future__ import annotations
 
