@@ -15,6 +15,14 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "ottla"
 TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+DOCUMENT_COLUMNS_MAX = 120
+# Words that a newcomer would have to translate: Kafka's noun or the plain technical one instead.
+METAPHORS = re.compile(
+    r"\b(an open door|doors?|rooms?|houses?|desks?|seats?|offices?|lanes?|strangers?|hears?"
+    r"|is told|are told|the way of)\b",
+    re.IGNORECASE,
+)
 # A file beyond this gives its reason here, with the length it may reach: a class whose state has
 # one owner stays in one file, rather than being cut into functions that change its fields.
 FILE_LINES_MAX = 500
@@ -243,6 +251,43 @@ def test_tests_are_short_files_too() -> None:
         line
         for file in TESTS.rglob("*.py")
         for line in length_violations(file.read_text(), str(file.relative_to(TESTS)))
+    ]
+    assert not found, "\n".join(found)
+
+
+def documents() -> list[Path]:
+    return [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")]
+
+
+def prose(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of a document that are neither code nor part of a table."""
+    in_code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        elif not in_code and not line.startswith("|"):
+            yield number, line
+
+
+def test_documents_end_their_lines() -> None:
+    """No line of prose in a document is longer than DOCUMENT_COLUMNS_MAX."""
+    long = [
+        f"{file.relative_to(ROOT)}:{number}: {len(line)} columns"
+        for file in documents()
+        for number, line in prose(file.read_text())
+        if len(line) > DOCUMENT_COLUMNS_MAX
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_no_metaphors() -> None:
+    """Names, comments, docstrings and documents say what is meant (METAPHORS)."""
+    files = [*SOURCE.rglob("*.py"), *SOURCE.rglob("*.pyx"), *documents()]
+    found = [
+        f"{file.relative_to(ROOT)}:{number}: {word.group()}"
+        for file in files
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        for word in METAPHORS.finditer(line)
     ]
     assert not found, "\n".join(found)
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled form of offset_map.py: the same class with the same contract, which is told there.
+"""The compiled form of offset_map.py: the same class, the same contract.
 
 A slot is the key's SipHash-2-4 of 128 bits under the map's secret, and the offset plus one; 0 there
 says that the slot is free. Both forms have the same tests.

@@ -2,7 +2,7 @@
 
 A `Stream` never blocks: reading and writing say how much went through, and the two callbacks say
 when it is worth trying again. Both are level-triggered: the reader is called as long as bytes wait
-and reading is on, the writer as long as there is room and it was asked for. `RealNetwork` is
+and reading is on, the writer as long as there is space and it was asked for. `RealNetwork` is
 non-blocking sockets on the event loop's `add_reader` and `add_writer`, with no task, no copy and
 no buffer of its own per connection. The twin in memory is in `simulated/network.py`.
 """
@@ -54,7 +54,7 @@ class Stream(Protocol):
         ...
 
     def send(self, buffers: Sequence[Data], more: bool = False) -> int:
-        """How many bytes went out, 0 when there is no room; `more`: a file follows at once."""
+        """How many bytes went out, 0 when there is no space; `more`: a file follows at once."""
         ...
 
     def send_file(self, file: Readable, position: int, size: int) -> int:
@@ -70,7 +70,7 @@ class Stream(Protocol):
     def resume(self) -> None: ...
 
     def on_writable(self, callback: Callable[[], object]) -> None:
-        """Calls back while there is room, until `stop_writable`."""
+        """Calls back while there is space, until `stop_writable`."""
         ...
 
     def stop_writable(self) -> None: ...

@@ -495,11 +495,11 @@ def widen(column: BytesColumn, rows: int, more: int) -> None:
     column.validity.extend(bytes((rows + 7) // 8 - len(column.validity)))
 
 
-def grow(room: bytearray, size: cython.Py_ssize_t) -> None:
+def grow(buffer: bytearray, size: cython.Py_ssize_t) -> None:
     if cython.compiled:
-        PyByteArray_Resize(room, size)
+        PyByteArray_Resize(buffer, size)
     else:
-        room.extend(bytes(size - len(room)))
+        buffer.extend(bytes(size - len(buffer)))
 
 
 if cython.compiled:
@@ -516,7 +516,7 @@ if cython.compiled:
         first_offset: cython.longlong,
         columns: object,
     ) -> object:
-        """Measure, make room, fill it; without the interpreter's lock if that takes a while."""
+        """Measure, allocate, fill; without the interpreter's lock if that takes a while."""
         p: cython.p_uchar = start + begin
         end: cython.p_uchar = start + size
         found: cython.longlong[6]  # see `measure`
@@ -663,7 +663,7 @@ if cython.compiled:
         timestamps: cython.p_longlong,
         to: cython.pointer(RowBytes),
     ) -> cython.void:
-        """Write the numbers and bytes into the room that was made."""
+        """Write the numbers and bytes into the allocated memory."""
         f: cython.longlong[9]
         left: cython.Py_ssize_t
         for left in range(count):  # noqa: B007
@@ -714,7 +714,7 @@ def add_rows_plain(
     first_offset: int,
     columns: Columns,
 ) -> None:
-    """Parse, make room, fill it."""
+    """Parse, allocate, fill."""
     rows = []
     for _ in range(count):
         f = parse_plain(data, at)
@@ -751,7 +751,7 @@ def span(data: bytes, at: int, size: int) -> bytes | None:
 
 
 def fill_plain(column: BytesColumn, row: int, items: list) -> None:
-    """Put bytes into a column that has room for them from `row` on."""
+    """Put bytes into a column that has capacity for them from `row` on."""
     ends = memoryview(column.offsets).cast("i")
     for index, item in enumerate(items, row):
         if item is None:

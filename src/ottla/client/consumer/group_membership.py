@@ -389,7 +389,7 @@ class Group:
     def on_group_error(self, code: int) -> None:
         """What an answer to a heartbeat or a commit says about the membership."""
         if self.generation < 0 or self.joining:
-            return  # no member, or about to hear the same from the join
+            return  # no member, or the join will report the same
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.rejoin = True
         elif code in RESET:

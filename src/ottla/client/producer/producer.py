@@ -170,7 +170,7 @@ class Producer(Generic[K, V]):
         record = self._interceptors.on_send(record)
         try:
             return self._prepare(*record, on_delivery)
-        except Exception as error:  # of a record that never gets into a batch they hear here
+        except Exception as error:  # a record that never gets into a batch is reported here
             self._interceptors.on_acknowledgement(None, error)
             raise
 
@@ -241,7 +241,7 @@ class Producer(Generic[K, V]):
         return future
 
     def _listen(self, future: FutureRecordMetadata, on_delivery: OnDelivery | None) -> None:
-        """Interceptors hear of the outcome first, then the callback."""
+        """Reports the outcome to the interceptors, then to the callback."""
         if self._interceptors:
             future._when_done(self._interceptors.on_acknowledgement)
         if on_delivery is not None:

@@ -74,8 +74,8 @@ class SimulatedStream:
         pipe = self.incoming
         if not pipe.arrived:
             return 0 if pipe.ended and not pipe.size else None
-        room = len(view)
-        size = self._network.part(min(room, len(pipe.arrived)))
+        space = len(view)
+        size = self._network.part(min(space, len(pipe.arrived)))
         with memoryview(view) as target:
             target[:size] = pipe.arrived[:size]
         del pipe.arrived[:size]
@@ -86,18 +86,18 @@ class SimulatedStream:
 
     def send(self, buffers: Sequence[Data], more: bool = False) -> int:
         self._check()
-        room = self._network.buffer_bytes - self.outgoing.size
+        space = self._network.buffer_bytes - self.outgoing.size
         whole = b"".join(buffers)
-        size = self._network.part(min(room, len(whole)))
+        size = self._network.part(min(space, len(whole)))
         if size > 0:
             self._network.carry(self, whole[:size])
         return max(size, 0)
 
     def send_file(self, file: Readable, position: int, size: int) -> int:
-        room = self._network.buffer_bytes - self.outgoing.size
-        if room <= 0:
+        space = self._network.buffer_bytes - self.outgoing.size
+        if space <= 0:
             return 0
-        data = file.pread(min(size, room), position)
+        data = file.pread(min(size, space), position)
         if not data:
             raise FileTooShort
         return self.send((data,))
@@ -150,8 +150,8 @@ class SimulatedStream:
         return ready and self._reading and self._reader is not None
 
     def _can_write(self) -> bool:
-        room = self.outgoing.size < self._network.buffer_bytes
-        return self._writer is not None and (room or self.broken)
+        space = self.outgoing.size < self._network.buffer_bytes
+        return self._writer is not None and (space or self.broken)
 
     def _run_reader(self) -> None:
         self._read_scheduled = False
