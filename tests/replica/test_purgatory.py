@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.replica.purgatory import TICK_S, Purgatory
+from ottla.replica.purgatory import EMPTY_TICKS_MAX, TICK_S, Purgatory
 from ottla.seams.clock import ManualClock, ManualTimer
 
 
@@ -48,6 +48,19 @@ def test_waking_a_key_tries_what_waits_for_it(purgatory: Purgatory) -> None:
     purgatory.wake("b")
     assert second.answered
     assert len(purgatory) == 1
+
+
+def test_answered_requests_leave_nothing_behind(clock: ManualClock, purgatory: Purgatory) -> None:
+    """However long they might have waited; those that still wait keep their times."""
+    kept = Request()
+    purgatory.park(["b"], 60_000, kept.attempt)
+    for _ in range(3 * EMPTY_TICKS_MAX):
+        clock.advance(TICK_S * 1000)
+        purgatory.cancel(purgatory.park(["a"], 3_600_000, Request().attempt))
+    assert len(purgatory) == 1
+    assert len(purgatory._ticks) == len(purgatory._by_tick) <= EMPTY_TICKS_MAX + 3
+    clock.advance(60_000)
+    assert kept.tries == [True]
 
 
 def test_time_ends_the_wait_with_a_last_attempt(clock: ManualClock, purgatory: Purgatory) -> None:

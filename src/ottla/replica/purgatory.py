@@ -26,6 +26,9 @@ PARKED_MAX = 100_000
 ATTEMPTS_PER_TURN = 50
 # Deadlines are rounded up to whole ticks.
 TICK_S = 0.005
+# Ticks whose operations are all gone are kept for later ones, up to about so many: a client that
+# may wait for an hour, and is answered soon, leaves one behind with every request.
+EMPTY_TICKS_MAX = 1000
 
 
 class DelayedOperation:
@@ -110,6 +113,8 @@ class Purgatory:
         if bucket is not None:
             bucket[operation] = None
             return operation
+        if len(self._ticks) > 2 * self._parked + EMPTY_TICKS_MAX:
+            self._drop_empty_ticks()
         self._by_tick[tick] = {operation: None}
         heappush(self._ticks, tick)
         if self._timer is None or tick < self._timer_tick:
@@ -235,6 +240,10 @@ class Purgatory:
         self._try_some()
 
     # Time
+
+    def _drop_empty_ticks(self) -> None:
+        self._by_tick = {tick: bucket for tick, bucket in self._by_tick.items() if bucket}
+        self._ticks = sorted(self._by_tick)
 
     def _arm(self) -> None:
         if self._timer is not None:
