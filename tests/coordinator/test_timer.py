@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from math import floor
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.coordinator import timer
 from ottla.coordinator.effects import TimerKey
 from ottla.coordinator.timer import DUE_PER_TURN, CoordinatorTimer
 from ottla.seams.clock import ManualClock, ManualTimer
@@ -25,10 +27,17 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS)
+@given(STEPS, st.sampled_from([0, timer.STALE_ENTRIES_MAX]))
 @settings(max_examples=300, deadline=None)
-def test_fires_what_is_due_once_and_nothing_else(steps: list[tuple[str, str, int]]) -> None:
+def test_fires_what_is_due_once_and_nothing_else(
+    steps: list[tuple[str, str, int]], stale_max: int
+) -> None:
     """A deadline fires once, at its time, unless it was cancelled or set again."""
+    with patch.object(timer, "STALE_ENTRIES_MAX", stale_max):
+        fires_what_is_due(steps)
+
+
+def fires_what_is_due(steps: list[tuple[str, str, int]]) -> None:
     clock = ManualClock()
     fired: list[tuple[str, float]] = []
     deadlines = CoordinatorTimer(clock, lambda key: fired.append((str(key[0]), clock.monotonic())))
@@ -49,6 +58,21 @@ def test_fires_what_is_due_once_and_nothing_else(steps: list[tuple[str, str, int
             late = [name for name, due in model.items() if due + 1e-5 < now]
             assert not late, f"{late} did not fire"
     assert len(deadlines) == len(model)
+
+
+def test_cancelled_keys_leave_nothing_behind() -> None:
+    """Members that come and go, each with a session of minutes, do not add up."""
+    clock = ManualClock()
+    fired: list[TimerKey] = []
+    deadlines = CoordinatorTimer(clock, fired.append)
+    deadlines.set(("stays",), 300_000)
+    for number in range(5 * timer.STALE_ENTRIES_MAX):
+        deadlines.set((number,), 300_000)
+        deadlines.cancel((number,))
+    assert len(deadlines._heap) <= timer.STALE_ENTRIES_MAX + 3
+    assert len(deadlines._in_heap) <= timer.STALE_ENTRIES_MAX + 3
+    clock.advance(300_000)
+    assert fired == [("stays",)]
 
 
 def test_setting_anew_costs_no_heap_entry() -> None:

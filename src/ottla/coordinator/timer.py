@@ -10,7 +10,7 @@ timer of the clock, set for the earliest entry, serves all keys: an idle coordin
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import ceil
 from typing import TYPE_CHECKING
@@ -29,6 +29,9 @@ EQUAL_S = 1e-6
 LOOK_AHEAD_S = 0.1
 # Callbacks of one turn of the event loop; the sessions of a large group may end together.
 DUE_PER_TURN = 100
+# Entries of keys that were cancelled, or set again to an earlier time, stay until their time comes,
+# up to about so many: members may come and go, each with a session of minutes.
+STALE_ENTRIES_MAX = 1000
 
 
 class CoordinatorTimer:
@@ -69,8 +72,16 @@ class CoordinatorTimer:
             self._timer = None
 
     def _push(self, key: TimerKey, at: float) -> None:
+        if len(self._heap) > 2 * len(self._deadlines) + STALE_ENTRIES_MAX:
+            self._heap = [entry for entry in self._heap if self._is_current(entry)]
+            heapify(self._heap)
+            self._in_heap = {key: at for at, _, key in self._heap}
         self._in_heap[key] = at
         heappush(self._heap, (at, next(self._order), key))
+
+    def _is_current(self, entry: tuple[float, int, TimerKey]) -> bool:
+        at, _, key = entry
+        return key in self._deadlines and self._in_heap.get(key) == at
 
     def _arm(self) -> None:
         if self._timer is not None:
