@@ -10,10 +10,11 @@ import sqlite3
 
 import pytest
 
-from ottla.cluster.requests import NewPartitions, ResourceType
+from ottla.cluster.requests import NewPartitions, ResourceType, TopicRef
 from ottla.log.checkpoints import parse_partition_configs, parse_partition_metadata
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
+from ottla.wire.errors import ErrorCode
 from tests.broker.harness import BrokerHarness, fetch_request, produce_request, values
 from tests.broker.test_broker import again, alter
 from tests.broker.test_fetch import delete
@@ -321,3 +322,44 @@ def test_folders_that_are_only_named_like_partitions_are_left_alone(
     for folder in ("backup-20261116", "backup-7", "t-20261116", "t-5", "u-20261116"):
         assert f"folder {folder} is left alone" in caplog.text
         assert disk.exists(f"/data/{folder}")
+
+
+def test_partitions_of_a_missing_data_directory_stay_offline(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Not mounted: they do not begin empty elsewhere; mounted again, they have their records."""
+    both = {"log_dirs": "/data,/two"}
+    with BrokerHarness(**both) as harness:
+        harness.create("t", 2)
+        for index in range(2):
+            harness.produce("t", index, b"value")
+    disk = harness.disk
+    (folder,) = (entry.name for entry in disk.entries("/two") if entry.is_directory)
+    lost = int(folder[-1])
+    disk.rename("/two", "/away")
+    for _ in range(2):
+        with again(harness, **both) as without:
+            assert without.produce("t", 1 - lost, b"more").error_code == 0
+            assert without.produce("t", lost).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            without.create("new", 2)
+            assert without.produce("new", 1).error_code == 0
+            without.run(without.broker.controller.delete_topics([TopicRef("new")]))
+        assert f"1 partitions are offline (t-{lost}): data directory /two is missing" in caplog.text
+    disk.rmtree("/two")
+    disk.rename("/away", "/two")
+    with again(harness, **both) as later:
+        assert values(later.ask(fetch_request(("t", lost, 0)), 11)) == {("t", lost): [b"value"]}
+    disk.rename(f"/two/{folder}", f"/data/{folder}")
+    with again(harness) as moved:
+        assert values(moved.ask(fetch_request(("t", lost, 0)), 11)) == {("t", lost): [b"value"]}
+
+
+def test_a_lost_folder_begins_empty_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """No data directory is missing, so the records are gone for good: the partition goes on."""
+    with BrokerHarness() as harness:
+        harness.create("t")
+        harness.produce("t", 0, b"value")
+    harness.disk.rmtree("/data/t-0")
+    with again(harness) as later:
+        assert later.produce("t", 0).base_offset == 0
+    assert "1 partitions have no folder and begin empty: t-0" in caplog.text

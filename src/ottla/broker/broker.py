@@ -22,6 +22,8 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.metadata_answers import MetadataAnswers
 from ottla.broker.metadata_applier import MetadataApplier
 from ottla.broker.metadata_checkpoint import (
+    METADATA_CHECKPOINT,
+    MetadataCheckpoint,
     TreeState,
     read_metadata_checkpoint,
     write_metadata_checkpoint,
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker")
 
 TREE_FILE = "coordination.db"
+NAMES_LOGGED_MAX = 5
 
 
 class Broker:
@@ -101,6 +104,9 @@ class Broker:
         self.controller: ControllerChannel
         self._tree: LocalTree
         self._tree_identity = 0
+        self._directories: dict[str, str] = {}  # path by directory id
+        # Partitions, by topic id, that may lie in a data directory which is missing.
+        self.missing: set[tuple[bytes, int]] = set()
         self._epoch = -1
         # What must be closed again, in reverse order, however far a start has come.
         self._opened = AsyncExitStack()
@@ -145,7 +151,7 @@ class Broker:
         self._tree = tree
         noted = read_metadata_checkpoint(self.disk, settings.data_directory)
         self._tree_identity = await tree.identity(self.chance.integer(1, 2**63 - 1))
-        behind = noted is not None and not self._tree_state().includes(noted)
+        behind = noted is not None and not self._tree_state().includes(noted.tree)
         if behind:
             log.warning(
                 "%s is not as this directory was last used with: all partitions are looked at for "
@@ -179,7 +185,10 @@ class Broker:
         self._epoch = (await self.controller.register_broker(info)).epoch
         look_at_all = noted is None or behind or self.logs.from_kafka
         await adopt_topics(self, image, look_at_all=look_at_all, behind=behind)
-        await tree.continue_after(noted.writes if noted is not None else 0)
+        await tree.continue_after(noted.tree.writes if noted is not None else 0)
+        self._directories = self.logs.directory_ids()
+        if noted is not None:
+            self._miss_partitions(await self._whole_image(), noted.directories)
         await self._note_tree()
         applier = MetadataApplier(self, self.controller)
         await applier.start()
@@ -276,7 +285,7 @@ class Broker:
             write_metadata_checkpoint,
             self.disk,
             self.settings.data_directory,
-            self._tree_state(),
+            MetadataCheckpoint(self._tree_state(), self._directories),
         )
 
     def _tree_state(self) -> TreeState:
@@ -313,6 +322,32 @@ class Broker:
             await self.logs.delete(stray, stray=True)
         if image.deletions:
             await self.controller.confirm_deletions(self.node_id, list(image.deletions))
+
+    def _miss_partitions(self, image: ClusterImage, noted: Mapping[str, str]) -> None:
+        """Find the partitions that have no folder; with a data directory missing, it has them."""
+        names = []
+        for topic in image.topics.values():
+            for partition in topic.partitions:
+                here = self.node_id in partition.replicas
+                if here and self.logs.topic_id(topic.name, partition.index) is None:
+                    self.missing.add((topic.id, partition.index))
+                    names.append(f"{topic.name}-{partition.index}")
+        gone = {key: path for key, path in noted.items() if key not in self._directories}
+        listed = ", ".join(names[:NAMES_LOGGED_MAX]) + (" …" if names[NAMES_LOGGED_MAX:] else "")
+        if names and gone:
+            self._directories.update(gone)
+            log.error(
+                "%d partitions are offline (%s): data directory %s is missing or empty; mount it "
+                "and name it in log.dirs, or let them begin empty by deleting %s/%s",
+                len(names),
+                listed,
+                " and ".join(gone.values()),
+                self.settings.data_directory,
+                METADATA_CHECKPOINT,
+            )
+        elif names:
+            self.missing.clear()
+            log.warning("%d partitions have no folder and begin empty: %s", len(names), listed)
 
     def _keep_configs(self) -> None:
         """Bring what the partitions' folders keep of their topics' configs up to date.

@@ -163,6 +163,8 @@ class MetadataApplier:
         for place, partition in enumerate(partitions):
             if broker.node_id not in partition.replicas:
                 continue
+            if (topic.id, partition.index) in broker.missing:
+                continue
             try:
                 broker.logs.create(topic.name, partition.index, topic.id)
             except (OSError, ValueError) as error:

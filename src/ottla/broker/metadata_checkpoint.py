@@ -4,12 +4,17 @@ It names the tree, and how many writes it had had when the broker last registere
 block of producer ids. One with fewer is a copy from an earlier time, put back by an operator. It
 lacks the producer ids, leader epochs, partitions and configs that came after, and so may another
 tree: see adoption.py.
+
+It also names the data directories. One that is missing at a start, because it is not mounted or was
+taken from `log.dirs`, took its partitions with it. They stay offline, as in Kafka: if they began
+empty in another directory, consumers would take the records in it for deleted.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.checkpoints import read_if_there
@@ -23,6 +28,13 @@ METADATA_CHECKPOINT = "metadata-checkpoint"
 VERSION = 0
 
 
+class MetadataCheckpoint(NamedTuple):
+    """What the file says."""
+
+    tree: TreeState
+    directories: Mapping[str, str]  # path by directory id
+
+
 class TreeState(NamedTuple):
     """A state that a tree has been in."""
 
@@ -34,8 +46,8 @@ class TreeState(NamedTuple):
         return self.identity == other.identity and self.writes >= other.writes
 
 
-def read_metadata_checkpoint(disk: Disk, directory: str) -> TreeState | None:
-    """The state noted last; None when there is no file, or none that can be parsed."""
+def read_metadata_checkpoint(disk: Disk, directory: str) -> MetadataCheckpoint | None:
+    """What was noted last; None when there is no file, or none that can be parsed."""
     path = f"{directory}/{METADATA_CHECKPOINT}"
     data = read_if_there(disk, path)
     if data is None:
@@ -43,7 +55,8 @@ def read_metadata_checkpoint(disk: Disk, directory: str) -> TreeState | None:
     try:
         fields = json.loads(data)
         if fields["version"] == VERSION:
-            return TreeState(int(fields["tree"]), int(fields["writes"]))
+            tree = TreeState(int(fields["tree"]), int(fields["writes"]))
+            return MetadataCheckpoint(tree, dict(fields.get("directories", {})))
         reason = f"version {fields['version']}"
     except (ValueError, KeyError, TypeError) as error:
         reason = str(error)
@@ -51,8 +64,13 @@ def read_metadata_checkpoint(disk: Disk, directory: str) -> TreeState | None:
     return None
 
 
-def write_metadata_checkpoint(disk: Disk, directory: str, state: TreeState) -> None:
+def write_metadata_checkpoint(disk: Disk, directory: str, noted: MetadataCheckpoint) -> None:
     """Returns when it is on the device."""
-    fields = {"version": VERSION, "tree": state.identity, "writes": state.writes}
+    fields = {
+        "version": VERSION,
+        "tree": noted.tree.identity,
+        "writes": noted.tree.writes,
+        "directories": dict(noted.directories),
+    }
     data = json.dumps(fields).encode()
     disk.write_atomically(f"{directory}/{METADATA_CHECKPOINT}", data + b"\n", sync=True)

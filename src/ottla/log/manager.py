@@ -236,6 +236,14 @@ class LogManager:
             for (topic, partition), entry in self._entries.items()
         ]
 
+    def directory_ids(self) -> dict[str, str]:
+        """The paths of the data directories by their ids."""
+        return {
+            data_dir.meta.directory_id: data_dir.path
+            for data_dir in self.directories
+            if data_dir.meta is not None and data_dir.meta.directory_id is not None
+        }
+
     def __len__(self) -> int:
         return len(self._entries)
 
