@@ -111,11 +111,25 @@ def killed_without_snapshots(harness: BrokerHarness) -> BrokerHarness:
     return BrokerHarness(disk=harness.disk, clock=harness.clock, **SETTINGS)
 
 
+def restarted_without_indexes(harness: BrokerHarness) -> BrokerHarness:
+    """Stopped cleanly, and the index files deleted, those of one segment in three."""
+    harness.close()
+    folder = f"/data/{TOPIC}-0"
+    names = sorted(entry.name for entry in harness.disk.entries(folder))
+    segments = [name.removesuffix(".log") for name in names if name.endswith(".log")]
+    for name in names:
+        if name.endswith("index") and segments.index(name.partition(".")[0]) % 3 == 1:
+            harness.disk.unlink(f"{folder}/{name}")
+    return restarted(harness)
+
+
 def as_it_is(harness: BrokerHarness) -> BrokerHarness:
     return harness
 
 
-@pytest.mark.parametrize("how", [as_it_is, restarted, killed, killed_without_snapshots])
+@pytest.mark.parametrize(
+    "how", [as_it_is, restarted, killed, killed_without_snapshots, restarted_without_indexes]
+)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_from_every_offset(how: Callable[[BrokerHarness], BrokerHarness], seed: int) -> None:
     """Whatever happened in between, what is read is what was committed."""

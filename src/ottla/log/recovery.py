@@ -6,6 +6,10 @@ offsets going up. The log is cut at the first that fails, and all that is cut, l
 included, is set aside (set_aside.py), with a line in the log. Indexes, leader epochs and producer
 state beyond the recovery point are made anew from the same walk.
 
+A clean stop leaves an offset index, if only an empty one, of every segment with batches. Where an
+operator has deleted a segment's indexes to have them made anew, the log is checked from there on,
+as in Kafka: the index of aborted transactions cannot be told from one that was never needed.
+
 A gap between two segments above the recovery point is compaction's work, or else the end of the
 earlier one was lost in a power cut. It counts as loss, and the log is cut there, only if nothing
 says that the log was ever compacted: not the caller (who has the cleaner's checkpoint and the
@@ -91,9 +95,18 @@ def load_log(
     `compacted`: the caller knows that the log was, or may have been, compacted.
     """
     name = f"{topic}-{partition}"
-    segments, snapshots, marked = _find_files(disk, directory, now_ms)
+    segments, snapshots, marked, unindexed = _find_files(disk, directory, now_ms)
     findings: Findings | None = None
     set_aside_bytes = 0
+    if clean and unindexed:
+        clean, recovery_point = False, unindexed[0].base_offset
+        logger.warning(
+            "%s: %d segments have no indexes; the log is checked from offset %d on and all indexes "
+            "are made anew",
+            name,
+            len(unindexed),
+            recovery_point,
+        )
     if not clean or not _find_end(segments[-1]):
         findings = Findings(compacted=compacted or marked)
         segments, set_aside_bytes = _recover(disk, segments, recovery_point, name, config, findings)
@@ -129,6 +142,9 @@ def load_log(
     log.set_aside_bytes = set_aside_bytes
     if findings is not None:
         _make_anew(log, findings)
+    for segment in unindexed:
+        if segment in log.segments:
+            disk.open(segment.path(INDEX), create=True)  # also without entries: it was checked
     return log
 
 
@@ -138,6 +154,7 @@ class _Files(NamedTuple):
     segments: list[Segment]  # at least one
     snapshots: list[int]  # offsets of the producer snapshots
     marked: bool  # as compacted
+    unindexed: list[Segment]  # hold batches, and have no index file of any kind
 
 
 def _find_files(disk: Disk, directory: str, now_ms: int) -> _Files:
@@ -149,6 +166,7 @@ def _find_files(disk: Disk, directory: str, now_ms: int) -> _Files:
     snapshots = []
     marked = False
     sizes = {}
+    indexed = set()
     for name, size, _ in entries:
         if name.endswith(LOG) and (offset := offset_of(name)) is not None:
             bases.append(offset)
@@ -161,7 +179,11 @@ def _find_files(disk: Disk, directory: str, now_ms: int) -> _Files:
             disk.unlink(f"{directory}/{name}", missing_ok=True)
     bases.sort()
     for name, _, _ in entries:
-        if name.endswith((INDEX, TIME_INDEX, TRANSACTION_INDEX)) and offset_of(name) not in sizes:
+        if not name.endswith((INDEX, TIME_INDEX, TRANSACTION_INDEX)):
+            continue
+        if (offset := offset_of(name)) in sizes:
+            indexed.add(offset)
+        else:
             logger.warning("%s/%s: removed, it belongs to no segment", directory, name)
             disk.unlink(f"{directory}/{name}", missing_ok=True)
     segments = [
@@ -169,7 +191,8 @@ def _find_files(disk: Disk, directory: str, now_ms: int) -> _Files:
         for base, after in zip(bases, [*bases[1:], None], strict=False)
     ]
     empty = Segment(disk, directory, 0, created_ms=now_ms)
-    return _Files(segments or [empty], sorted(snapshots), marked)
+    unindexed = [each for each in segments if each.size_bytes and each.base_offset not in indexed]
+    return _Files(segments or [empty], sorted(snapshots), marked, unindexed)
 
 
 def _find_end(segment: Segment) -> bool:
