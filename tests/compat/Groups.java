@@ -33,7 +33,7 @@ import org.apache.kafka.common.utils.Exit;
 /** Apache's consumer and its tools in groups; one JSON object a line says what they saw. */
 public class Groups {
     private static final int PARTITIONS = 6;
-    private static final long WAIT_MS = 20_000;
+    private static final long WAIT_MS = 60_000; // on a busy machine too
     private static String bootstrap;
 
     public static void main(String[] arguments) throws Exception {
