@@ -15,6 +15,7 @@ from ottla.cluster.feed_codec import read_update, write_update
 from ottla.cluster.image import ClusterImage, TopicDeleted
 from ottla.cluster.requests import NewTopic, ResourceType, TopicRef
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.api.delete_topics import DeleteTopicsRequest
 from tests.broker.harness import BrokerHarness, fetch_request, values
 from tests.broker.test_broker import alter
 from tests.broker.test_fetch import delete
@@ -136,6 +137,31 @@ def test_batches_behind_one_that_fails_are_applied() -> None:
         assert harness.produce("u", 1).error_code == 0
         # Its old log could not be put away with the deletion; it is when it stands in the way.
         assert harness.produce("t", 0, b"new").base_offset == 0
+
+
+@pytest.mark.parametrize("part", ["/a-0", "recovery-point-offset-checkpoint"])
+def test_a_topic_that_cannot_be_deleted_stops_no_other(part: str) -> None:
+    """Readers of all deleted topics are answered, each can be created again with a new log, and
+    what was left on the disk is gone after the next start.
+    """
+    harness = BrokerHarness()
+    for topic in ("a", "b", "c"):
+        harness.create(topic)
+        harness.produce(topic)
+    waiting = [harness.post(fetch_request((t, 0, 1), max_wait_ms=9000), 11) for t in ("b", "c")]
+    harness.disk.fail("rename", part, errno.ENOSPC)
+    request = DeleteTopicsRequest(topic_names=["a", "b", "c"], timeout_ms=1000)
+    assert [each.error_code for each in harness.ask(request, 5).responses] == [0, 0, 0]
+    harness.settle()
+    assert all(answer.ready for answer in waiting)
+    harness.disk.heal()
+    harness.create("b")
+    assert harness.produce("b").base_offset == 0
+    harness.close()
+    with BrokerHarness(disk=harness.disk, clock=harness.clock) as again:
+        assert folders(again) == ["b-0"]
+        again.create("a")
+        assert again.produce("a").base_offset == 0
 
 
 def test_a_folder_of_another_topic_id_is_kept_as_stray() -> None:

@@ -209,7 +209,11 @@ class MetadataApplier:
                 self._broker.assign(partition, image)
 
     async def _delete_topics(self, deleted: Sequence[TopicDeleted]) -> None:
-        """End the waiting requests of topics that are gone from the image; delete their logs."""
+        """End the waiting requests of topics that are gone from the image; delete their logs.
+
+        Logs that cannot be deleted now are deleted at the next start, or before a topic of the same
+        name is created; the other topics do not depend on them.
+        """
         broker = self._broker
         if not deleted:
             return
@@ -218,8 +222,15 @@ class MetadataApplier:
             for partition in broker.partitions.remove_topic(topic.name):
                 partition.remove()
             broker.metrics.forget_topic(topic.name)
-            await broker.logs.delete((topic.name, index) for index in range(topic.partition_count))
-            self._confirm(topic.id)
+        for topic in deleted:
+            try:
+                await broker.logs.delete(
+                    (topic.name, index) for index in range(topic.partition_count)
+                )
+            except OSError as error:
+                log.error("the logs of %s cannot be deleted for now: %s", topic.name, error)
+            else:
+                self._confirm(topic.id)
 
     def _confirm(self, topic_id: bytes) -> None:
         broker = self._broker
