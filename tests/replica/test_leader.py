@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.replica.leader import enough_replicas, high_watermark
+from ottla.replica.leader import IsrChange, LeaderState, enough_replicas, high_watermark
 
 offsets = st.integers(0, 1_000)
 
@@ -25,3 +25,65 @@ def test_acks_all_needs_min_insync_replicas() -> None:
 def test_min_insync_replicas_above_the_replicas_asks_for_all_of_them() -> None:
     """A topic with one replica takes writes whatever min.insync.replicas says, as in Kafka."""
     assert enough_replicas(in_sync=1, assigned=1, min_insync_replicas=3)
+
+
+class TestIsr:
+    """Who is in sync, in the leader's eyes."""
+
+    def leader(self, isr: tuple[int, ...] = (1, 2, 3)) -> LeaderState:
+        return LeaderState(1, 4, 10, 100, (1, 2, 3), isr, now_s=0.0)
+
+    def fetched(self, leader: LeaderState, broker: int, end: int, now_s: float) -> None:
+        leader.followers[broker].fetched(end, 1, 120, now_s)
+
+    def test_growth_needs_the_high_watermark_and_the_epochs_start(self) -> None:
+        """A new leader's watermark may be old: the start of its epoch bounds what is committed."""
+        leader = self.leader((1, 2))
+        for end, watermark, joins in ((99, 50, False), (100, 101, False), (100, 100, True)):
+            self.fetched(leader, 3, end, 1.0)
+            assert (leader.growth(3, watermark) is not None) == joins
+        assert leader.proposed == IsrChange(4, 10, (1, 2, 3))
+
+    def test_a_proposed_member_counts_for_the_watermark_at_once(self) -> None:
+        """And one that is to leave counts until the controller has confirmed it."""
+        leader = self.leader((1, 2))
+        self.fetched(leader, 2, 120, 1.0)
+        self.fetched(leader, 3, 110, 1.0)
+        assert leader.end_offsets() == [120]
+        assert leader.growth(3, 105) is not None
+        assert sorted(leader.end_offsets()) == [110, 120]
+        assert leader.committed((1, 2, 3), 11)
+        assert leader.shrink(130, 100.0, 30.0) == IsrChange(4, 11, (1,))
+        assert sorted(leader.end_offsets()) == [110, 120]
+        assert leader.committed((1,), 12)
+        assert leader.end_offsets() == []
+
+    def test_shrink_is_by_time(self) -> None:
+        """A follower that keeps reaching the end of the time before is in sync, at any rate."""
+        leader = self.leader()
+        for second in range(1, 100):
+            leader.followers[2].fetched(100 * second, 1, 100 * second + 50, float(second))
+            leader.followers[2].fetched(100 * second + 50, 1, 100 * second + 99, second + 0.5)
+        self.fetched(leader, 3, 120, 10.0)
+        assert leader.shrink(9999, 35.0, 30.0) is None
+        assert leader.shrink(9999, 100.0, 30.0) == IsrChange(4, 10, (1, 2))
+
+    def test_a_follower_at_the_end_does_not_lag(self) -> None:
+        """However long ago it fetched: there is nothing that it lacks."""
+        leader = self.leader()
+        for each in (2, 3):
+            self.fetched(leader, each, 120, 1.0)
+        assert leader.shrink(120, 1000.0, 30.0) is None
+
+    def test_one_change_at_a_time_and_none_of_an_older_epoch(self) -> None:
+        """The answer, the feed, or a refusal ends a proposal."""
+        leader = self.leader((1,))
+        for each in (2, 3):
+            self.fetched(leader, each, 120, 1.0)
+        change = leader.growth(2, 100)
+        assert change is not None
+        assert leader.growth(3, 100) is None
+        assert not leader.committed((1, 3), 9)
+        assert leader.proposed == change
+        leader.refused(change)
+        assert leader.growth(3, 100) == IsrChange(4, 10, (1, 3))

@@ -28,9 +28,11 @@ from ottla.broker.metadata_checkpoint import (
     read_metadata_checkpoint,
     write_metadata_checkpoint,
 )
+from ottla.broker.network_peers import NetworkPeers
 from ottla.broker.partitions import Partitions
 from ottla.broker.peers import LocalPeers, Peers
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.replication import Replication
 from ottla.broker.sessions import FetchSessionCache
 from ottla.cluster.controller import Controller
 from ottla.cluster.feed import Snapshot
@@ -47,12 +49,13 @@ from ottla.settings import ConfigRules
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.cluster.channel import ControllerChannel
+    from ottla.cluster.channel import ClusterChannel, ControllerChannel
     from ottla.metrics import Metrics
     from ottla.seams.background import Background
     from ottla.seams.chance import Chance
     from ottla.seams.clock import Clock
     from ottla.seams.disk import Disk
+    from ottla.seams.network import Network
     from ottla.settings import LogConfig, Settings
 
 log = logging.getLogger("ottla.broker")
@@ -73,7 +76,13 @@ class Broker:
         chance: Chance,
         background: Background,
         metrics: Metrics,
+        network: Network | None = None,
+        channel: ClusterChannel | None = None,
     ) -> None:
+        """`network` and `channel`: the other brokers and the controller of a cluster of several.
+
+        Without them the broker is a cluster of its own, with the controller in this process.
+        """
         self._base_settings = settings
         self.settings = settings
         self.node_id = settings.node_id
@@ -100,6 +109,10 @@ class Broker:
         self.metadata_answers = MetadataAnswers()
         self.dispatcher = Dispatcher(self)
         self.peers: Peers = LocalPeers(self)
+        if network is not None:
+            self.peers = NetworkPeers(self, network, self.peers)
+        self._channel = channel
+        self.replication = Replication(self, channel)
         self.logs: LogManager
         self.controller: ControllerChannel
         self._tree: LocalTree
@@ -107,7 +120,7 @@ class Broker:
         self._directories: dict[str, str] = {}  # path by directory id
         # Partitions, by topic id, that may lie in a data directory which is missing.
         self.missing: set[tuple[bytes, int]] = set()
-        self._epoch = -1
+        self.epoch = -1  # rises with each registration
         # What must be closed again, in reverse order, however far a start has come.
         self._opened = AsyncExitStack()
 
@@ -144,7 +157,34 @@ class Broker:
             "Bytes that recovery cut from logs at this start and kept in .corrupt files.",
         )
         await self.logs.start()
-        self._opened.push_async_callback(lambda: self.logs.close(self._epoch))
+        self._opened.push_async_callback(lambda: self.logs.close(self.epoch))
+        noted, behind = None, False
+        if self._channel is not None:
+            self.controller = self._channel
+        else:
+            noted, behind = await self._start_controller(settings)
+        image = await self._whole_image()
+        await self._finish_deletions(image)
+        info = BrokerInfo(
+            id=self.node_id,
+            endpoints={name: Endpoint(*endpoint) for name, endpoint in endpoints.items()},
+            rack=settings.rack,
+        )
+        self.epoch = (await self.controller.register_broker(info)).epoch
+        if self._channel is None:
+            await self._adopt(image, noted, behind)
+        applier = MetadataApplier(self, self.controller)
+        await applier.start()
+        self._opened.push_async_callback(applier.stop)
+        self._keep_configs()
+        self.logs.begin_upkeep()
+
+    async def _start_controller(self, settings: Settings) -> tuple[MetadataCheckpoint | None, bool]:
+        """Start the controller of a cluster of one broker.
+
+        Returns the state of its tree that this directory was last used with, and whether the tree
+        is behind that.
+        """
         path = f"{settings.data_directory}/{TREE_FILE}"
         tree = await LocalTree.open(self.disk, path, self.background)
         self._opened.push_async_callback(tree.close)
@@ -175,30 +215,24 @@ class Broker:
         await controller.start()
         self._opened.push_async_callback(controller.stop)
         self.controller = controller
-        image = await self._whole_image()
-        await self._finish_deletions(image)
-        info = BrokerInfo(
-            id=self.node_id,
-            endpoints={name: Endpoint(*endpoint) for name, endpoint in endpoints.items()},
-            rack=settings.rack,
-        )
-        self._epoch = (await self.controller.register_broker(info)).epoch
+        return noted, behind
+
+    async def _adopt(
+        self, image: ClusterImage, noted: MetadataCheckpoint | None, behind: bool
+    ) -> None:
+        """Create topics whose folders the tree does not know, and note the tree's state."""
         look_at_all = noted is None or behind or self.logs.from_kafka
         await adopt_topics(self, image, look_at_all=look_at_all, behind=behind)
-        await tree.continue_after(noted.tree.writes if noted is not None else 0)
+        await self._tree.continue_after(noted.tree.writes if noted is not None else 0)
         self._directories = self.logs.directory_ids()
         if noted is not None:
             self._miss_partitions(await self._whole_image(), noted.directories)
         await self._note_tree()
-        applier = MetadataApplier(self, self.controller)
-        await applier.start()
-        self._opened.push_async_callback(applier.stop)
-        self._keep_configs()
-        self.logs.begin_upkeep()
 
     async def stop(self) -> None:
         """Answer waiting requests, then close everything; the next start has nothing to repair."""
         self.dispatcher.close()
+        self.replication.close()
         self.coordinators.close()
         if self.group_commit is not None:
             await self.group_commit.drain()
@@ -228,7 +262,17 @@ class Broker:
 
     def assign(self, partition: Partition, image: PartitionImage) -> None:
         """Give a partition its leader, epoch and replicas from the image."""
-        partition.assign(self.node_id, image.leader, image.leader_epoch, image.replicas, image.isr)
+        partition.assign(
+            self.node_id,
+            image.leader,
+            image.leader_epoch,
+            image.replicas,
+            image.isr,
+            image.partition_epoch,
+            self.clock.monotonic(),
+        )
+        if len(image.replicas) > 1:
+            self.replication.assigned(partition)
 
     def _open_partition(self, topic: str, index: int) -> Partition | None:
         image = self.image.partition(topic, index)
@@ -247,6 +291,7 @@ class Broker:
                 high_watermark=self.logs.checkpointed_high_watermark(topic, index),
                 on_append=self.purgatory.wake_soon,
                 on_change=self._partition_changed,
+                on_isr_change=self.replication.propose_isr,
             )
             self.assign(partition, image)
         except OSError as error:
@@ -257,6 +302,8 @@ class Broker:
 
     def _partition_changed(self, partition: Partition) -> None:
         self.purgatory.wake(partition)
+        if len(partition.replicas) > 1:
+            self.replication.changed(partition)
         self.coordinators.committed(partition)
 
     def _high_watermark_of(self, log: Log) -> int:
@@ -265,13 +312,15 @@ class Broker:
             return opened.high_watermark
         image = self.image.partition(log.topic, log.partition)
         checkpointed = self.logs.checkpointed_high_watermark(log.topic, log.partition)
-        if image is None or image.leader != self.node_id or image.isr != (self.node_id,):
+        if image is None or image.leader != self.node_id or image.replicas != (self.node_id,):
             return min(checkpointed, log.end_offset)
         # Not opened since the start, and nobody else decides: as `Partition.assign` would have it.
         return log.end_offset if self.group_commit is None else log.recovery_point
 
     async def _allocate_producer_ids(self) -> range | Refusal:
         block = await self.controller.allocate_producer_ids(self.node_id)
+        if self._channel is not None:
+            return block
         try:
             await self._note_tree()  # before an id is used
         except OSError as error:

@@ -107,7 +107,7 @@ class MetadataApplier:
             log.exception("change %d of the cluster could not be applied in full", image.number)
             self._broker.next_image = self._broker.image = image
 
-    async def _apply_changes(self, image: ClusterImage, changes: Iterable[Change]) -> None:
+    async def _apply_changes(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         broker = self._broker
         deleted: list[TopicDeleted] = []
         # Configs first: a log that is created takes its topic's configs from `next_image`.
@@ -129,6 +129,7 @@ class MetadataApplier:
                 case TopicDeleted():
                     deleted.append(change)
         broker.image = image
+        self._open_replicas(changes)
         broker.coordinators.follow(image)
         await self._delete_topics(deleted)
 
@@ -155,6 +156,8 @@ class MetadataApplier:
             await self._create_logs(topic, missing)
             self._assign(topic.name, topic.partitions)
         broker.image = image
+        for topic in image.topics.values():
+            self._open_topic(topic.name, topic.partitions)
         broker.coordinators.follow(image)
 
     async def _create_logs(self, topic: TopicImage, partitions: Sequence[PartitionImage]) -> None:
@@ -208,6 +211,23 @@ class MetadataApplier:
             if partition is not None:
                 self._broker.assign(partition, image)
 
+    def _open_replicas(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            match change:
+                case TopicCreated(topic, _):
+                    self._open_topic(topic.name, topic.partitions)
+                case PartitionsCreated(name, _, partitions) | PartitionsChanged(
+                    name, _, partitions
+                ):
+                    self._open_topic(name, partitions)
+
+    def _open_topic(self, topic: str, partitions: Sequence[PartitionImage]) -> None:
+        """Open replicas that have others: followers fetch, and leaders watch their followers."""
+        broker = self._broker
+        for image in partitions:
+            if len(image.replicas) > 1 and broker.node_id in image.replicas:
+                broker.partitions.get(topic, image.index)
+
     async def _delete_topics(self, deleted: Sequence[TopicDeleted]) -> None:
         """End the waiting requests of topics that are gone from the image; delete their logs.
 
@@ -221,6 +241,7 @@ class MetadataApplier:
         for topic in deleted:
             for partition in broker.partitions.remove_topic(topic.name):
                 partition.remove()
+                broker.replication.removed(partition)
             broker.metrics.forget_topic(topic.name)
         for topic in deleted:
             try:

@@ -1,4 +1,4 @@
-"""Requests of this broker to brokers of the cluster, by node id: to itself, for now.
+"""Requests of this broker to brokers of the cluster, by node id: this one itself.
 
 The transaction coordinator writes markers to the leaders of partitions, and a leader verifies
 transactions with their coordinator. Both send the request that Kafka has for it to a node id,
@@ -38,6 +38,9 @@ class Peers(Protocol):
         if there is none. The request may have been executed in that case too.
         """
 
+    def close(self) -> None:
+        """End what is open to other brokers."""
+
 
 class LocalPeers:
     """A cluster of this broker alone."""
@@ -73,3 +76,6 @@ class LocalPeers:
             then(response)
 
         answer.on_settled(settled)
+
+    def close(self) -> None:
+        pass

@@ -56,7 +56,16 @@ class Outcome:
 class Reader:
     """Reads on behalf of one fetch request."""
 
-    __slots__ = ("api_version", "broker", "bytes_max", "isolation", "replica_id", "session")
+    __slots__ = (
+        "_arriving",
+        "api_version",
+        "broker",
+        "bytes_max",
+        "isolation",
+        "replica_epoch",
+        "replica_id",
+        "session",
+    )
 
     def __init__(
         self,
@@ -67,15 +76,20 @@ class Reader:
         read_committed: bool,
         bytes_max: int,
         session: FetchSession | None,
+        replica_epoch: int = -1,
     ) -> None:
+        """`replica_epoch`: the broker epoch of a follower, which changes when it restarts."""
         self.broker = broker
         self.api_version = api_version
         self.replica_id = replica_id
+        self.replica_epoch = replica_epoch
+        # The first read of a request: later ones, after a wait, say nothing new of a follower.
+        self._arriving = True
         self.isolation = _HIGH_WATERMARK
-        if read_committed:
-            self.isolation = _TXN_COMMITTED
-        elif replica_id == FUTURE_REPLICA:
+        if replica_id >= 0 or replica_id == FUTURE_REPLICA:
             self.isolation = FetchIsolation.LOG_END
+        elif read_committed:
+            self.isolation = _TXN_COMMITTED
         self.bytes_max = bytes_max
         self.session = session
 
@@ -106,8 +120,13 @@ class Reader:
             outcome.size_bytes += size
             outcome.available_bytes += size
             left = left - size if left > size else 0
-            if data.error_code or data.diverging_epoch.epoch >= 0:
+            if (
+                data.error_code
+                or data.diverging_epoch.epoch >= 0
+                or (data.high_watermark > cached.known_high_watermark and self.replica_id >= 0)
+            ):
                 outcome.must_answer = True
+        self._arriving = False
         return outcome
 
     def partition(self, cached: CachedPartition) -> Partition | None:
@@ -149,7 +168,7 @@ class Reader:
         error = partition.error_for_client(cached.current_leader_epoch)
         if error:
             return error
-        if self.replica_id >= 0:
+        if self.replica_id >= 0 and self.replica_id not in partition.replicas:
             # Not one of this partition's replicas, or not yet: it will ask again.
             known_epoch = cached.current_leader_epoch >= 0
             return (
@@ -179,6 +198,9 @@ class Reader:
             last_fetched_epoch=cached.last_fetched_epoch,
         )
         error = info.error_code
+        if self.replica_id >= 0 and self._arriving and not error and info.diverging_epoch is None:
+            self._note_follower(cached, partition)
+            info.high_watermark = partition.high_watermark
         if (
             info.at_end
             and self.session is not None
@@ -195,7 +217,10 @@ class Reader:
         if error:
             if error is ErrorCode.KAFKA_STORAGE_ERROR:
                 error = self.storage_error
-            return failed(cached.index, error)
+            answer = failed(cached.index, error)
+            if self.replica_id >= 0 and error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                answer.log_start_offset = partition.log_start_offset  # where it begins again
+            return answer
         records = info.records
         if records is not None and not records.size:
             outcome.available_bytes += bytes_max
@@ -216,6 +241,26 @@ class Reader:
             epoch, end_offset = info.diverging_epoch
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
         return data
+
+    def _note_follower(self, cached: CachedPartition, partition: Partition) -> None:
+        """Count what a follower has, unless it has restarted since it sent this request.
+
+        It may join the ISR as the process that is registered now, and not while it is fenced.
+        """
+        broker = self.broker
+        registered = broker.image.brokers.get(self.replica_id)
+        known_epoch = registered.epoch if registered is not None else -1
+        if self.replica_epoch >= 0 and self.replica_epoch < known_epoch:
+            return
+        partition.follower_fetched(
+            self.replica_id,
+            cached.fetch_offset,
+            broker_epoch=self.replica_epoch,
+            now_s=broker.clock.monotonic(),
+            may_join=registered is not None
+            and not registered.fenced
+            and self.replica_epoch == known_epoch,
+        )
 
 
 def unknown(index: int, error_code: ErrorCode) -> PartitionData:

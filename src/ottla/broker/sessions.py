@@ -28,6 +28,7 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 0x7FFF_FFFF
+UNKNOWN = 2**63 - 1
 NO_TOPIC_ID = bytes(16)
 # Kafka's min.incremental.fetch.session.eviction.ms, which is not an option there either.
 EVICTION_MS = 120_000
@@ -48,6 +49,7 @@ class CachedPartition:
         "current_leader_epoch",
         "fetch_offset",
         "index",
+        "known_high_watermark",
         "last_fetched_epoch",
         "order",
         "session",
@@ -65,6 +67,7 @@ class CachedPartition:
         bytes_max: int,
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
+        known_high_watermark: int = UNKNOWN,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -73,6 +76,8 @@ class CachedPartition:
         self.bytes_max = bytes_max
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        # A follower does not wait for more records while the high watermark that it knows is old.
+        self.known_high_watermark = known_high_watermark
         self.answered_high_watermark = -1
         self.answered_log_start_offset = -1
         # Its position in the session's order of service.
@@ -89,6 +94,7 @@ class CachedPartition:
     def update(self, other: CachedPartition) -> None:
         """Take over the fields of a newer request."""
         self.fetch_offset = other.fetch_offset
+        self.known_high_watermark = other.known_high_watermark
         self.bytes_max = other.bytes_max
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch

@@ -11,7 +11,7 @@ the controller cannot be reached they are NOT_CONTROLLER or REQUEST_TIMED_OUT.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.cluster.feed import Batch, Snapshot
 from ottla.cluster.image import BrokerInfo
@@ -106,3 +106,32 @@ class ControllerChannel(Protocol):
     async def update_features(
         self, updates: Sequence[FeatureUpdate], validate_only: bool = False
     ) -> FeaturesOutcome: ...
+
+
+class IsrOutcome(NamedTuple):
+    """The controller's answer to a proposed ISR: an error, or what is committed now."""
+
+    error_code: int
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = -1
+
+
+class ClusterChannel(ControllerChannel, Protocol):
+    """A controller that serves several brokers: it also decides on changes of an ISR."""
+
+    async def alter_partition(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        topic_id: bytes,
+        index: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        isr: Sequence[tuple[int, int]],
+    ) -> IsrOutcome:
+        """Propose an ISR, each member with the broker epoch it is known by (KIP-497, KIP-903).
+
+        Accepted only if both epochs of the partition are the controller's, and every member may be
+        in an ISR.
+        """
+        ...

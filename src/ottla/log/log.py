@@ -30,7 +30,13 @@ from ottla.log.reading import (
     read_range,
     segments_from,
 )
-from ottla.log.replay import end_transaction, load_producers, read_back, read_marker
+from ottla.log.replay import (
+    end_transaction,
+    load_producers,
+    note_batch,
+    read_back,
+    read_marker,
+)
 from ottla.log.segment import DELETED, INDEX_INTERVAL_BYTES_MAX, SNAPSHOT, Segment
 from ottla.log.syncing import DirectoryEntry, Syncable
 from ottla.seams.disk import OutOfDescriptors
@@ -76,6 +82,7 @@ class Log:
     __slots__ = (
         "_config",
         "_epochs",
+        "_flush_generations",
         "_flush_messages",
         "_index_interval_bytes",
         "_latest_epoch",
@@ -84,6 +91,7 @@ class Log:
         "_plain",
         "_producers",
         "_timestamp_after_max_ms",
+        "_truncations",
         "_unsynced_epoch_offset",
         "_unsynced_folder",
         "directory",
@@ -142,6 +150,10 @@ class Log:
         self._unsynced_epoch_offset: int | None = None
         self._unsynced_folder = recovery_point == 0
         self._latest_epoch = -1  # the epoch the last append was stamped with
+        # A sync that began before a truncation must not vouch for what was written after it: the
+        # number of truncations when the sync up to an offset began.
+        self._truncations = 0
+        self._flush_generations: dict[int, int] = {}
         self.config = config
 
     def __repr__(self) -> str:
@@ -429,6 +441,36 @@ class Log:
             self.flush_wanted(self)
         return None
 
+    def append_as_follower(self, batch: memoryview, header: BatchHeader, *, now_ms: int) -> None:
+        """Write one checked batch as the leader stamped it (replicated.py); raises OSError.
+
+        Its base offset may lie beyond the end: compaction leaves gaps.
+        """
+        segment = self.segments[-1]
+        try:
+            if header.leader_epoch != self._latest_epoch:
+                self._write_epoch(header.leader_epoch, header.base_offset)
+            last_offset, max_timestamp = header.last_offset, header.max_timestamp
+            if segment.size_bytes and segment.is_full(
+                len(batch), last_offset, max_timestamp, now_ms, self._config, self.jitter_ms
+            ):
+                segment = self.roll(now_ms=now_ms)
+            segment.append(
+                batch,
+                base_offset=header.base_offset,
+                last_offset=last_offset,
+                max_timestamp=max_timestamp,
+                index_interval_bytes=self._index_interval_bytes,
+            )
+            self.end_offset = last_offset + 1
+            if header.producer_id >= 0:
+                note_batch(self.producers, segment, header, batch)
+        except OSError as error:
+            self.fail("cannot append", error)
+            raise
+        if last_offset - self.recovery_point >= self._flush_messages and self.flush_wanted:
+            self.flush_wanted(self)
+
     def _write_epoch(self, leader_epoch: int, first_offset: int) -> None:
         """The first append of a leader: its epoch is in the file before its records are."""
         self.epochs.assign(leader_epoch, first_offset)
@@ -586,6 +628,10 @@ class Log:
         Returns the bytes removed.
         """
         if offset >= self.end_offset:
+            # An epoch that this broker led without writing begins at the end, and conflicts with
+            # what the next leader has there.
+            self.epochs.truncate_from_end(offset)
+            self._latest_epoch = -1
             return 0
         if offset < self.segments[0].base_offset:
             return self.truncate_fully(offset, now_ms=now_ms)
@@ -614,6 +660,7 @@ class Log:
     def _end_at(self, offset: int) -> None:
         """The log has been cut: bring all that follows from its end in line with it."""
         self.end_offset = offset
+        self._truncations += 1
         self.recovery_point = min(self.recovery_point, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.epochs.truncate_from_end(offset)
@@ -679,14 +726,19 @@ class Log:
             found.append(DirectoryEntry(self.disk, self.directory))
         if self._unsynced_folder:
             found.append(DirectoryEntry(self.disk, self.directory.rpartition("/")[0]))
+        self._flush_generations.setdefault(self.end_offset, self._truncations)
         return found, self.end_offset
 
     def finish_flush(self, end_offset: int) -> None:
         """What begin_flush returned when the log ended at `end_offset` has been synced.
 
         Syncs may overlap, so a mark goes only when its cause is older than this one's beginning:
-        the segment or the epoch had a batch below `end_offset` then.
+        the segment or the epoch had a batch below `end_offset` then. After a truncation in between
+        nothing is known: what was synced may have been replaced.
         """
+        generation = self._flush_generations.pop(end_offset, self._truncations)
+        if generation != self._truncations:
+            return
         for segment in segments_from(self.segments, self.recovery_point):
             if segment.base_offset < end_offset:
                 segment.unsynced_name = False
@@ -695,6 +747,11 @@ class Log:
         if end_offset > 0:
             self._unsynced_folder = False
         self.recovery_point = max(self.recovery_point, min(end_offset, self.end_offset))
+
+    def lower_recovery_point(self, offset: int) -> None:
+        """What follows `offset` is about to be cut: nothing on disk vouches for it any more."""
+        self._truncations += 1
+        self.recovery_point = min(self.recovery_point, offset)
 
     def flush(self) -> None:
         """Sync everything here and now."""

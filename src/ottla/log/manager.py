@@ -494,6 +494,16 @@ class LogManager:
         await self.flusher.flush([log], indexes=True)
         await self.checkpointer.write([self._data_dir_of(log)], [checkpoints.RECOVERY_POINTS])
 
+    async def prepare_truncation(self, topic: str, partition: int, offset: int) -> None:
+        """Before a cut below the recovery point: the checkpoint says that it is there no longer.
+
+        Otherwise a power cut could leave other bytes where the checkpoint says all is synced.
+        """
+        log = self.get(topic, partition)
+        while log is not None and log.recovery_point > offset:
+            log.lower_recovery_point(offset)
+            await self.checkpointer.write([self._data_dir_of(log)], [checkpoints.RECOVERY_POINTS])
+
     def _last_stable_offset(self, log: Log) -> int:
         high_watermark = self.high_watermark_of(log)
         first_unstable = log.first_unstable_offset(high_watermark)

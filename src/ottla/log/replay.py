@@ -84,23 +84,29 @@ def _replay(producers: Producers, segment: Segment, start: int) -> None:
     for batch in segment.batches(position, strict=False):
         if batch.producer_id < 0 or batch.base_offset < start:
             continue
-        if batch.is_control:
-            try:
-                marker = read_marker(segment.file.pread(batch.size, batch.position))
-            except MalformedMessage as problem:
-                raise CorruptSegment(segment.path(LOG), batch.position, str(problem)) from problem
-            if marker is not None:
-                end_transaction(producers, segment, batch, marker)
-        else:
-            producers.note(
-                batch.producer_id,
-                batch.producer_epoch,
-                batch.base_sequence,
-                batch.base_offset,
-                batch.last_offset_delta,
-                batch.max_timestamp,
-                batch.is_transactional,
-            )
+        data = segment.file.pread(batch.size, batch.position) if batch.is_control else b""
+        try:
+            note_batch(producers, segment, batch, data)
+        except MalformedMessage as problem:
+            raise CorruptSegment(segment.path(LOG), batch.position, str(problem)) from problem
+
+
+def note_batch(producers: Producers, segment: Segment, batch: BatchHeader, data: Bytes) -> None:
+    """A batch of an idempotent producer, or a marker, is in the log; `data` is read of a marker."""
+    if not batch.is_control:
+        producers.note(
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            batch.base_offset,
+            batch.last_offset_delta,
+            batch.max_timestamp,
+            batch.is_transactional,
+        )
+        return
+    marker = read_marker(data)
+    if marker is not None:
+        end_transaction(producers, segment, batch, marker)
 
 
 def read_back(segments: list[Segment], producer_id: int, known: Producer) -> None:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.log.failures import CorruptSegment, OffsetOutOfRange
 from ottla.log.log import AppendResult, Log, Origin
-from ottla.replica.leader import enough_replicas, high_watermark
+from ottla.log.replicated import InvalidReplica, append_replicated
+from ottla.replica.leader import IsrChange, LeaderState, enough_replicas, high_watermark
 from ottla.seams.disk import OutOfDescriptors
 from ottla.wire.errors import ErrorCode
 
@@ -97,6 +98,10 @@ def _ignore_change(partition: Partition) -> None:
     pass
 
 
+def _ignore_isr_change(partition: Partition, change: IsrChange) -> None:
+    pass
+
+
 class Partition:
     """A replica that this broker holds. Compared by identity: it is a key of the purgatory.
 
@@ -107,15 +112,18 @@ class Partition:
       run other requests before the caller has returned.
     - `on_change(partition)`: the high watermark has moved after the append that it passes, or
       leadership has changed. Called from outside of appends.
+
+    `on_isr_change(partition, change)`: the leader proposes another ISR, which the controller must
+    be asked for.
     """
 
     __slots__ = (
         "_alone",
         "_on_append",
         "_on_change",
+        "_on_isr_change",
         "_watchers",
         "epoch_start_offset",
-        "follower_end_offsets",
         "group_commit",
         "high_watermark",
         "in_sync",
@@ -123,6 +131,7 @@ class Partition:
         "is_leader",
         "leader_epoch",
         "leader_id",
+        "leading",
         "log",
         "metrics",
         "node_id",
@@ -140,6 +149,7 @@ class Partition:
         high_watermark: int = 0,
         on_append: Callable[[Partition, int | None], object] = _ignore_append,
         on_change: Callable[[Partition], object] = _ignore_change,
+        on_isr_change: Callable[[Partition, IsrChange], object] = _ignore_isr_change,
     ) -> None:
         """`high_watermark` is the checkpointed one: what is beyond it is not known committed.
 
@@ -157,14 +167,15 @@ class Partition:
         self.epoch_start_offset = log.end_offset
         self.replicas: tuple[int, ...] = ()
         self.in_sync: tuple[int, ...] = ()
-        # The end offsets of the other replicas, from their fetches.
-        self.follower_end_offsets: dict[int, int] = {}
+        # What the leader of a partition with other replicas knows of them; None on all others.
+        self.leading: LeaderState | None = None
         self.group_commit = group_commit
         self.high_watermark = max(log.log_start_offset, min(high_watermark, log.end_offset))
         self._watchers: dict[Watcher, None] = {}
         self._on_append = on_append
         self._on_change = on_change
-        # Leader, only member of the ISR, no fsync to wait for: an append is committed at once.
+        self._on_isr_change = on_isr_change
+        # Leader, only replica, no fsync to wait for: an append is committed at once.
         self._alone = False
         log.on_change = self._log_changed
         if group_commit is not None and log.recovery_point < log.end_offset:
@@ -236,8 +247,24 @@ class Partition:
         leader_epoch: int,
         replicas: tuple[int, ...],
         in_sync: tuple[int, ...],
+        partition_epoch: int | None = None,
+        now_s: float = 0.0,
     ) -> None:
-        """Take over the cluster's decision about this partition, and announce it."""
+        """Take over the cluster's decision about this partition, and announce it.
+
+        An older one than is known already changes nothing. `partition_epoch` None: the next one.
+        """
+        if leader_epoch < self.leader_epoch:
+            return
+        leading = self.leading
+        if partition_epoch is None:
+            partition_epoch = leading.partition_epoch + 1 if leading is not None else 0
+        if (
+            leading is not None
+            and leader_epoch == self.leader_epoch
+            and not leading.committed(in_sync, partition_epoch)
+        ):
+            return
         self.node_id = node_id
         self.leader_id = leader_id
         self.is_leader = leader_id == node_id
@@ -246,12 +273,52 @@ class Partition:
         if leader_epoch != self.leader_epoch:
             self.leader_epoch = leader_epoch
             self.epoch_start_offset = self.log.end_offset
-            self.follower_end_offsets = {}
+            self.leading = None
             if self.is_leader and self.log.offline is None:
                 self.log.begin_epoch(leader_epoch)
-        self._alone = self.is_leader and self.group_commit is None and in_sync == (node_id,)
+        if self.is_leader and self.leading is None and len(replicas) > 1:
+            self.leading = LeaderState(
+                node_id,
+                leader_epoch,
+                partition_epoch,
+                self.epoch_start_offset,
+                replicas,
+                in_sync,
+                now_s,
+            )
+        self._alone = self.is_leader and self.group_commit is None and replicas == (node_id,)
         if self.log.offline is not None or not self._advance_as_leader():
             self.announce()
+
+    @property
+    def has_min_isr(self) -> bool:
+        """Whether the committed ISR is as large as acks=-1 asks for."""
+        return enough_replicas(
+            len(self.in_sync), len(self.replicas), self.log.config.min_insync_replicas
+        )
+
+    def isr_changed(self, change: IsrChange, isr: tuple[int, ...], partition_epoch: int) -> None:
+        """The controller has accepted a proposal: `isr` is the committed one."""
+        leading = self.leading
+        if leading is None or change.leader_epoch != self.leader_epoch:
+            return
+        if leading.committed(isr, partition_epoch):
+            self.in_sync = isr
+            if not self._advance_as_leader():
+                self.announce()
+
+    def isr_refused(self, change: IsrChange) -> None:
+        """The controller has not accepted a proposal and never will."""
+        if self.leading is not None:
+            self.leading.refused(change)
+            self._advance_as_leader()
+
+    def shrink_isr(self, now_s: float, lag_max_s: float) -> None:
+        """Propose an ISR without the followers that have not caught up for `lag_max_s`."""
+        if self.leading is not None and self.log.offline is None:
+            change = self.leading.shrink(self.log.end_offset, now_s, lag_max_s)
+            if change is not None:
+                self._on_isr_change(self, change)
 
     def remove(self) -> None:
         """Give the partition up: its topic was deleted. Requests that wait for it are answered.
@@ -259,6 +326,7 @@ class Partition:
         Not before the caller has removed the topic's other partitions: they look at all of them.
         """
         self.is_leader = self._alone = False
+        self.leading = None
         self.log.on_change = None
         self._announce_soon()
 
@@ -273,23 +341,56 @@ class Partition:
         return True
 
     def synced(self, end_offset: int) -> None:
-        """All below `end_offset` is on the disk, which may be what the high watermark waits for."""
-        self.log.finish_flush(end_offset)
-        self._advance_as_leader()
+        """All below `end_offset` is on the disk, which may be what the high watermark waits for.
 
-    def follower_fetched(self, broker_id: int, end_offset: int) -> None:
-        """A follower's log ends at `end_offset`: what every in-sync replica has is committed."""
-        self.follower_end_offsets[broker_id] = end_offset
+        Or the next fetch of this follower, whose offset acknowledges what is on its disk.
+        """
+        self.log.finish_flush(end_offset)
+        if not self._advance_as_leader() and not self.is_leader:
+            self.announce()
+
+    def follower_fetched(
+        self,
+        broker_id: int,
+        end_offset: int,
+        *,
+        broker_epoch: int = -1,
+        now_s: float = 0.0,
+        may_join: bool = False,
+    ) -> None:
+        """A follower's log ends at `end_offset` and agrees with this one up to there.
+
+        What every in-sync replica has is committed; a follower that `may_join` the ISR and has
+        caught up is proposed for it.
+        """
+        leading = self.leading
+        follower = leading.followers.get(broker_id) if leading is not None else None
+        if leading is None or follower is None:
+            return
+        follower.fetched(end_offset, broker_epoch, self.log.end_offset, now_s)
         self._advance_as_leader()
+        if may_join:
+            change = leading.growth(broker_id, self.high_watermark)
+            if change is not None:
+                self._on_isr_change(self, change)
 
     def _advance_as_leader(self) -> bool:
-        if not self.is_leader:
-            return False
+        return self.is_leader and self.advance(self._committed_end())
+
+    def _committed_end(self) -> int:
+        """The high watermark that the end offsets of the replicas allow.
+
+        With fewer replicas in sync than acks=-1 asks for it stands still: what would be committed
+        then could be lost with one replica (KIP-966).
+        """
         log = self.log
         own = log.end_offset if self.group_commit is None else log.recovery_point
-        ends = self.follower_end_offsets
-        others = (ends.get(each, 0) for each in self.in_sync if each != self.node_id)
-        return self.advance(high_watermark(self.high_watermark, own, others))
+        leading = self.leading
+        if leading is None:
+            return own
+        if not self.has_min_isr:
+            return self.high_watermark
+        return high_watermark(self.high_watermark, own, leading.end_offsets())
 
     def announce(self) -> None:
         """Have every request that waits for this partition look at it again."""
@@ -370,9 +471,7 @@ class Partition:
         if not self.is_leader:
             return AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self.log
-        if acks == -1 and not enough_replicas(
-            len(self.in_sync), len(self.replicas), log.config.min_insync_replicas
-        ):
+        if acks == -1 and not self.has_min_isr:
             return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
             result = log.append(
@@ -398,7 +497,62 @@ class Partition:
             not result.duplicate or log.recovery_point <= result.last_offset
         ):
             self.group_commit.add(self)
+        if self.leading is not None:
+            # Followers wait for the log's end. The high watermark moves if nobody else is in sync.
+            self.high_watermark = max(self.high_watermark, self._committed_end())
+            self._announce_soon()
         return result
+
+    def append_as_follower(
+        self, records: memoryview, *, leader_epoch: int, leader_high_watermark: int, now_ms: int
+    ) -> ErrorCode:
+        """Append what the leader of `leader_epoch` answered, and take over its high watermark.
+
+        CORRUPT_MESSAGE when a batch is not what a leader may send: those before it are appended.
+        """
+        error = _NONE
+        try:
+            if len(records):
+                append_replicated(self.log, records, leader_epoch=leader_epoch, now_ms=now_ms)
+        except InvalidReplica as problem:
+            logger.error("%s-%d: from its leader: %s", self.topic, self.index, problem)
+            error = ErrorCode.CORRUPT_MESSAGE
+        except OutOfDescriptors:
+            error = ErrorCode.KAFKA_STORAGE_ERROR
+        except OSError as problem:
+            self.go_offline("cannot append", problem)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.group_commit is not None and self.log.recovery_point < self.log.end_offset:
+            self.group_commit.add(self)
+        self.advance(min(leader_high_watermark, self.log.end_offset))
+        return error
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> None:
+        """Cut the log of a follower where it parts from its leader's.
+
+        Below the high watermark only after an unclean election, or if something is broken.
+        """
+        if offset < self.high_watermark:
+            logger.error(
+                "%s-%d: cut to offset %d, below its high watermark %d",
+                self.topic,
+                self.index,
+                offset,
+                self.high_watermark,
+            )
+            self.high_watermark = offset
+        try:
+            self.log.truncate_to(offset, now_ms=now_ms)
+        except OSError as problem:
+            self.go_offline(f"cannot truncate to {offset}", problem)
+
+    def restart_at(self, offset: int, *, now_ms: int) -> None:
+        """Begin again, empty, at `offset`: the leader has nothing before it."""
+        try:
+            self.log.truncate_fully(offset, now_ms=now_ms)
+        except OSError as problem:
+            self.go_offline(f"cannot begin again at {offset}", problem)
+        self.high_watermark = offset
 
     def delete_records_before(self, offset: int) -> int:
         """Make everything below `offset` unreadable; the log start after it.

@@ -100,6 +100,7 @@ def _requested(
                 each.partition_max_bytes,
                 max(each.current_leader_epoch, -1),  # any negative number means none
                 max(each.last_fetched_epoch, -1),
+                each.high_watermark,
             )
     return requested
 
@@ -148,9 +149,10 @@ class Fetch:
         self.session = session
         self.session_epoch = session.epoch if session is not None else 0
         self.creates_session = creates_session
-        replica_id = request.replica_id
+        replica_id, replica_epoch = request.replica_id, -1
         if context.api_version >= REPLICA_STATE_FROM:
             replica_id = request.replica_state.replica_id
+            replica_epoch = request.replica_state.replica_epoch
         bytes_max = min(request.max_bytes, context.broker.fetch_bytes_max)
         self.bytes_min = min(request.min_bytes, bytes_max)
         self.wait_ms = request.max_wait_ms
@@ -161,6 +163,7 @@ class Fetch:
             read_committed=request.isolation_level == READ_COMMITTED,
             bytes_max=bytes_max,
             session=session,
+            replica_epoch=replica_epoch,
         )
         self.unknown_count = 0
         self.pending: Pending | None = None

@@ -44,8 +44,9 @@ TOPIC_IDS_FROM = 13
 LEADER_HINTS_FROM = 10
 NO_PARTITIONS: dict[int, Partition] = {}
 
-# A partition, the offset its high watermark must reach, and the answer that waits for it.
-Waiting = tuple["Partition", int, PartitionProduceResponse]
+# A partition, the leader epoch that wrote, the offset that the high watermark must reach, and the
+# answer that waits for it.
+Waiting = tuple["Partition", int, int, PartitionProduceResponse]
 
 
 def handle(request: ProduceRequest, context: Context) -> ProduceResponse | Pending | None:
@@ -112,7 +113,8 @@ def _append_all(
                 if result.error_code:
                     _explain(answer, result)
                 elif partition.high_watermark <= result.last_offset:
-                    waiting.append((partition, result.last_offset + 1, answer))
+                    end_offset = result.last_offset + 1
+                    waiting.append((partition, partition.leader_epoch, end_offset, answer))
             assert answer is not None
             failed = failed or answer.error_code != 0
             answers.append(answer)
@@ -148,7 +150,7 @@ def _answer(
         for topic in request.topic_data:
             for data in topic.partition_data:
                 data.records = None  # appended: let the connection have its buffer back
-        return _park(response, waiting, request.timeout_ms, context)
+        return _park(response, waiting, acks, request.timeout_ms, context)
     return response
 
 
@@ -237,23 +239,29 @@ def _hint_leaders(response: ProduceResponse, context: Context) -> None:
 
 
 def _park(
-    response: ProduceResponse, waiting: list[Waiting], timeout_ms: int, context: Context
+    response: ProduceResponse,
+    waiting: list[Waiting],
+    acks: int,
+    timeout_ms: int,
+    context: Context,
 ) -> Pending:
     """Answer once every high watermark has passed what was appended, or when time is up."""
 
     def attempt(expired: bool) -> bool:
         still = []
-        for partition, end_offset, answer in waiting:
-            if partition.high_watermark >= end_offset:
-                continue
-            if partition.offline is not None:
+        for partition, leader_epoch, end_offset, answer in waiting:
+            if partition.offline is not None and partition.high_watermark < end_offset:
                 _fail(answer, ErrorCode.KAFKA_STORAGE_ERROR)
-            elif not partition.is_leader:
+            elif not partition.is_leader or partition.leader_epoch != leader_epoch:
+                # What was appended may be cut, and other records take its offsets.
                 _fail(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            elif partition.high_watermark >= end_offset:
+                if acks == -1 and not partition.has_min_isr:
+                    _fail(answer, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
             elif expired:
                 _fail(answer, ErrorCode.REQUEST_TIMED_OUT)
             else:
-                still.append((partition, end_offset, answer))
+                still.append((partition, leader_epoch, end_offset, answer))
         waiting[:] = still
         if still:
             return False
@@ -262,7 +270,7 @@ def _park(
 
     purgatory = context.broker.purgatory
     pending = Pending()
-    keys = [partition for partition, _, _ in waiting]
+    keys = [partition for partition, _, _, _ in waiting]
     operation = purgatory.park(keys, timeout_ms, attempt, urgent=True)
     pending.on_cancel(lambda: purgatory.cancel(operation))
     return pending

@@ -226,6 +226,7 @@ class SimulatedNetwork:
         jitter_s: float = 0.0,
         buffer_bytes: int = BUFFER_BYTES,
         chance: Chance | None = None,
+        split_share: float = 1.0,
     ) -> None:
         assert not jitter_s or chance is not None, "jitter is drawn from a Chance"
         self.clock = clock
@@ -235,6 +236,7 @@ class SimulatedNetwork:
         self.listeners: dict[tuple[str, int], SimulatedListener] = {}
         self.streams: list[SimulatedStream] = []
         self._chance = chance
+        self._split_share = split_share
         self._clocks: dict[str, Clock] = {}
         self._latencies: dict[frozenset[str], float] = {}
         self._cut: set[tuple[str, str]] = set()  # from, to
@@ -302,6 +304,8 @@ class SimulatedNetwork:
     def part(self, size: int) -> int:
         """How much of what could be moved is moved."""
         if self._chance is None or size <= 1:
+            return size
+        if self._split_share < 1 and self._chance.integer(0, 999) >= self._split_share * 1000:
             return size
         return self._chance.integer(1, size)
 

@@ -139,8 +139,14 @@ class Simulation:
     """The scheduler: virtual time, a seeded order, and the nodes."""
 
     def __init__(
-        self, seed: int | None = 0, *, latency_s: float = 0.0, jitter_s: float = 0.0
+        self,
+        seed: int | None = 0,
+        *,
+        latency_s: float = 0.0,
+        jitter_s: float = 0.0,
+        split_share: float = 1.0,
     ) -> None:
+        """`split_share`: how many of all reads and writes on the network move only a part."""
         self.seed = seed
         self.nodes: dict[str, Node] = {}
         self._now_ns = 0
@@ -158,6 +164,7 @@ class Simulation:
             latency_s=latency_s,
             jitter_s=jitter_s,
             chance=None if seed is None else SeededChance(self.stream("network").getrandbits(64)),
+            split_share=split_share,
         )
 
     def __enter__(self) -> Self:

@@ -1,0 +1,204 @@
+"""Requests of this broker to other brokers, over the network.
+
+To each broker there are at most two connections: one for the fetches of a follower, which wait at
+the leader, and one for everything else, whose answers must not wait behind them. A connection is
+opened with the first request and again with the first one after it was lost. A request that is not
+answered in `replica.socket.timeout.ms` ends its connection: what cannot answer is not asked twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla import __version__
+from ottla.broker.peers import CLIENT_ID, Peers
+from ottla.wire.api.fetch import FetchRequest
+from ottla.wire.errors import ErrorCode
+from ottla.wire.exchange import Exchange, Request, Settled
+from ottla.wire.frames import FrameReader
+from ottla.wire.malformed import WireError
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.seams.clock import Timer
+    from ottla.seams.network import Network, Stream
+    from ottla.wire.schema import Struct
+
+log = logging.getLogger("ottla.broker")
+
+# Beyond the records of a fetch: headers and offsets of its partitions.
+ANSWER_BYTES_MAX = 100 * 1024 * 1024
+OPEN_REQUESTS_MAX = 10_000  # on one connection; more are answered with BROKER_NOT_AVAILABLE
+
+SOFTWARE = ("ottla", __version__)  # the name and version that ApiVersions tells the peer
+
+Then = Callable[[Any], object]
+
+
+class PeerRequest(Request):
+    """A request under way and who waits for its answer."""
+
+    __slots__ = ("then",)
+
+    def __init__(self, message: Any, then: Then) -> None:
+        super().__init__(message)
+        self.then = then
+
+
+class PeerConnection:
+    """One connection to a broker: opened at once, over when `closed` is true."""
+
+    def __init__(
+        self, network: Network, address: tuple[str, int], client_id: str, on_close: Then
+    ) -> None:
+        self.closed = False
+        self.address = address
+        self._network = network
+        self._on_close = on_close
+        self._stream: Stream | None = None
+        self._exchange: Exchange[PeerRequest] = Exchange(
+            FrameReader(ANSWER_BYTES_MAX), client_id=client_id, software=SOFTWARE
+        )
+        self._open: dict[PeerRequest, None] = {}
+        self._connecting = asyncio.create_task(self._connect())
+
+    def send(self, request: PeerRequest) -> None:
+        """Send a request once the connection is there; its `then` is called in any case."""
+        if self.closed or len(self._open) >= OPEN_REQUESTS_MAX:
+            request.then(ErrorCode.BROKER_NOT_AVAILABLE)
+            return
+        self._open[request] = None
+        self._settle(self._exchange.send(request))
+        self._write()
+
+    def close(self, reason: object) -> None:
+        """End the connection; its open requests have no answer."""
+        if self.closed:
+            return
+        self.closed = True
+        log.debug("connection to the broker at %s:%d ends: %s", *self.address, reason)
+        self._connecting.cancel()
+        if self._stream is not None:
+            self._stream.close()
+        self._on_close(self)
+        unanswered, self._open = self._open, {}
+        for request in unanswered:
+            request.then(ErrorCode.BROKER_NOT_AVAILABLE)
+
+    async def _connect(self) -> None:
+        try:
+            stream = await self._network.connect(*self.address)
+        except OSError as error:
+            self.close(error)
+            return
+        if self.closed:
+            stream.close()
+            return
+        self._stream = stream
+        stream.on_readable(self._read)
+        self._exchange.connected()
+        self._write()
+
+    def _write(self) -> None:
+        stream, exchange = self._stream, self._exchange
+        if stream is None or self.closed:
+            return
+        try:
+            while exchange.outgoing:
+                sent = stream.send(exchange.next_parts())
+                if not sent:
+                    stream.on_writable(self._write)
+                    return
+                exchange.sent(sent)
+            stream.stop_writable()
+        except OSError as error:
+            self.close(error)
+
+    def _read(self) -> None:
+        stream, frames = self._stream, self._exchange.frames
+        assert stream is not None
+        try:
+            size = stream.recv_into(frames.target())
+            if size is None:
+                return
+            if size == 0:
+                self.close("closed by the peer")
+                return
+            for frame in frames.received(size):
+                self._settle(self._exchange.answer(frame.data))
+            self._write()
+        except (OSError, WireError) as error:
+            self.close(error)
+
+    def _settle(self, settled: list[Settled[PeerRequest]]) -> None:
+        for each in settled:
+            self._open.pop(each.request, None)
+            if each.error is not None:
+                log.error("%s to %s:%d: %s", each.request.name, *self.address, each.error)
+                each.request.then(ErrorCode.UNSUPPORTED_VERSION)
+            else:
+                each.request.then(each.response)
+
+
+class NetworkPeers:
+    """All brokers of the cluster; requests to this one go to `local`."""
+
+    def __init__(self, broker: Broker, network: Network, local: Peers) -> None:
+        self._broker = broker
+        self._network = network
+        self._local = local
+        self._client_id = CLIENT_ID.format(node_id=broker.node_id)
+        self._connections: dict[tuple[int, bool], PeerConnection] = {}
+        self._closed = False
+
+    def send(self, node_id: int, request: Struct, then: Then) -> None:
+        """Send a request, in the latest version that both brokers have."""
+        if node_id == self._broker.node_id:
+            self._local.send(node_id, request, then)
+            return
+        connection = self._connection(node_id, isinstance(request, FetchRequest))
+        if connection is None:
+            then(ErrorCode.BROKER_NOT_AVAILABLE)
+            return
+        timer: Timer | None = None
+
+        def answered(response: Any) -> None:
+            if timer is not None:
+                timer.cancel()
+            then(response)
+
+        sent = PeerRequest(request, answered)
+        timeout_s = self._broker.settings.integer("replica.socket.timeout.ms") / 1000
+        timer = self._broker.clock.call_later(timeout_s, lambda: connection.close("no answer"))
+        connection.send(sent)
+
+    def close(self) -> None:
+        """End all connections."""
+        self._closed = True
+        for connection in tuple(self._connections.values()):
+            connection.close("the broker stops")
+
+    def _connection(self, node_id: int, fetches: bool) -> PeerConnection | None:
+        """The connection to the address that a broker has now; None when it has none."""
+        info = self._broker.image.brokers.get(node_id)
+        endpoint = info and info.endpoints.get(self._broker.settings.inter_broker_listener)
+        if not endpoint or self._closed:
+            return None
+        key = (node_id, fetches)
+        address = (endpoint.host, endpoint.port)
+        found = self._connections.get(key)
+        if found is not None and found.address == address:
+            return found
+        if found is not None:
+            found.close(f"the broker is at {address} now")
+
+        def forget(closed: PeerConnection) -> None:
+            if self._connections.get(key) is closed:
+                del self._connections[key]
+
+        found = PeerConnection(self._network, address, self._client_id, forget)
+        self._connections[key] = found
+        return found

@@ -1,0 +1,64 @@
+"""Batches that a follower received from its leader: checked, then appended as they are.
+
+Data batches are not opened: the leader has validated their records. Checked is what the transport
+and the leader's file could have got wrong: sizes, the CRC, base offsets that go back, leader epochs
+that go back or are newer than the leader that was asked (its file was truncated and written again
+while it was being sent).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.wire.batch_header import ATTRIBUTES_POSITION, HEADER_BYTES, MAGIC, BatchHeader
+from ottla.wire.checksum import crc32c
+from ottla.wire.malformed import MalformedMessage
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+
+
+class InvalidReplica(Exception):
+    """Bytes from a leader that cannot be appended; what came before them has been."""
+
+
+def append_replicated(log: Log, records: memoryview, *, leader_epoch: int, now_ms: int) -> int:
+    """Append the whole batches in `records`, as the leader of `leader_epoch` sent them.
+
+    A part of a batch at the end is left out. Returns the bytes appended; raises InvalidReplica at
+    the first batch that is wrong, OSError when the disk fails.
+    """
+    position, end = 0, len(records)
+    latest_epoch = log.leader_epoch
+    while end - position >= HEADER_BYTES:
+        header = BatchHeader(records, position)
+        if header.size < HEADER_BYTES or header.magic != MAGIC:
+            raise InvalidReplica(f"{header.size} bytes of magic {header.magic} at {position}")
+        if position + header.size > end:
+            break
+        batch = records[position : position + header.size]
+        problem = _problem(batch, header, log.end_offset, latest_epoch, leader_epoch)
+        if problem is not None:
+            raise InvalidReplica(f"batch at offset {header.base_offset}: {problem}")
+        try:
+            log.append_as_follower(batch, header, now_ms=now_ms)
+        except MalformedMessage as error:
+            raise InvalidReplica(f"marker at offset {header.base_offset}: {error}") from error
+        latest_epoch = header.leader_epoch
+        position += header.size
+    return position
+
+
+def _problem(
+    batch: memoryview, header: BatchHeader, end_offset: int, latest_epoch: int, leader_epoch: int
+) -> str | None:
+    if header.base_offset < end_offset:
+        return f"the log ends at {end_offset}"
+    if header.last_offset_delta < 0:
+        return f"last offset delta {header.last_offset_delta}"
+    if not latest_epoch <= header.leader_epoch <= leader_epoch:
+        return f"leader epoch {header.leader_epoch}, from {latest_epoch} to {leader_epoch} expected"
+    found = crc32c(batch, ATTRIBUTES_POSITION)
+    if found != header.crc:
+        return f"checksum {found:#010x}, {header.crc:#010x} is written"
+    return None
