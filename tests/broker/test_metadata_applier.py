@@ -164,6 +164,28 @@ def test_a_topic_that_cannot_be_deleted_stops_no_other(part: str) -> None:
         assert again.produce("a").base_offset == 0
 
 
+@pytest.mark.parametrize("times", [1, None])
+def test_nothing_is_written_into_the_folder_of_a_deleted_topic(times: int | None) -> None:
+    """A topic created again while its old folder cannot be removed takes no records until it is,
+    at the latest at the next start; what it takes is there after that.
+    """
+    harness = BrokerHarness()
+    harness.create("a")
+    harness.produce("a", 0, b"old")
+    harness.advance(1000)  # the topic's id is in its folder
+    harness.disk.fail("rename", "/a-0", errno.EIO, times=times)
+    delete(harness, "a")
+    harness.create("a")
+    taken = [b"new"] if harness.produce("a", 0, b"new").error_code == 0 else []
+    assert bool(taken) == (times == 1)
+    harness.disk.heal()
+    assert values(harness.ask(fetch_request(("a", 0, 0)), 11)) == {("a", 0): taken}
+    harness.close()
+    with BrokerHarness(disk=harness.disk, clock=harness.clock) as again:
+        assert values(again.ask(fetch_request(("a", 0, 0)), 11)) == {("a", 0): taken}
+        assert again.produce("a", 0, b"last").base_offset == len(taken)
+
+
 def test_a_folder_of_another_topic_id_is_kept_as_stray() -> None:
     """The tree comes from an older backup: what it does not know by its id is set aside, whole."""
     with BrokerHarness() as harness:

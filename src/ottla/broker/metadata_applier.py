@@ -162,7 +162,10 @@ class MetadataApplier:
 
     async def _create_logs(self, topic: TopicImage, partitions: Sequence[PartitionImage]) -> None:
         broker = self._broker
-        await self._remove_other_topics(topic, partitions)
+        try:
+            await self._remove_other_topics(topic, partitions)
+        except OSError as error:
+            log.error("a folder of an earlier %s cannot be removed: %s", topic.name, error)
         for place, partition in enumerate(partitions):
             if broker.node_id not in partition.replicas:
                 continue

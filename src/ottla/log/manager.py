@@ -401,9 +401,12 @@ class LogManager:
 
         A stray partition keeps its files, in a folder that no start looks into (as Kafka's).
         When it returns the checkpoints have forgotten them; only then may they be made again.
+        Raises OSError after all others are taken away when some cannot be: those stay known, so
+        that nothing is made in their folders, and `delete` can be repeated.
         """
         data_dirs: dict[str, DataDirectory] = {}
         time_slice = TimeSlice(self.clock)
+        failure: OSError | None = None
         keys = list(keys)
         await self._metadata_files.withdraw(
             f"{data_dir.path}/{partition_folder(*key)}"
@@ -414,26 +417,26 @@ class LogManager:
             entry = self._entries.get(key)
             if isinstance(entry, Log):
                 await self.cleaner.abort(entry)
-            data_dir = self._retire(key, stray)
-            if data_dir is not None:
-                data_dirs[data_dir.path] = data_dir
+            try:
+                data_dir = self._retire(key, stray)
+            except OSError as error:
+                failure = failure or error
+            else:
+                if data_dir is not None:
+                    data_dirs[data_dir.path] = data_dir
             await time_slice.yield_if_over()
         for data_dir in data_dirs.values():
             await self.background.thread(self.disk.sync_directory, data_dir.path)
         await self.checkpointer.write(data_dirs.values())
+        if failure is not None:
+            raise failure
 
     def _retire(self, key: TopicPartition, stray: bool) -> DataDirectory | None:
-        entry = self._entries.pop(key, None)
+        """Renames a partition's folder, and forgets the partition if that succeeds."""
+        entry = self._entries.get(key)
         if entry is None:
             return None
-        siblings = self._partitions[key[0]]
-        siblings.discard(key[1])
-        if not siblings:
-            del self._partitions[key[0]]
         data_dir = entry.data_dir if isinstance(entry, Unopened) else self._data_dir_of(entry)
-        self._counts[data_dir.path] -= 1
-        self._high_watermarks.pop(key, None)
-        self.cleaner.forget(key)
         if isinstance(entry, Log):
             self.flusher.forget(entry)
             self._flush_by_time.discard(entry)
@@ -445,12 +448,23 @@ class LogManager:
         try:
             self.disk.rename(folder, renamed)
         except FileNotFoundError:
-            return data_dir
-        if stray:
+            renamed = ""
+        self._forget(key, data_dir)
+        if renamed and stray:
             logger.warning("%s is kept as %s: it belongs to no topic", folder, renamed)
-            return data_dir
-        self.remover.folder(renamed, self._config_of(key[0]).file_delete_delay_ms)
+        elif renamed:
+            self.remover.folder(renamed, self._config_of(key[0]).file_delete_delay_ms)
         return data_dir
+
+    def _forget(self, key: TopicPartition, data_dir: DataDirectory) -> None:
+        del self._entries[key]
+        siblings = self._partitions[key[0]]
+        siblings.discard(key[1])
+        if not siblings:
+            del self._partitions[key[0]]
+        self._counts[data_dir.path] -= 1
+        self._high_watermarks.pop(key, None)
+        self.cleaner.forget(key)
 
     def _data_dir_of(self, log: Log) -> DataDirectory:
         parent = log.directory.rpartition("/")[0]
