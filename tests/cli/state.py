@@ -113,7 +113,7 @@ class State:
             member.start()
             self._members.append(member)
         for name, event in ready.items():
-            assert event.wait(30), f"member {name} has no partitions"
+            assert event.wait(60), f"member {name} has no partitions"
 
     def _stay(self, name: str, topics: list[str], ready: dict[str, threading.Event]) -> None:
         """Be a member until the end; ready when both share the partitions of `orders`."""
@@ -148,7 +148,7 @@ class State:
                     producer.flush()
                     producer.abort_transaction()
         with Producer(bootstrap_servers=self.bootstrap) as producer:
-            producer.send("committed", b"plain").get(10)
+            producer.send("committed", b"plain").get(60)
         self._open = Producer(
             bootstrap_servers=self.bootstrap,
             transactional_id="open",
@@ -162,7 +162,7 @@ class State:
     def close(self) -> None:
         self._stop.set()
         for member in self._members:
-            member.join(10)
+            member.join(60)
         if self._open is not None:
             self._open.abort_transaction()
             self._open.close()

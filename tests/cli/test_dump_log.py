@@ -44,8 +44,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 else:
                     producer.abort_transaction()
         with Producer(bootstrap_servers=server.bootstrap, compression_type="gzip") as producer:
-            producer.send("text", "käse".encode(), None).get(10)
-            producer.send("text", None, b"k").get(10)
+            producer.send("text", "käse".encode(), None).get(60)
+            producer.send("text", None, b"k").get(60)
     return directory
 
 
@@ -97,7 +97,7 @@ def file_of(data: Path, topic: str, suffix: str) -> Path:
     return found[0]
 
 
-def test_damage_is_told(data: Path, tmp_path: Path) -> None:
+def test_damage_is_reported(data: Path, tmp_path: Path) -> None:
     """A torn end, a wrong index and a gap are named with their places; the exit code is 1."""
     log = file_of(data, "many", "log").read_bytes()
     index = file_of(data, "many", "index").read_bytes()
@@ -121,7 +121,7 @@ def test_a_whole_data_directory_is_shown(data: Path) -> None:
     assert ottla("log", "dump", data / "nothing").code == 1
 
 
-def test_what_is_no_log_is_told(tmp_path: Path) -> None:
+def test_what_is_no_log_is_reported(tmp_path: Path) -> None:
     """A file of another kind, and a folder without logs: a sentence and exit code 1."""
     (tmp_path / "notes.txt").write_text("hello")
     for path, fact in (

@@ -202,7 +202,7 @@ def test_help_names_every_option(tool: str) -> None:
         ("kafka-consumer-groups.sh", "--zookeeper zk --list", "--list"),
     ],
 )  # fmt: skip
-def test_the_way_of_old_is_answered_with_todays(tool: str, words: str, again: str) -> None:
+def test_old_options_are_answered_with_todays(tool: str, words: str, again: str) -> None:
     """--zookeeper is understood, and the same command with --bootstrap-server is shown."""
     answer = kafka_script(tool, *words.split())
     assert answer.code == 1

@@ -93,7 +93,7 @@ def test_a_plan_goes_to_a_file_and_back() -> None:
 
 
 def test_lines_are_split_as_kafkas_reader_does() -> None:
-    """Headers, key, value; a null marker; what is wrong is told with its line."""
+    """Headers, key, value; a null marker; an error names its line."""
     parser = LineParser({"parse.key": "true", "parse.headers": "TRUE", "null.marker": "-"})
     assert parser.parse("a:1,b:-\tk\tv\tw") == (b"k", b"v\tw", [("a", b"1"), ("b", None)])
     assert parser.parse("-\t-\t-") == (None, None, [])
@@ -144,7 +144,7 @@ def test_a_record_as_an_object() -> None:
     assert (shown["key"], shown["value"], shown["headers"]) == ("key", 1, {"a": None})
 
 
-def test_the_default_formatter_prints_what_it_is_told() -> None:
+def test_the_default_formatter_prints_what_its_options_say() -> None:
     """Each print. property, separators, literals and deserializers."""
     everything = {
         f"print.{name}": "true"
@@ -171,7 +171,7 @@ def test_the_default_formatter_prints_what_it_is_told() -> None:
 
 
 def test_internal_topics_have_formatters_by_old_and_new_names() -> None:
-    """Committed offsets and groups are told apart; what is not known is left out."""
+    """Committed offsets and groups are distinguished; what is not known is left out."""
     key = write_key(OffsetCommitKey(group="g", topic="t", partition=1))
     value = write_value(OffsetCommitValue(offset=5, metadata="m", commit_timestamp=9), 3)
     old = "kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter"

@@ -64,7 +64,7 @@ def test_list_shows_what_is_read_and_written(file: Path) -> None:
         (["nowhere.py", "--past"], 1, "there is no file nowhere.py", "ottla pipeline list"),
     ],
 )  # fmt: skip
-def test_a_wrong_command_line_is_told(
+def test_a_wrong_command_line_is_reported(
     file: Path, arguments: list[str], code: int, fact: str, hint: str
 ) -> None:
     """Two lines, before Spark is started."""
@@ -102,7 +102,7 @@ def test_without_pyspark_one_sentence_says_what_to_install(file: Path, tmp_path:
         "from pyspark.sql.functions import udf\nf = udf('int')(lambda n: n)",
     ],
 )
-def test_a_file_that_needs_a_session_is_told_when_listed(file: Path, text: str) -> None:
+def test_a_file_that_needs_a_session_is_reported_when_listed(file: Path, text: str) -> None:
     """Columns and UDFs made while the file is read take a session, which a list has not; a run
     reads such a file when it has one."""
     pytest.importorskip("pyspark")
@@ -112,7 +112,7 @@ def test_a_file_that_needs_a_session_is_told_when_listed(file: Path, text: str) 
 
 
 def test_status_of_nothing(tmp_path: Path) -> None:
-    """A directory without pipelines is told as such; an unknown name is a failure."""
+    """A directory without pipelines is reported as such; an unknown name is a failure."""
     ended = ottla("pipeline", "status", "--checkpoint", tmp_path)
     assert (ended.code, "no pipeline has run" in ended.errors) == (0, True)
     assert ottla("pipeline", "status", "nope", "--checkpoint", tmp_path).said("'nope'", "status")
@@ -229,7 +229,7 @@ def test_a_stopped_run_is_not_started_again(tmp_path: Path) -> None:
     while not (runs.exists() and runs.read_text()) and time.monotonic() < deadline:
         time.sleep(0.02)
     started.send_signal(signal.SIGTERM)
-    started.communicate(timeout=20)
+    started.communicate(timeout=60)
     assert started.returncode == 128 + signal.SIGTERM
     (child,) = runs.read_text().split()
     with pytest.raises(ProcessLookupError):

@@ -112,10 +112,10 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield where
 
 
-@pytest.mark.parametrize("room_kb", [0, 4, 8, 16, 32, 48, 64])
-def test_a_full_disk(disk: Path, room_kb: int) -> None:
-    """Whichever of its first files there is no room for: the same sentence, and nothing else."""
-    (disk / "filler").write_bytes(bytes((DISK_KB - room_kb) * 1024))
+@pytest.mark.parametrize("free_kb", [0, 4, 8, 16, 32, 48, 64])
+def test_a_full_disk(disk: Path, free_kb: int) -> None:
+    """Whichever of its first files the disk cannot take: the same sentence, and nothing else."""
+    (disk / "filler").write_bytes(bytes((DISK_KB - free_kb) * 1024))
     ended = ottla("server", "--data-dir", disk / "data", "--listen", "127.0.0.1:0")
     assert ended.code == 1
     assert ended.said("cannot start: no space left for", "free space"), ended

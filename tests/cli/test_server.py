@@ -90,7 +90,7 @@ def test_either_signal_stops(number: signal.Signals, tmp_path: Path) -> None:
         process = server.process
         assert process is not None
         process.send_signal(number)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         consumer.close()
 
 
@@ -98,11 +98,11 @@ def test_the_log_level_changes_while_it_runs(tmp_path: Path) -> None:
     """SIGUSR1 turns debug lines on, SIGUSR2 off again."""
     with Server(tmp_path / "data") as server:
         assert server.process is not None
-        AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=30)
+        AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=60)
         assert "DEBUG" not in server.errors()
         server.process.send_signal(signal.SIGUSR1)
         until(lambda: "the log level is debug now" in server.errors())
-        AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=30)
+        AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(timeout=60)
         until(lambda: "DEBUG server: 127.0.0.1" in server.errors())
         server.process.send_signal(signal.SIGUSR2)
         until(lambda: "the log level is info now" in server.errors())
@@ -145,7 +145,7 @@ def test_jmx_port_opens_the_metrics_too(tmp_path: Path) -> None:
 
 
 def test_several_listeners_each_with_its_own_address(tmp_path: Path) -> None:
-    """A client is told the advertised address of the listener it came through."""
+    """A client gets the advertised address of the listener it connected to."""
     inside, outside = free_port(), free_port()
     settings = {
         "listeners": f"INSIDE://127.0.0.1:{inside},OUTSIDE://127.0.0.1:{outside}",
@@ -164,7 +164,7 @@ def test_several_listeners_each_with_its_own_address(tmp_path: Path) -> None:
         assert f"ready on 127.0.0.1:{inside}, node 1" in process.stdout.readline()
         for port, host in ((inside, "127.0.0.1"), (outside, "localhost")):
             client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
-            (broker,) = client.list_topics(timeout=30).brokers.values()
+            (broker,) = client.list_topics(timeout=60).brokers.values()
             assert (broker.host, broker.port) == (host, port)
     finally:
         process.terminate()
@@ -191,8 +191,8 @@ def test_a_file_of_options_with_kafkas_names(tmp_path: Path) -> None:
         line = process.stdout.readline()
         assert line.endswith(f"on 127.0.0.1:{port}, node 7, data in {tmp_path}/kafka-logs\n")
         client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
-        client.list_topics("fresh", timeout=30)
-        until(lambda: len(client.list_topics("fresh", timeout=30).topics["fresh"].partitions) == 3)
+        client.list_topics("fresh", timeout=60)
+        until(lambda: len(client.list_topics("fresh", timeout=60).topics["fresh"].partitions) == 3)
     finally:
         process.terminate()
         _, errors = process.communicate(timeout=60)
@@ -218,7 +218,7 @@ def test_limits_of_connections_change_while_it_runs(tmp_path: Path) -> None:
         )
         for future in admin.incremental_alter_configs([resource]).values():
             future.result(10)
-        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as refused:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as refused:
             assert refused.recv(1) == b""
         until(lambda: "max.connections.per.ip is 1" in server.errors())
 
@@ -233,7 +233,7 @@ def test_many_connections_at_a_time_wait_to_be_accepted(tmp_path: Path) -> None:
         server.process.send_signal(signal.SIGSTOP)
         try:
             for _ in range(300):
-                connected = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+                connected = socket.create_connection(("127.0.0.1", server.port), timeout=60)
                 stack.enter_context(connected)
         finally:
             server.process.send_signal(signal.SIGCONT)
@@ -305,7 +305,7 @@ def test_a_second_signal_forces_the_end(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "stopping\n"
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT
     assert "stopped by force" in errors
 

@@ -230,7 +230,7 @@ def test_a_consumer_that_runs_dry_says_so(state: State) -> None:
     "line",
     ["kafka-e2e-latency.sh $B TOPIC 5 all 20", LATENCY],
 )
-def test_the_way_of_a_record_is_measured(line: str, state: State, topic: str) -> None:
+def test_the_latency_of_a_record_is_measured(line: str, state: State, topic: str) -> None:
     """kafka-e2e-latency.sh: average and percentiles, with names or without."""
     code, out, errors = run(line, state, topic)
     assert code == 0, errors

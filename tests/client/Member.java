@@ -24,7 +24,7 @@ public class Member {
         properties.put("group.protocol", "classic");
         properties.put("partition.assignment.strategy", arguments[3]);
         properties.put("auto.offset.reset", "earliest");
-        properties.put("session.timeout.ms", "6000");
+        properties.put("session.timeout.ms", "30000");
         properties.put("heartbeat.interval.ms", "100");
         properties.put("auto.commit.interval.ms", "100");
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(

@@ -5,35 +5,34 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka as ck
-import kafka
 
 from ottla import Consumer, Producer
 from tests.apache import java
+from tests.kafka_python import subscribed
 
 MEMBER = Path(__file__).with_name("Member.java")
 
 FAST = {
     "auto_offset_reset": "earliest",
-    "session_timeout_ms": 6000,
+    "session_timeout_ms": 30_000,  # nobody's session ends, however busy the machine is
     "heartbeat_interval_ms": 100,
     "auto_commit_interval_ms": 100,
 }
 
 
 class Polling:
-    """A consumer that polls in a thread of its own until it is told to stop."""
+    """A consumer that polls in a thread of its own until it is stopped."""
 
     def __init__(self, consumer: Any, poll: Callable[[Any], Sequence[tuple[int, int]]]) -> None:
         self.consumer = consumer
         self.poll = poll
         self.records: list[tuple[int, int]] = []
-        self.told: set[int] | None = None  # what its callbacks said, for confluent-kafka
+        self.from_callbacks: set[int] | None = None  # the assignment, for confluent-kafka
         self.stopping = False
         self.problem: BaseException | None = None
         self.thread = threading.Thread(target=self.run, daemon=True)
@@ -48,8 +47,8 @@ class Polling:
             self.problem = problem
 
     def assigned(self) -> set[int]:
-        if self.told is not None:
-            return set(self.told)
+        if self.from_callbacks is not None:
+            return set(self.from_callbacks)
         return {each.partition for each in self.consumer.assignment()}
 
     def stop(self) -> None:
@@ -59,7 +58,7 @@ class Polling:
 
     def end(self) -> None:
         self.stopping = True
-        self.thread.join(20)
+        self.thread.join(60)
 
 
 def poll_ours(consumer: Any) -> list[tuple[int, int]]:
@@ -72,13 +71,6 @@ def poll_confluent(consumer: Any) -> list[tuple[int, int]]:
         for each in consumer.consume(100, 0.05)
         if each.error() is None
     ]
-
-
-def eventually(check: Callable[[], bool], what: str = "", timeout_s: float = 45) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not check():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.02)
 
 
 class JavaMember:
@@ -112,14 +104,14 @@ class JavaMember:
             assert self.process.stdin is not None
             self.process.stdin.write("stop")
             self.process.stdin.close()
-            assert self.process.wait(20) == 0
+            assert self.process.wait(60) == 0
         finally:
             self.end()
 
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
-        self.thread.join(20)
+        self.thread.join(60)
 
 
 Member = Polling | JavaMember
@@ -138,7 +130,7 @@ def confluent(bootstrap: str, topic: str, strategy: str) -> Polling:
             "group.id": f"g-{topic}",
             "auto.offset.reset": "earliest",
             "partition.assignment.strategy": strategy,
-            "session.timeout.ms": 6000,
+            "session.timeout.ms": FAST["session_timeout_ms"],
             "heartbeat.interval.ms": 100,
             "auto.commit.interval.ms": 100,
         }
@@ -151,12 +143,12 @@ def confluent(bootstrap: str, topic: str, strategy: str) -> Polling:
         on_revoke=lambda _, gone: have.difference_update(each.partition for each in gone),
     )
     member = Polling(consumer, poll_confluent)
-    member.told = have
+    member.from_callbacks = have
     return member
 
 
 def kafka_python(bootstrap: str, topic: str, strategy: type) -> Polling:
-    consumer = kafka.KafkaConsumer(
+    consumer = subscribed(
         topic,
         bootstrap_servers=bootstrap,
         group_id=f"g-{topic}",

@@ -93,7 +93,7 @@ def make_topic(bootstrap: str, topic: str, partitions: int = 1, **config: object
         client.close()
 
 
-def hear_all(history: History, bootstrap: str, topic: str) -> None:
+def record_all(history: History, bootstrap: str, topic: str) -> None:
     """Let a reader of the history read the whole topic."""
     for record in read_all(bootstrap, topic):
         found = (record.offset, (record.value or b"").decode())

@@ -53,7 +53,7 @@ class ScriptedLog(FakeBroker):
     def __init__(self, log: list[tuple[int, bytes | None]], *, leader_epoch: int) -> None:
         self.log = log
         self.leader_epoch = leader_epoch
-        self.metadata_epoch: int | None = None  # another than the true one: a stale picture
+        self.metadata_epoch: int | None = None  # another than the true one: stale metadata
         self.committed: tuple[int, int] | None = None
         self.refusals: list[ErrorCode] = []  # the next answers to EPOCH_END
         super().__init__(

@@ -78,7 +78,7 @@ def test_topics_are_created_described_grown_and_deleted(admin: Admin, topic: str
     admin.create_partitions({second: 3})
     admin.create_partitions({second: NewPartitions(4)})
     admin.create_partitions({second: {"count": 5, "assignments": [[1]]}})
-    deadline = time.monotonic() + 10  # Kafka answers before its metadata has the news
+    deadline = time.monotonic() + 60  # Kafka answers before its metadata has the news
     while len((described := admin.describe_topics([second])[0])["partitions"]) < 5:
         assert time.monotonic() < deadline
     by_id = admin.describe_topics([described["topic_id"]])
@@ -185,7 +185,7 @@ def test_members_are_described_and_removed(admin: Admin, topic: str) -> None:
     )
     try:
         consumer.subscribe(topics=[topic])
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not consumer.assignment() and time.monotonic() < deadline:
             consumer.poll(timeout_ms=100)
         member = admin.describe_groups([group])[group]["members"][0]

@@ -62,24 +62,17 @@ def test_the_loop_goes_on_and_a_wait_can_be_cancelled(bootstrap: str, topic: str
     async def main() -> None:
         async with aio.Consumer(topic, bootstrap_servers=bootstrap, **OPTIONS) as consumer:
             assert (await consumer.getone()).offset == 0
-            slowest = 0.0
-
-            async def tick() -> None:
-                nonlocal slowest
-                while True:
-                    before = time.monotonic()
-                    await asyncio.sleep(0.005)
-                    slowest = max(slowest, time.monotonic() - before)
-
-            ticking = asyncio.create_task(tick())
             for _ in range(3):
-                with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(consumer.getone(), 0.1)
+                waiting = asyncio.create_task(consumer.getone())
+                for _ in range(10):  # these could not run if the wait held the loop
+                    await asyncio.sleep(0.005)
+                assert not waiting.done()
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
             await asyncio.to_thread(fill, bootstrap, topic, 5)
-            offsets = [(await asyncio.wait_for(consumer.getone(), 10)).offset for _ in range(5)]
+            offsets = [(await asyncio.wait_for(consumer.getone(), 60)).offset for _ in range(5)]
             assert offsets == [1, 2, 3, 4, 5]
-            ticking.cancel()
-            assert slowest < 0.5
             batches = await consumer.poll_batches(timeout_ms=10)
             assert batches == []
 
@@ -165,7 +158,7 @@ def test_cancelled_at_any_moment_nothing_is_lost(bootstrap: str, topic: str, col
         seen: list[int] = []
         cancelled = 0
         async with aio.Consumer(topic, bootstrap_servers=bootstrap, **OPTIONS) as consumer:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while len(seen) < 150 and time.monotonic() < deadline:
                 wait = (
                     consumer.poll_batches(timeout_ms=1000, max_records=5)

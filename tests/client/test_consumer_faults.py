@@ -19,6 +19,7 @@ from ottla.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.client.cutting import cut_off
 from tests.client.reading import make_topic
 from tests.live import Server, free_port
+from tests.waiting import ends
 
 QUICK: dict[str, Any] = {
     "reconnect_backoff_ms": 5,
@@ -29,7 +30,7 @@ QUICK: dict[str, Any] = {
     "heartbeat_interval_ms": 50,
     "auto_commit_interval_ms": 50,
 }
-WAIT_S = 30
+WAIT_S = 60
 
 FAULTS = {
     "Fetch": [
@@ -124,8 +125,8 @@ def test_errors_that_are_final_are_raised(faulty: Broker) -> None:
     with Consumer("faults", group_id="final", **options) as consumer:
         faulty.fail("JoinGroup", "GROUP_AUTHORIZATION_FAILED")
         with pytest.raises(errors.GroupAuthorizationFailedError):
-            consumer.poll(5000)
-        assert consumer.poll(5000)
+            consumer.poll(60_000)
+        assert consumer.poll(60_000)
         faulty.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED")
         with pytest.raises(errors.TopicAuthorizationFailedError):
             poll_often(consumer)
@@ -144,21 +145,21 @@ def test_a_commit_is_tried_again_unless_it_is_asynchronous(faulty: Broker) -> No
     with Consumer(bootstrap_servers=faulty.bootstrap_servers, **options) as consumer:
         consumer.assign([place])
         consumer.commit({place: 5})  # type: ignore[dict-item]
-        told: list[Any] = []
+        outcomes: list[Any] = []
         faulty.fail("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS", times=1)
-        sent = consumer.commit_async({place: 6}, lambda *heard: told.append(heard))  # type: ignore[dict-item]
+        sent = consumer.commit_async({place: 6}, lambda *received: outcomes.append(received))  # type: ignore[dict-item]
         assert isinstance(sent.exception(WAIT_S), errors.CoordinatorLoadInProgressError)
         assert consumer.committed(place) == 5
         faulty.fail("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS", times=3)
         consumer.commit({place: 7})  # type: ignore[dict-item]
         assert consumer.committed(place) == 7
-    ((offsets, problem),) = told
+    ((offsets, problem),) = outcomes
     assert offsets[place].offset == 6
     assert isinstance(problem, errors.CoordinatorLoadInProgressError)
 
 
 def test_a_member_that_was_removed_comes_back(faulty: Broker) -> None:
-    """A member that somebody removed hears it from its heartbeat, loses its partitions, and joins
+    """A member that was removed gets the error in a heartbeat, loses its partitions, and joins
     anew under another name."""
     lost: list[TopicPartition] = []
 
@@ -170,7 +171,7 @@ def test_a_member_that_was_removed_comes_back(faulty: Broker) -> None:
         bootstrap_servers=faulty.bootstrap_servers, group_id="removed", **QUICK
     ) as consumer:
         consumer.subscribe(["faults"], listener=Lost())
-        assert consumer.poll(5000)
+        assert consumer.poll(60_000)
         before = consumer.group_metadata()
         answer = consumer._client.call(
             ANY,
@@ -187,16 +188,15 @@ def test_a_member_that_was_removed_comes_back(faulty: Broker) -> None:
 
 
 def test_a_slow_broker_does_not_hold_up_close(faulty: Broker) -> None:
-    """With answers of the coordinator delayed, close ends in a bounded time."""
+    """With answers of the coordinator delayed, close ends after its own time-out, long before
+    them."""
     consumer = Consumer(
         "faults", bootstrap_servers=faulty.bootstrap_servers, group_id="slow", **QUICK
     )
-    consumer.poll(5000)
-    faulty.delay("LeaveGroup", ms=20_000)
-    faulty.delay("OffsetCommit", ms=20_000)
-    started = time.monotonic()
-    consumer.close(timeout_ms=500)
-    assert time.monotonic() - started < 4
+    consumer.poll(60_000)
+    faulty.delay("LeaveGroup", ms=600_000)
+    faulty.delay("OffsetCommit", ms=600_000)
+    ends(lambda: consumer.close(timeout_ms=500))
     faulty.clear_faults()
 
 

@@ -54,7 +54,7 @@ def write(bootstrap: str, topic: str, chance: random.Random) -> dict[TopicPartit
                 continue
             producer.commit_transaction()
             for each in sent:
-                place = each.get(10)
+                place = each.get(60)
                 visible[place.topic_partition].append(place.offset)
     return visible
 
@@ -115,7 +115,7 @@ def test_whatever_is_called_what_comes_is_what_comes_next(
             step(consumer, twin, chance)
         consumer.resume(*twin.visible)
         twin.paused = set()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while any(map(twin.rest, twin.visible)) and time.monotonic() < deadline:
             for where, records in consumer.poll(100).items():
                 twin.came(where, [each.offset for each in records])

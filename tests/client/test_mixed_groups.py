@@ -14,12 +14,12 @@ from tests.client.group_members import (
     JavaMember,
     Member,
     confluent,
-    eventually,
     fill,
     kafka_python,
     ours,
     split,
 )
+from tests.waiting import eventually
 
 PARTITIONS = 8
 KAFKA_PYTHONS = {

@@ -15,7 +15,7 @@ from tests.client.reading import read_values
 from tests.client.scripted_log import TOPIC, ScriptedLog
 
 FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
-WAIT_S = 10
+WAIT_S = 60
 FOUND = errors.NoOffsetForPartitionError("no position")
 
 

@@ -20,7 +20,7 @@ from ottla.client.producer.partitioners import RoundRobinPartitioner, murmur2
 from ottla.client.structs import RecordMetadata, TopicPartition
 from tests.client.reading import make_topic, read_all
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 def test_a_record_and_all_it_carries_arrives(any_bootstrap: str, topic: str) -> None:
@@ -116,17 +116,17 @@ def test_partitioners_of_kafka_python_work(bootstrap: str, topic: str) -> None:
         producer.send(topic, b"").get(WAIT_S)
 
 
-def test_callbacks_hear_of_success_and_failure(bootstrap: str, topic: str) -> None:
+def test_callbacks_get_success_and_failure(bootstrap: str, topic: str) -> None:
     """on_delivery and kafka-python's callbacks; what they raise breaks nothing."""
-    heard: list[Any] = []
+    received: list[Any] = []
     with Producer(bootstrap_servers=bootstrap, max_request_size=1000) as producer:
-        producer.send(topic, b"x", on_delivery=lambda m, e: heard.append((m, e))).get(WAIT_S)
+        producer.send(topic, b"x", on_delivery=lambda m, e: received.append((m, e))).get(WAIT_S)
         future = producer.send(topic, b"x", on_delivery=lambda m, e: 1 / 0)
-        future.add_callback(heard.append).add_errback(heard.append)
-        future.add_both(lambda tag, outcome: heard.append(tag), "both")
+        future.add_callback(received.append).add_errback(received.append)
+        future.add_both(lambda tag, outcome: received.append(tag), "both")
         producer.flush()
-        large = producer.send(topic, b"x" * 2000, on_delivery=lambda m, e: heard.append((m, e)))
-    (first, error), second, both, (nothing, refusal) = heard
+        large = producer.send(topic, b"x" * 2000, on_delivery=lambda m, e: received.append((m, e)))
+    (first, error), second, both, (nothing, refusal) = received
     assert (first.offset, error, second.offset, both) == (0, None, 1, "both")
     assert nothing is None
     assert isinstance(refusal, errors.MessageSizeTooLargeError)
@@ -193,28 +193,28 @@ def test_interceptors_of_every_shape(
     bootstrap: str, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An object with one method is enough; one that forgets to return the record changes nothing;
-    all hear of a record that could not even be serialized."""
+    all get a record that could not even be serialized."""
 
     class OnlySend:
         def on_send(self, record: ProducerRecord) -> None:
             """Forgets to return it."""
 
-    class OnlyHears:
-        heard: list[Any] = []  # noqa: RUF012
+    class OnlyAcknowledged:
+        received: list[Any] = []  # noqa: RUF012
 
         def on_acknowledgement(self, metadata: RecordMetadata | None, error: Any) -> None:
-            self.heard.append(type(error))
+            self.received.append(type(error))
 
     counting = Counting(io.StringIO())
     with Producer(
         bootstrap_servers=bootstrap,
         value_serializer="json",
-        interceptors=[OnlySend(), OnlyHears, counting],
+        interceptors=[OnlySend(), OnlyAcknowledged, counting],
     ) as producer:
         producer.send(topic, 1).get(WAIT_S)
         with pytest.raises(errors.SerializationError):
             producer.send(topic, object())
-    assert OnlyHears.heard == [type(None), errors.SerializationError]
+    assert OnlyAcknowledged.received == [type(None), errors.SerializationError]
     assert (counting.succeeded, counting.failed) == (1, 1)
     assert "OnlySend.on_send gave nothing back" in caplog.text
     assert "failed" not in caplog.text
@@ -276,16 +276,18 @@ def test_a_batch_too_large_for_the_topic_is_split(any_bootstrap: str, topic: str
     """A topic takes less than our batch: it is halved until it fits, in order, futures and all."""
     make_topic(any_bootstrap, topic, max_message_bytes=2000)
     with Producer(bootstrap_servers=any_bootstrap, batch_size=30_000, linger_ms=200) as producer:
-        heard: list[int] = []
+        offsets: list[int] = []
         futures = [
             producer.send(
-                topic, b"%d" % index, on_delivery=lambda m, e: heard.append(m.offset if m else -1)
+                topic,
+                b"%d" % index,
+                on_delivery=lambda m, e: offsets.append(m.offset if m else -1),
             )
             for index in range(1000)
         ]
         producer.flush()
         assert [future.get(WAIT_S).offset for future in futures] == list(range(1000))
-        assert sorted(heard) == list(range(1000))
+        assert sorted(offsets) == list(range(1000))
         assert producer.metrics()["producer-metrics"]["splits"] > 0
         alone = producer.send(topic, b"x" * 3000)
         with pytest.raises(errors.MessageSizeTooLargeError):
@@ -317,7 +319,7 @@ def test_many_threads_share_a_producer(bootstrap: str, topic: str) -> None:
 
 
 def test_a_full_buffer_makes_send_wait_and_then_give_up(bootstrap: str, topic: str) -> None:
-    """More than buffer_memory waits for room; none within max_block_ms is an error with advice."""
+    """More than buffer_memory waits for a release; none in max_block_ms is an error with advice."""
     with Producer(
         bootstrap_servers=bootstrap, buffer_memory=40_000, batch_size=4000, max_block_ms=5000
     ) as producer:
@@ -366,12 +368,12 @@ def test_without_lingering_nothing_is_left_behind(bootstrap: str, topic: str) ->
 
 def test_waiting_for_one_record_does_not_linger(bootstrap: str, topic: str) -> None:
     """get() and flush() send at once, however long linger_ms is."""
-    with Producer(bootstrap_servers=bootstrap, linger_ms=20_000) as producer:
-        began = time.monotonic()
+    with Producer(
+        bootstrap_servers=bootstrap, linger_ms=600_000, delivery_timeout_ms=1_200_000
+    ) as producer:
         producer.send(topic, b"").get(WAIT_S)
         producer.send(topic, b"")
-        producer.flush()
-        assert time.monotonic() - began < 5
+        producer.flush(WAIT_S)
 
 
 def test_a_closed_producer_refuses_and_close_flushes(bootstrap: str, topic: str) -> None:

@@ -19,7 +19,7 @@ from ottla.testing.history import History, Outcome, check
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, write_batch
 from tests.client.cutting import cut_off
-from tests.client.reading import hear_all, make_topic, read_all
+from tests.client.reading import make_topic, read_all, record_all
 from tests.live import Server, free_port
 
 WAIT_S = 60
@@ -106,7 +106,7 @@ class Workload:
         self.thread.join(WAIT_S)
         assert not self.thread.is_alive()
         assert not self.problems
-        hear_all(self.history, self.bootstrap, TOPIC)
+        record_all(self.history, self.bootstrap, TOPIC)
         report = check(self.history, may_skip=self.transactional)
         assert report, str(report)
         assert report.unseen == 0, str(report)
@@ -156,7 +156,7 @@ def test_batches_are_read_through_a_restart(tmp_path: Path) -> None:
         make_topic(server.bootstrap, TOPIC, partitions=1)
         with RawProducer(bootstrap_servers=server.bootstrap, **QUICK) as producer:
             batches = [write_batch([Record(b"%d" % n, timestamp=1)]) for n in range(10)]
-            offsets = [producer.send_batch(TOPIC, 0, data).get(10).offset for data in batches]
+            offsets = [producer.send_batch(TOPIC, 0, data).get(60).offset for data in batches]
             found = producer.read_batches(TOPIC, 0, reversed(offsets))
             first = bytes(next(found))
             server.kill()
@@ -171,19 +171,19 @@ def test_a_damaged_batch_is_refused_by_the_broker(bootstrap: str, topic: str) ->
     data[80] ^= 1
     with RawProducer(bootstrap_servers=bootstrap) as producer:
         with pytest.raises(KafkaError, match="damaged before it was sent"):
-            producer.send_batch(topic, 0, data).get(10)
-        assert producer.send_batch(topic, 0, write_batch([Record(b"y")])).get(10).offset == 0
+            producer.send_batch(topic, 0, data).get(60)
+        assert producer.send_batch(topic, 0, write_batch([Record(b"y")])).get(60).offset == 0
     assert [record.value for record in read_all(bootstrap, topic)] == [b"y"]
 
 
 def test_memory_is_bounded(tmp_path: Path) -> None:
-    """With the broker gone, send_batch waits for room and then says so; later it goes on."""
+    """With the broker gone, send_batch waits for memory and then raises; later it goes on."""
     with Server(tmp_path / "data", settings=SETTINGS) as server:
         make_topic(server.bootstrap, TOPIC, partitions=1)
         data = write_batch([Record(b"x" * 100_000, timestamp=1)])
         options: dict[str, Any] = {"buffer_memory": 300_000, "max_block_ms": 300}
         with RawProducer(bootstrap_servers=server.bootstrap, **QUICK, **options) as producer:
-            producer.send_batch(TOPIC, 0, data).get(10)
+            producer.send_batch(TOPIC, 0, data).get(60)
             server.kill()
             futures = [producer.send_batch(TOPIC, 0, data) for _ in range(2)]
             with pytest.raises(KafkaTimeoutError, match="buffer_memory"):

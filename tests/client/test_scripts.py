@@ -42,15 +42,15 @@ producer = KafkaProducer(
     bootstrap_servers=[server], acks="all", retries=3, linger_ms=2, compression_type="gzip",
     key_serializer=str.encode, value_serializer=lambda v: json.dumps(v).encode("utf-8"),
 )
-heard = []
+received = []
 future = producer.send(topic, {"n": 0}, key="a", headers=[("h", b"1")], timestamp_ms=1000)
-future.add_callback(lambda metadata: heard.append(metadata.offset)).add_errback(heard.append)
-metadata = future.get(timeout=10)
+future.add_callback(lambda metadata: received.append(metadata.offset)).add_errback(received.append)
+metadata = future.get(timeout=60)
 print(metadata.topic == topic, metadata.partition, metadata.offset, metadata.timestamp)
 for n in range(1, 10):
     producer.send(topic, key="a", value={"n": n})
 producer.flush()
-print(heard, sorted(producer.partitions_for(topic)))
+print(received, sorted(producer.partitions_for(topic)))
 print(admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)]).keys())
 producer.close()
 
@@ -84,7 +84,7 @@ print(consumer.committed(place), consumer.end_offsets([place])[place])
 found = consumer.offsets_for_times({place: 1000})[place]
 print(found.offset, found.timestamp)
 consumer.seek(place, 8)
-print(sum(len(v) for v in consumer.poll(timeout_ms=5000).values()))
+print(sum(len(v) for v in consumer.poll(timeout_ms=60_000).values()))
 consumer.pause(place)
 print(len(consumer.paused()), consumer.poll(timeout_ms=50))
 consumer.close()

@@ -12,7 +12,7 @@ from typing import Any
 from ottla import Producer
 from ottla.testing.history import History, Outcome, check
 from tests.client.cutting import cut_off
-from tests.client.reading import hear_all, make_topic
+from tests.client.reading import make_topic, record_all
 from tests.live import Server, free_port
 
 WAIT_S = 60
@@ -97,7 +97,7 @@ class Workload:
             thread.join(WAIT_S)
             assert not thread.is_alive()
         assert not self.problems
-        hear_all(self.history, self.bootstrap, TOPIC)
+        record_all(self.history, self.bootstrap, TOPIC)
         # Between two committed records there are markers and aborted ones: a reader may skip.
         report = check(self.history, may_skip=True)
         assert report, str(report)

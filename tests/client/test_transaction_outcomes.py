@@ -103,7 +103,7 @@ def begun(producer: Producer) -> None:
 
 def send_then_wait_little(producer: Producer) -> None:
     """One record; what comes after it waits for a moment only."""
-    producer.send(TOPIC, b"one").get(20)
+    producer.send(TOPIC, b"one").get(60)
     producer.config["max_block_ms"] = 50
 
 

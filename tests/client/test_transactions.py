@@ -9,7 +9,7 @@ from ottla.client import errors
 from ottla.client.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from tests.client.reading import make_topic, read_all
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_an_abort_drops_what_was_not_sent(bootstrap: str, topic: str, name: str)
 
 
 def test_a_second_producer_fences_the_first(any_bootstrap: str, topic: str, name: str) -> None:
-    """The newest producer of an id wins; the older one is told and can do nothing more."""
+    """The newest producer of an id wins; the older one is fenced and can do nothing more."""
     make_topic(any_bootstrap, topic)
     old = Producer(bootstrap_servers=any_bootstrap, transactional_id=name)
     old.init_transactions()

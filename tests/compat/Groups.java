@@ -186,17 +186,17 @@ public class Groups {
         spin(List.of(reader), () -> reader.values.size() == 20);
         reader.consumer.commitSync(Map.of(place, new OffsetAndMetadata(5, "a note")));
         OffsetAndMetadata sync = reader.consumer.committed(Set.of(place)).get(place);
-        List<Exception> told = new ArrayList<>();
+        List<Exception> outcomes = new ArrayList<>();
         reader.consumer.commitAsync(
-            Map.of(place, new OffsetAndMetadata(9)), (offsets, error) -> told.add(error));
-        spin(List.of(reader), () -> !told.isEmpty());
+            Map.of(place, new OffsetAndMetadata(9)), (offsets, error) -> outcomes.add(error));
+        spin(List.of(reader), () -> !outcomes.isEmpty());
         long async = reader.consumer.committed(Set.of(place)).get(place).offset();
         reader.values.clear();
         reader.consumer.seek(place, 15);
         spin(List.of(reader), () -> reader.values.size() == 5);
         reader.close();
         say("commits", "sync", sync.offset(), "note", sync.metadata(), "async", async,
-            "error", String.valueOf(told.get(0)), "sought", reader.values.get(0));
+            "error", String.valueOf(outcomes.get(0)), "sought", reader.values.get(0));
     }
 
     private static void pattern(Admin admin) throws Exception {
@@ -248,20 +248,20 @@ public class Groups {
         arguments.addAll(List.of(rest));
         PrintStream out = System.out;
         PrintStream err = System.err;
-        ByteArrayOutputStream heard = new ByteArrayOutputStream();
-        System.setOut(new PrintStream(heard, true, StandardCharsets.UTF_8));
-        System.setErr(new PrintStream(heard, true, StandardCharsets.UTF_8));
+        ByteArrayOutputStream output = new ByteArrayOutputStream();
+        System.setOut(new PrintStream(output, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(output, true, StandardCharsets.UTF_8));
         try {
             Class.forName(tool).getMethod("main", String[].class)
                 .invoke(null, (Object) arguments.toArray(new String[0]));
         } catch (java.lang.reflect.InvocationTargetException error) {
-            heard.writeBytes(("\nended: " + error.getCause()).getBytes(StandardCharsets.UTF_8));
+            output.writeBytes(("\nended: " + error.getCause()).getBytes(StandardCharsets.UTF_8));
         } finally {
             System.out.flush();
             System.setOut(out);
             System.setErr(err);
         }
-        return heard.toString(StandardCharsets.UTF_8);
+        return output.toString(StandardCharsets.UTF_8);
     }
 
     private static ConsumerGroupDescription describe(Admin admin, String group) throws Exception {

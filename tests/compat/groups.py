@@ -31,7 +31,7 @@ class Reader:
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 6000,
+                "session.timeout.ms": 30_000,
                 "heartbeat.interval.ms": 200,
                 **named,
             }

@@ -1,4 +1,4 @@
-"""A TCP proxy that cuts a connection after the broker did its work and before the client hears.
+"""A TCP proxy that cuts a connection between the broker's work and its response.
 
 It understands only Kafka's frame lengths, so that a cut falls between whole requests or answers.
 Brokers name their own address in Metadata, so the proxy must listen on what the broker advertises.
@@ -55,7 +55,7 @@ class CuttingProxy:
                     answers_left -= 1
                     if answers_left == 0:
                         self.cuts += 1
-                        break  # the broker has done the work; the client never hears of it
+                        break  # the broker has done the work; the client gets no response
                 sink.sendall(head + body)
         for end in (source, sink):
             with contextlib.suppress(OSError):

@@ -16,7 +16,6 @@ import confluent_kafka as ck
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as RangeOfAiokafka
-from kafka import KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
@@ -24,6 +23,7 @@ from kafka.errors import RebalanceInProgressError
 
 from tests.compat.groups import SETTINGS, WAIT_S, Reader, shared_out, spin
 from tests.compat.test_confluent import make_topic, produce
+from tests.kafka_python import subscribed
 from tests.live import Server
 
 pytestmark = pytest.mark.xdist_group("groups")
@@ -139,13 +139,13 @@ def test_cooperative_rebalance_without_a_stop(bootstrap: str, new_name: Named) -
 
 
 def test_commits_and_seek(bootstrap: str, new_name: Named) -> None:
-    """Sync and async commits are found again; seek goes where it is told."""
+    """Sync and async commits are found again; seek sets the position."""
     topic, group = new_name("committed"), new_name("group")
     make_topic(bootstrap, topic, 1)
     numbered(bootstrap, topic, 20, 1)
     place = ck.TopicPartition(topic, 0)
-    told: list[Any] = []
-    reader = Reader(bootstrap, group, [topic], on_commit=lambda error, _: told.append(error))
+    outcomes: list[Any] = []
+    reader = Reader(bootstrap, group, [topic], on_commit=lambda error, _: outcomes.append(error))
     spin([reader], lambda: len(reader.values) == 20)
     reader.consumer.commit(
         offsets=[ck.TopicPartition(topic, 0, 5, "a note", 3)], asynchronous=False
@@ -153,8 +153,8 @@ def test_commits_and_seek(bootstrap: str, new_name: Named) -> None:
     [found] = reader.consumer.committed([place])
     assert (found.offset, found.metadata) == (5, "a note")
     reader.consumer.commit(offsets=[ck.TopicPartition(topic, 0, 9)], asynchronous=True)
-    spin([reader], lambda: bool(told))
-    assert told[-1] is None
+    spin([reader], lambda: bool(outcomes))
+    assert outcomes[-1] is None
     assert reader.consumer.committed([place])[0].offset == 9
     reader.values.clear()
     reader.consumer.seek(ck.TopicPartition(topic, 0, 15))
@@ -197,9 +197,9 @@ def test_kafka_python(bootstrap: str, new_name: Named, assignor: Any) -> None:
         "enable_auto_commit": False,
         "partition_assignment_strategy": [assignor],
         "heartbeat_interval_ms": 200,
-        "session_timeout_ms": 6000,
+        "session_timeout_ms": 30_000,
     }
-    consumers = [KafkaConsumer(topic, **options) for _ in range(2)]
+    consumers = [subscribed(topic, **options) for _ in range(2)]
     seen: list[bytes] = []
 
     def poll_all() -> None:
@@ -250,7 +250,7 @@ def test_aiokafka(bootstrap: str, new_name: Named) -> None:
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
                 heartbeat_interval_ms=200,
-                session_timeout_ms=6000,
+                session_timeout_ms=30_000,
             )
             for _ in range(2)
         ]
@@ -281,12 +281,12 @@ def test_clients_of_three_kinds_in_one_group(bootstrap: str, new_name: Named) ->
     done = threading.Event()
 
     def python() -> None:
-        consumer = KafkaConsumer(
+        consumer = subscribed(
             topic,
             bootstrap_servers=bootstrap,
             group_id=group,
             heartbeat_interval_ms=200,
-            session_timeout_ms=6000,
+            session_timeout_ms=30_000,
             partition_assignment_strategy=[RangePartitionAssignor],
         )
         while not done.is_set():
@@ -300,7 +300,7 @@ def test_clients_of_three_kinds_in_one_group(bootstrap: str, new_name: Named) ->
             bootstrap_servers=bootstrap,
             group_id=group,
             heartbeat_interval_ms=200,
-            session_timeout_ms=6000,
+            session_timeout_ms=30_000,
             partition_assignment_strategy=[RangeOfAiokafka],
         )
         await consumer.start()

@@ -74,7 +74,7 @@ def test_ten_producers_and_ten_consumers(bootstrap: str, new_name: Callable[[str
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_idempotent_producer_through_lost_answers(tmp_path: Path, seed: int) -> None:
-    """Connections cut after the broker has written, before it is heard: nothing twice, in order."""
+    """Connections cut between the broker's write and its response: nothing twice, in order."""
     inside, outside = free_port(), free_port()
     settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{outside}"}
     with Server(tmp_path / "data", settings=settings, port=inside):

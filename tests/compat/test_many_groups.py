@@ -27,7 +27,7 @@ pytestmark = pytest.mark.xdist_group("many_groups")
 
 
 def beats(members: list[Member]) -> list[bytes]:
-    """What everybody hears when all send a heartbeat."""
+    """The error codes of a heartbeat of each member."""
     for member in members:
         member.sock.sendall(member.heartbeat())
     return [raw.receive(member.sock)[-2:] for member in members]

@@ -153,7 +153,7 @@ def test_offsets_count_if_the_transaction_does(
 
 
 def test_a_newer_producer_fences_the_older(bootstrap: str, new_name: NewName) -> None:
-    """At whatever step the older one wakes up, it is told, and nothing of it is seen."""
+    """At whatever step the older one wakes up, it is fenced, and nothing of it is seen."""
     topic = new_name("fenced")
     make_topic(bootstrap, topic, 1)
     for step in ("begin", "produce", "commit", "abort"):

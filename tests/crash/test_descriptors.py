@@ -36,7 +36,7 @@ def idle_connections(server: Server, count: int) -> Iterator[None]:
     host, port = server.bootstrap.split(":")
     with ExitStack() as stack:
         for _ in range(count):
-            stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=60))
         yield
 
 

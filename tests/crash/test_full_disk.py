@@ -27,18 +27,18 @@ class Writer:
         )
 
     def write(self, topic: str, value: bytes) -> None:
-        def heard(error: ck.KafkaError | None, message: ck.Message) -> None:
+        def received(error: ck.KafkaError | None, message: ck.Message) -> None:
             if error is None:
                 self.acknowledged.setdefault(topic, []).append(value)
             else:
                 self.errors.setdefault(topic, set()).add(error.name())
 
-        self._producer.produce(topic, value, on_delivery=heard)
+        self._producer.produce(topic, value, on_delivery=received)
         assert self._producer.flush(WAIT_S) == 0
 
 
 def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
-    # On a full disk there is no room for a coordinator to commit to.
+    # On a full disk no coordinator can commit.
     options = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False}
     consumer = ck.Consumer(options)
     consumer.assign([ck.TopicPartition(topic, 0, 0)])
@@ -50,7 +50,7 @@ def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
 
 def test_a_disk_that_fills_up_while_it_runs(tmp_path: Path) -> None:
     """KAFKA_STORAGE_ERROR for what does not fit, the rest goes on; the stop is in order all the
-    same, and with room the next start has everything that was acknowledged, and takes more."""
+    same, and with space the next start has everything that was acknowledged, and takes more."""
     with small_disk(tmp_path / "disk", DISK_KB) as disk:
         server = Server(disk / "data")
         server.errors_path = tmp_path / "stderr"  # not on the disk that will be full
@@ -62,12 +62,12 @@ def test_a_disk_that_fills_up_while_it_runs(tmp_path: Path) -> None:
             while "large" not in writer.errors:
                 writer.write("large", os.urandom(VALUE_BYTES))
             assert writer.errors == {"large": {"KAFKA_STORAGE_ERROR"}}
-            # Room for a few bytes is left; the neighbour has it.
+            # A few bytes are left, for the other partition.
             writer.write("small", b"after")
             assert read(server.bootstrap, "small", 2) == [b"before", b"after"]
             # The partition stays offline, also for what would fit.
             writer.write("large", b"little")
-            take_the_rest(disk / "data" / "filler")  # the stop must do without any room
+            take_the_rest(disk / "data" / "filler")  # the stop must do without any space
             assert server.stop() == 0, server.errors()
         assert "Traceback" not in server.errors()
         assert server.errors().count("large-0: offline") == 1
@@ -82,7 +82,7 @@ def test_a_disk_that_fills_up_while_it_runs(tmp_path: Path) -> None:
 
 
 def take_the_rest(path: Path) -> None:
-    """All the room that is left."""
+    """All the space that is left."""
     with path.open("ab", buffering=0) as file:
         try:
             while file.write(bytes(1024)):

@@ -3,7 +3,7 @@
 `python -m tests.crash.transform_worker BOOTSTRAP SLOT SOURCE OUTPUT JOURNAL`. It goes on until
 stdin is closed. Everything it does is in its journal before, and its outcome after, it is done:
 JSON lines with the system's monotonic time, so that the journals of several processes can be put
-in order. It gives up (and is started again) on what a client is told to give up on.
+in order. It gives up (and is started again) on the errors that Kafka calls fatal.
 """
 
 from __future__ import annotations

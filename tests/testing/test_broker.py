@@ -84,7 +84,7 @@ def test_options_by_kafkas_names() -> None:
         assert error.code() == ck.KafkaError.MSG_SIZE_TOO_LARGE
 
 
-def test_a_bad_option_is_told_in_the_brokers_words() -> None:
+def test_a_bad_option_is_reported_in_the_brokers_words() -> None:
     """A broker that cannot start says why."""
     with pytest.raises(BrokerFailed, match=r"num\.partitions"), broker(num_partitions="many"):
         pass
@@ -105,9 +105,9 @@ def test_delayed_answers(running: Broker) -> None:
     client = cka.AdminClient({"bootstrap.servers": running.bootstrap_servers})
     client.list_topics(timeout=WAIT_S)
     running.delay("Metadata", ms=400)
-    began = time.monotonic()
+    with pytest.raises(ck.KafkaException, match="timed out"):
+        client.list_topics(timeout=0.3)
     client.list_topics(timeout=WAIT_S)
-    assert time.monotonic() - began >= 0.4
     running.delay("Metadata", ms=int(10 * WAIT_S * 1000))
     running.clear_faults()
     client.list_topics(timeout=WAIT_S)
@@ -160,7 +160,7 @@ def test_each_worker_of_xdist_has_its_own_broker(pytester: pytest.Pytester) -> N
 
         @pytest.mark.parametrize("number", range(6))
         def test_it(number, ottla_broker, ottla_topic, ottla_producer, worker_id):
-            ottla_producer.send(ottla_topic, b"x").get(20)
+            ottla_producer.send(ottla_topic, b"x").get(60)
             with open("seen", "a") as file:
                 print(worker_id, ottla_broker.pid, ottla_broker.port, ottla_topic, file=file)
         """

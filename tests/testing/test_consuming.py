@@ -14,7 +14,7 @@ from ottla.testing import Broker, consume_all, wait_for_lag_zero
 def test_all_of_a_topic(
     ottla_broker: Broker, ottla_topic: str, ottla_producer: Producer[Any, Any]
 ) -> None:
-    """consume_all gives what is there; with a count it waits; what does not come is told."""
+    """consume_all gives what is there; with a count it waits; what does not come is an error."""
     assert consume_all(ottla_broker, ottla_topic) == []
     for n in range(10):
         ottla_producer.send(ottla_topic, b"%d" % n)

@@ -29,7 +29,7 @@ class MyService:
             Consumer(self.topic, auto_offset_reset="earliest", **options) as consumer,
             Producer(bootstrap_servers=servers) as producer,
         ):
-            producer.send("bills", next(consumer).value + b": 1.20").get(10)
+            producer.send("bills", next(consumer).value + b": 1.20").get(60)
             consumer.commit()
 
 

@@ -25,7 +25,7 @@ LONG = bool(os.environ.get("OTTLA_LONG"))
 # The outer join through crashes of the driver is for the long run.
 PLANS = ["stateless", "windows", "outer"] if LONG else ["stateless", "windows"]
 COUNT = 150
-STRAGGLER_S = 60
+STRAGGLER_S = 600  # longer than `Driver.wait_for` waits
 
 
 class Job:
@@ -134,9 +134,7 @@ def test_speculation_and_a_killed_executor(
     }
     with job.driver(conf.pop("spark.master"), conf=conf, limit=100) as driver:
         driver.wait_for("task.begun")
-        began = time.monotonic()
-        driver.wait_for("commit.begun")
-        assert time.monotonic() - began < STRAGGLER_S, "no copy has overtaken the straggler"
+        driver.wait_for("commit.begun")  # which gives up long before the straggler does
         (job.faults / "task.staged").write_text("wait 3")
         driver.wait_for("task.staged")
         os.kill(cluster.executor_pids()[0], signal.SIGKILL)

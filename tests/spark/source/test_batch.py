@@ -18,6 +18,8 @@ from ottla.testing import broker as start_broker
 
 from .helpers import make_topic, plain_read, produce, read, rows_of
 
+# A fetch at the log's end is held for longer than any read takes, and longer than it may.
+HELD = {"kafka_fetch_max_wait_ms": "500000", "kafka_request_timeout_ms": "600000"}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -150,11 +152,11 @@ def test_aborted_records_are_not_read_when_committed_ones_are_asked_for(
             else:
                 producer.abort_transaction()
     for level, count in ("read_committed", 100), ("read_uncommitted", 200):
-        began = time.monotonic()
         found = rows_of(
-            read(spark, broker, topic, includeHeaders=True, kafka_isolation_level=level)
-        )
-        assert time.monotonic() - began < 60  # nobody waited for a record at the end
+            read(
+                spark, broker, topic, includeHeaders=True, kafka_isolation_level=level, **HELD
+            )
+        )  # fmt: skip
         assert found == plain_read(broker, topic, isolation_level=level)
         assert len(found) == count
 
@@ -174,7 +176,7 @@ def test_gaps_of_compaction(spark: SparkSession, topic: str) -> None:
             time.sleep(0.06)
         with Producer(bootstrap_servers=own.bootstrap_servers) as producer:
             producer.send(topic, b"last", key=b"last")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(plain := plain_read(own, topic)) > 60 and time.monotonic() < deadline:
             time.sleep(0.1)
         assert len(plain) <= 60
@@ -267,7 +269,7 @@ def test_a_filter_on_time_moves_the_start(spark: SparkSession, broker: Broker, t
         assert frame.rdd.getNumPartitions() == 1
 
 
-def test_mistakes_are_told_when_the_frame_is_made(
+def test_mistakes_are_reported_when_the_frame_is_made(
     spark: SparkSession, broker: Broker, mixed: str
 ) -> None:
     """`load()` itself fails on an unknown option, and a schema cannot be put on the source."""
