@@ -1,4 +1,4 @@
-"""Options are read, layered, checked against each other, and told apart from what nobody knows."""
+"""Options are read, layered, checked against each other, and distinguished from unknown ones."""
 
 import subprocess
 import sys
@@ -193,7 +193,7 @@ def test_a_password_is_not_repeated() -> None:
 
 
 def test_several_listeners_each_advertise_their_own() -> None:
-    """Inside and outside clients are told different addresses; IPv4 and IPv6 share a port."""
+    """Inside and outside clients get different addresses; IPv4 and IPv6 share a port."""
     settings = Settings.from_properties(
         {
             "listeners": "inside://127.0.0.1:9092,OUTSIDE://0.0.0.0:0,SIX://[::1]:9092",

@@ -31,7 +31,7 @@ READ_BY_SETTINGS = {
 READ_BY_LOG_CONFIG = {"cleanup_policy": "compact", "message_timestamp_type": "append_time"}
 
 
-# These rooms read the options of clients, some of which have the same names.
+# These packages read the options of clients, some of which have the same names.
 OF_CLIENTS = {"aio", "client", "spark"}
 
 

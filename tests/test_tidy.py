@@ -280,14 +280,21 @@ def test_documents_end_their_lines() -> None:
     assert not long, "\n".join(long)
 
 
+def words_of(line: str) -> str:
+    """The line; the name of a test as a sentence."""
+    return line.replace("_", " ") if "def test_" in line else line
+
+
 def test_no_metaphors() -> None:
     """Names, comments, docstrings and documents say what is meant (METAPHORS)."""
-    files = [*SOURCE.rglob("*.py"), *SOURCE.rglob("*.pyx"), *documents()]
+    sources = [*SOURCE.rglob("*.py"), *SOURCE.rglob("*.pyx")]
+    tests = [*TESTS.rglob("*.py"), *TESTS.rglob("*.java")]
+    tests.remove(Path(__file__))
     found = [
         f"{file.relative_to(ROOT)}:{number}: {word.group()}"
-        for file in files
+        for file in [*sources, *tests, *documents()]
         for number, line in enumerate(file.read_text().splitlines(), 1)
-        for word in METAPHORS.finditer(line)
+        for word in METAPHORS.finditer(words_of(line))
     ]
     assert not found, "\n".join(found)
 
@@ -312,6 +319,26 @@ def test_no_test_measures_cpu_time() -> None:
         str(file.relative_to(TESTS))
         for file in TESTS.rglob("*.py")
         if file.name != "test_tidy.py" and clocks.search(file.read_text())
+    ]
+    assert not found, found
+
+
+# They take a time and assert no upper bound of it.
+TAKES_A_TIME = {
+    "apache/kafka.py": "says how long Apache Kafka took to start",
+    "differential/cases/connections.py": "an answer that is due later must not come before",
+}
+
+
+def test_no_test_measures_wall_time() -> None:
+    """A test waits for an event and gives up late (`tests/waiting.py`): a busy machine is slow, not
+    wrong."""
+    duration = re.compile(r"\btime\.(monotonic|time)(_ns)?\(\) - (began|start\w*|before)\b")
+    found = [
+        path
+        for file in TESTS.rglob("*.py")
+        if (path := str(file.relative_to(TESTS))) not in TAKES_A_TIME
+        and duration.search(file.read_text())
     ]
     assert not found, found
 

@@ -40,7 +40,7 @@ def test_the_cluster_is_described_in_every_version(harness: BrokerHarness, versi
     assert asked.cluster_authorized_operations == 8096
 
 
-def test_a_client_is_told_the_address_of_its_own_listener() -> None:
+def test_a_client_gets_the_address_of_its_own_listener() -> None:
     """Two listeners, two answers."""
     endpoints = {"PLAINTEXT": ("127.0.0.1", 9092), "OUTSIDE": ("kafka.example", 443)}
     with BrokerHarness(endpoints=endpoints) as harness:
@@ -147,7 +147,7 @@ def sizes(
 
 @pytest.mark.parametrize("version", range(1, 6))
 def test_log_dirs_tell_the_size_of_partitions(harness: BrokerHarness, version: int) -> None:
-    """All, or those asked for that are there; room on the disk since version 4."""
+    """All, or the requested ones that exist; free space on the disk since version 4."""
     harness.create("a", 2)
     harness.create("b")
     harness.produce("a", 1, b"value" * 100)

@@ -84,7 +84,7 @@ def test_producer_ids_begin_beyond_those_of_transactional_producers() -> None:
 
 
 def test_an_id_that_a_client_made_up_does_not_use_up_all_others() -> None:
-    """A batch may carry any producer id; the highest there is leaves room for none."""
+    """A batch may carry any producer id; above the highest there is, none is left."""
     with BrokerHarness() as harness:
         harness.create("t")
         write_as(harness, 2**63 - 1, b"made up")

@@ -167,7 +167,7 @@ def test_stopping_answers_what_waits() -> None:
 
 
 def test_a_start_that_fails_lets_go_of_the_directory() -> None:
-    """The reason is told, and once it is mended the next start works."""
+    """The error names the reason, and once it is mended the next start works."""
     with BrokerHarness() as harness:
         harness.create("t")
         harness.produce("t", 0, b"a")
@@ -184,7 +184,7 @@ def broken_database(path: str) -> sqlite3.Connection:
 
 
 def test_a_folder_that_cannot_be_made_is_a_partition_offline() -> None:
-    """KAFKA_STORAGE_ERROR for that one; after a restart with room it is there."""
+    """KAFKA_STORAGE_ERROR for that one; after a restart with free space it is there."""
     with BrokerHarness() as harness:
         make, harness.disk.mkdir = harness.disk.mkdir, failing_mkdir(harness)  # type: ignore[method-assign]
         harness.create("t", 2)

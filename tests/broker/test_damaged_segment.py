@@ -1,4 +1,5 @@
-"""A segment damaged under a running broker: the reader and the operator hear, the rest goes on."""
+"""A segment damaged under a running broker: the reader gets an error, it is
+logged, and all else goes on."""
 
 from __future__ import annotations
 

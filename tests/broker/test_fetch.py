@@ -189,7 +189,7 @@ class TestLongPoll:
         assert harness.post(fetch_request(("t", 0, 0), max_wait_ms=500, min_bytes=0), 11).ready
 
     def test_an_error_in_one_partition_ends_the_wait(self, harness: BrokerHarness) -> None:
-        """The client must hear of it; unknown partitions alone do not count, as in Kafka."""
+        """The error is answered at once; unknown partitions alone do not count, as in Kafka."""
         harness.create("t", 2)
         request = fetch_request(("t", 0, 0), ("t", 1, 99), max_wait_ms=500)
         assert harness.post(request, 11).ready
@@ -305,12 +305,12 @@ class TestErrors:
                 response = harness.ask(request, 16)
                 answer = only(response)
                 assert answer.error_code == error
-                told = error == ErrorCode.FENCED_LEADER_EPOCH
-                assert answer.current_leader.leader_id == (1 if told else -1)
-                assert answer.current_leader.leader_epoch == (epoch if told else -1)
-                assert [node.node_id for node in response.node_endpoints] == [1] * told
+                has_leader = error == ErrorCode.FENCED_LEADER_EPOCH
+                assert answer.current_leader.leader_id == (1 if has_leader else -1)
+                assert answer.current_leader.leader_epoch == (epoch if has_leader else -1)
+                assert [node.node_id for node in response.node_endpoints] == [1] * has_leader
 
-    def test_a_diverging_epoch_is_told(self, harness: BrokerHarness) -> None:
+    def test_a_diverging_epoch_is_reported(self, harness: BrokerHarness) -> None:
         """A reader that knows an epoch we never had learns where the logs part (KIP-595)."""
         harness.create("t")
         harness.produce("t", 0, b"a", b"b")

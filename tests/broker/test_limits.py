@@ -33,7 +33,7 @@ def test_guards_beyond_the_limit_push_out_the_oldest(monkeypatch: pytest.MonkeyP
 
 
 def test_faults_beyond_the_limit_are_refused() -> None:
-    """A test that asks for too many is told, API by API, and those that wait stay."""
+    """A request for too many fails, API by API, and those that wait stay."""
     faults = Faults()
     faults.add("Produce", Fault(delay_ms=1), FAULTS_MAX)
     with pytest.raises(ValueError, match=f"more than {FAULTS_MAX}"):

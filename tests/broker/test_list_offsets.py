@@ -138,7 +138,7 @@ class TestListOffsets:
             assert ask(harness, now_ms).offset == -1
             assert ask(harness, LATEST, replica_id=-2).offset == 1
 
-    def test_right_after_a_crash_the_last_offset_is_not_told(self) -> None:
+    def test_right_after_a_crash_the_last_offset_is_not_answered(self) -> None:
         """Until what was found is synced it may still be lost (KIP-207)."""
         harness = BrokerHarness(log_flush_before_ack="true")
         harness.create("t")
@@ -199,7 +199,7 @@ class TestListOffsets:
 
 
 def test_where_an_epoch_ends() -> None:
-    """The epochs of three starts, told apart by the offsets at which they began."""
+    """The epochs of three starts, distinguished by the offsets at which they began."""
     disk = clock = None
     for start in range(3):
         with BrokerHarness(disk=disk, clock=clock) as harness:

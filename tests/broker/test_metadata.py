@@ -1,4 +1,4 @@
-"""Metadata and ApiVersions: what a client is told first, in every version."""
+"""Metadata and ApiVersions: a client's first requests, in every version."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -66,7 +66,7 @@ class TestMetadata:
         assert (response.topics, len(response.brokers)) == ([], 1)
 
     def test_every_listener_tells_its_own_address(self) -> None:
-        """A client is sent back through the door it came by."""
+        """The response has the address of the listener that the client connected to."""
         endpoints = {"INSIDE": ("10.0.0.1", 9092), "OUTSIDE": ("example.org", 19092)}
         with BrokerHarness(
             endpoints=endpoints,
@@ -152,7 +152,7 @@ class TestAutoCreation:
             assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "x" * 250])
-    def test_a_bad_name_is_told(self, harness: BrokerHarness, name: str) -> None:
+    def test_a_bad_name_is_reported(self, harness: BrokerHarness, name: str) -> None:
         """INVALID_TOPIC_EXCEPTION, whether or not topics may be created."""
         for allowed in (True, False):
             request = named("good", name, allow_auto_topic_creation=allowed)
@@ -184,7 +184,7 @@ class TestApiVersions:
 
     @pytest.mark.parametrize("version", [3, 4])
     def test_features(self, harness: BrokerHarness, version: int) -> None:
-        """One whose lowest level is 0 is not told before version 4."""
+        """One whose lowest level is 0 is not sent before version 4."""
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
         response = harness.ask(request, version)
         lowest = {each.name: each.min_version for each in response.supported_features}

@@ -196,7 +196,7 @@ class TestErrors:
         assert response.responses[0].partitions[0].error_code == wrong
 
     def test_a_topic_id_that_becomes_known(self, harness: BrokerHarness) -> None:
-        """UNKNOWN_TOPIC_ID until the broker has heard of the topic, then records."""
+        """UNKNOWN_TOPIC_ID until the broker has the topic, then records."""
         with BrokerHarness(seed=9) as other:  # the same chance, and so the same id in the next
             Client(other, 13).fetch((bytes(range(16)), 0, 0))
             topic_id = other.create("t")

@@ -203,7 +203,7 @@ def test_two_producers_in_one_request_are_refused(harness: BrokerHarness) -> Non
 
 
 def asked_by(client: Client) -> dict[str, Callable[[], Any]]:
-    """Everything a producer may ask when it wakes up; each gives the error it was told."""
+    """Everything a producer may ask when it wakes up; each returns the response's error code."""
     ids: dict[str, Any] = {"producer_id": client.producer_id, "producer_epoch": client.epoch}
     bumps = client.bumps
 
@@ -264,7 +264,7 @@ def first_error(response: Any) -> int:
 @pytest.mark.parametrize("bumps", [False, True])
 @pytest.mark.parametrize("successor", ["idle", "open", "done"])
 def test_a_zombie_gets_nowhere(harness: BrokerHarness, bumps: bool, successor: str) -> None:
-    """Whatever it asks, and whatever its successor is doing: it is told that it was fenced.
+    """Whatever it asks, and whatever its successor is doing: it is fenced.
 
     Produce says INVALID_PRODUCER_EPOCH, the others PRODUCER_FENCED, to those who know it.
     """
@@ -277,9 +277,9 @@ def test_a_zombie_gets_nowhere(harness: BrokerHarness, bumps: bool, successor: s
         fresh.end(commit=True)
     of_old = ErrorCode.INVALID_PRODUCER_EPOCH
     for what, ask in asked_by(zombie).items():
-        told = ask()
+        error = ask()
         old = what.endswith("of old") or what.startswith("write") or what == "commit offsets"
-        assert told == (of_old if old else ErrorCode.PRODUCER_FENCED), (what, ErrorCode(told))
+        assert error == (of_old if old else ErrorCode.PRODUCER_FENCED), (what, ErrorCode(error))
     if successor != "done":
         fresh.write(1, b"fresh")
         fresh.end(commit=True)

@@ -1,4 +1,4 @@
-"""After any requests: the controller's picture, a follower's and the tree's are the same."""
+"""After any requests: the controller's image, a follower's and the tree's are the same."""
 
 import asyncio
 import tempfile
@@ -62,7 +62,7 @@ REQUESTS = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(REQUESTS)
-def test_three_pictures_agree(requests: list[Request]) -> None:
+def test_three_images_agree(requests: list[Request]) -> None:
     """What is published, what is followed and what a restart would read do not differ."""
 
     async def main(path: Path) -> None:

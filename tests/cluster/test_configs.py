@@ -45,7 +45,7 @@ async def ready(harness: ControllerHarness) -> None:
 
 
 def test_incremental_changes(tmp_path: Path) -> None:
-    """SET, DELETE, APPEND and SUBTRACT; the node and the picture have the result."""
+    """SET, DELETE, APPEND and SUBTRACT; the node and the image have the result."""
 
     async def scenario(harness: ControllerHarness) -> None:
         await ready(harness)

@@ -1,4 +1,4 @@
-"""The feed: numbers, long poll, the whole picture, fencing, waiting until applied."""
+"""The feed: numbers, long poll, the whole image, fencing, waiting until applied."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ def change(value: str) -> BrokerConfigured:
 
 
 def test_a_follower_gets_what_came_after_its_number() -> None:
-    """All batches since, in order; applying them gives the controller's own picture."""
+    """All batches since, in order; applying them gives the controller's own image."""
 
     async def main() -> None:
         feed = Feed()
@@ -43,7 +43,7 @@ def test_a_follower_that_has_everything_waits() -> None:
     asyncio.run(main())
 
 
-def test_too_far_behind_means_the_whole_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_far_behind_means_the_whole_image(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ring is bounded; who asks for what has left it gets a Snapshot."""
     monkeypatch.setattr(feed_module, "BATCHES_KEPT_MAX", 5)
 
@@ -75,7 +75,7 @@ def test_the_ring_is_bounded_by_content_too(monkeypatch: pytest.MonkeyPatch) -> 
     asyncio.run(main())
 
 
-def test_another_controller_means_the_whole_picture() -> None:
+def test_another_controller_means_the_whole_image() -> None:
     """A number counts only within one controller's epoch."""
 
     async def main() -> None:
@@ -88,7 +88,7 @@ def test_another_controller_means_the_whole_picture() -> None:
 
 
 def test_changes_of_an_old_controller_are_refused() -> None:
-    """StaleController, and the picture stays as it was."""
+    """StaleController, and the image stays as it was."""
     image = ClusterImage(number=4, controller_epoch=3)
     with pytest.raises(StaleController, match="epoch 2"):
         follow_batches(image, [Batch(5, 2, [change("x")])])

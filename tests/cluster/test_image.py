@@ -1,4 +1,4 @@
-"""The picture: what changes make of it, and that it shares what did not change."""
+"""The image: what changes make of it, and that it shares what did not change."""
 
 from ottla.cluster.image import (
     BrokerConfigured,

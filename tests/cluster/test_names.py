@@ -45,7 +45,7 @@ def test_no_other_characters(name: str) -> None:
 
 
 def test_collisions() -> None:
-    """'.' and '_' cannot be told apart in a metric's name."""
+    """'.' and '_' cannot be distinguished in a metric's name."""
     assert unified("a.b_c") == unified("a_b.c") == "a_b_c"
     assert collides("a.b")
     assert collides("a_b")

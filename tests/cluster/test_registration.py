@@ -89,7 +89,7 @@ def test_a_broker_registers(tmp_path: Path) -> None:
 
 
 def test_leader_epochs_rise_at_every_start(tmp_path: Path) -> None:
-    """Of every partition, after a stop and after a crash; the picture and the tree agree."""
+    """Of every partition, after a stop and after a crash; the image and the tree agree."""
 
     async def main() -> None:
         harness = ControllerHarness(tmp_path / "tree")
@@ -137,7 +137,7 @@ def test_there_is_one_controller(tmp_path: Path) -> None:
         await first.register_broker(BrokerInfo(0, {}))
         with pytest.raises(NotController):
             await second.start()
-        # As if the first one's session had run out, and it had not heard of it.
+        # As if the first one's session had run out, and it did not know.
         await trees[1].delete("/controller")
         await second.start()
         (refused,) = await first.create_topics([NewTopic("t", 1, 1)])
@@ -230,7 +230,7 @@ def test_a_node_that_is_no_json_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_after_a_failed_write_the_tree_is_read_again(tmp_path: Path) -> None:
-    """A write that failed, though it took place, is found there; followers get the picture."""
+    """A write that failed, though it took place, is found there; followers get the image."""
 
     async def scenario(harness: ControllerHarness) -> None:
         multi = harness.tree.multi

@@ -18,7 +18,7 @@ from tests.cluster.harness import ControllerHarness, run_scenario
 
 
 def test_a_topic_is_made_with_kafkas_nodes(tmp_path: Path) -> None:
-    """Paths and JSON are those that a Kafka on ZooKeeper has; the picture has the same."""
+    """Paths and JSON are those that a Kafka on ZooKeeper has; the image has the same."""
 
     async def scenario(harness: ControllerHarness) -> None:
         (made,) = await harness.create(NewTopic("first", 2, 1, configs=[("retention.ms", "5")]))

@@ -31,7 +31,7 @@ def stable_group(size: int = 2, **options: object) -> tuple[GroupDriver, list[st
     return driver, members
 
 
-def test_first_join_hears_its_id_first() -> None:
+def test_first_join_gets_its_id_first() -> None:
     """From version 4 on a client without an id gets one, and becomes a member with it."""
     driver = GroupDriver()
     answer = driver.join().answer

@@ -39,7 +39,7 @@ EVENTS = 60
 GROUPS = ("g", "h", "simple")
 
 
-def open_desk(disk: SimulatedDisk, **options: Any) -> BrokerHarness:
+def open_harness(disk: SimulatedDisk, **options: Any) -> BrokerHarness:
     settings: dict[str, Any] = {
         "offsets.topic.num.partitions": 2,
         "group.initial.rebalance.delay.ms": 0,
@@ -190,7 +190,7 @@ def test_replay_gives_the_same_state(seed: int) -> None:
     """After any order of events, a stop or a kill and a start: nothing answered is missing."""
     chance = random.Random(seed)
     disk = SimulatedDisk()
-    harness = open_desk(disk)
+    harness = open_harness(disk)
     harness.create("t", 4)
     harness.ask(FindCoordinatorRequest(key="g"), 3)
     for _ in range(3):
@@ -203,7 +203,7 @@ def test_replay_gives_the_same_state(seed: int) -> None:
             harness.kill()
         else:
             harness.close()
-        harness = open_desk(disk)
+        harness = open_harness(disk)
         wait_until_loaded(harness)
         after = lasting(harness)
         for key, value in before.items():
@@ -214,7 +214,7 @@ def test_replay_gives_the_same_state(seed: int) -> None:
 def test_answers_wait_for_the_flush() -> None:
     """With log.flush.before.ack a commit is answered when it is on the disk, and reads wait too."""
     disk = SimulatedDisk()
-    harness = open_desk(disk, **{"log.flush.before.ack": "true"})
+    harness = open_harness(disk, **{"log.flush.before.ack": "true"})
     harness.create("t", 4)
     harness.ask(FindCoordinatorRequest(key="g"), 3)
     coordinator = harness.broker.coordinators.groups.coordinator_for("g")
@@ -229,7 +229,7 @@ def test_answers_wait_for_the_flush() -> None:
     assert read.response.topics[0].partitions[0].committed_offset == 7
     disk.crash(1)
     harness.kill()
-    harness = open_desk(disk, **{"log.flush.before.ack": "true"})
+    harness = open_harness(disk, **{"log.flush.before.ack": "true"})
     wait_until_loaded(harness)
     assert lasting(harness)["g offsets"] == [(0, 7, "at 7")]
     harness.close()
@@ -241,7 +241,7 @@ def test_groups_return_once_descriptors_are_free(operation: str) -> None:
     while it was loaded again, is there again soon after, with what was committed.
     """
     disk = SimulatedDisk()
-    harness = open_desk(disk)
+    harness = open_harness(disk)
     harness.create("t", 4)
     disk.fail(operation, "__consumer_offsets", errno.EMFILE, times=1)
     harness.ask(FindCoordinatorRequest(key="g"), 3)
@@ -258,7 +258,7 @@ def test_groups_return_once_descriptors_are_free(operation: str) -> None:
     assert harness.ask(commit_request("g", 0, 9), 8).topics[0].partitions[0].error_code == 0
     harness.close()
     disk.fail("open", "__consumer_offsets", errno.EMFILE)
-    harness = open_desk(disk)
+    harness = open_harness(disk)
     assert harness.ask(commit_request("g", 0, 10), 8).topics[0].partitions[0].error_code != 0
     disk.heal()
     harness.advance(1100)
@@ -266,9 +266,9 @@ def test_groups_return_once_descriptors_are_free(operation: str) -> None:
     harness.close()
 
 
-def test_while_loading_clients_are_told_to_wait() -> None:
+def test_requests_while_loading_get_a_retriable_error() -> None:
     """COORDINATOR_LOAD_IN_PROGRESS, except for a heartbeat, which has no error."""
-    harness = open_desk(SimulatedDisk())
+    harness = open_harness(SimulatedDisk())
     harness.create("t", 4)
     harness.ask(FindCoordinatorRequest(key="g"), 3)
     coordinators = list(harness.broker.coordinators.groups.runtime.all_active())
@@ -306,7 +306,7 @@ def test_the_offsets_topic_is_as_kafka_makes_it() -> None:
 
 def test_deleted_topics_take_their_offsets_with_them() -> None:
     """A topic made again under the same name does not inherit the old one's offsets."""
-    harness = open_desk(SimulatedDisk())
+    harness = open_harness(SimulatedDisk())
     harness.create("t", 4)
     harness.ask(FindCoordinatorRequest(key="g"), 3)
     harness.ask(commit_request("g", 0, 7), 8)
@@ -319,7 +319,7 @@ def test_deleted_topics_take_their_offsets_with_them() -> None:
 
 def test_groups_and_offsets_are_counted() -> None:
     """Under the names of Kafka's MBeans."""
-    harness = open_desk(SimulatedDisk())
+    harness = open_harness(SimulatedDisk())
     harness.create("t", 4)
     harness.ask(FindCoordinatorRequest(key="g"), 3)
     for index in range(3):

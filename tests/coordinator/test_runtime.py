@@ -199,7 +199,7 @@ def test_records_too_large_for_a_batch_change_nothing() -> None:
     assert harness.partition.records() == [(b"k", b"small")]
 
 
-def test_a_full_batch_makes_room_for_the_next() -> None:
+def test_a_full_batch_is_followed_by_the_next() -> None:
     """A turn may bring more than one batch can hold; each decision stays whole."""
     harness = Harness(message_bytes_max=1000)
     replies = [harness.ask(b"a" * 200, b"b" * 200) for _ in range(5)]

@@ -232,7 +232,7 @@ class TransactionMachine(RuleBasedStateMachine):
             self.epochs[state.producer_id] = state.producer_epoch
 
     @invariant()
-    def outcomes_are_what_was_told(self) -> None:
+    def outcomes_are_what_was_answered(self) -> None:
         """A write has the outcome of the transaction it was made in, and no other."""
         for partition in self.harness.partitions.values():
             by_transaction: dict[object, set[bool]] = {}
@@ -241,8 +241,8 @@ class TransactionMachine(RuleBasedStateMachine):
                     continue
                 by_transaction.setdefault(write.transaction, set()).add(write.committed)
                 stamp: Any = write.transaction
-                told = self.clients[stamp[0]].outcomes.get(stamp[1])
-                assert told in (None, write.committed), write
+                answered = self.clients[stamp[0]].outcomes.get(stamp[1])
+                assert answered in (None, write.committed), write
             assert all(len(seen) == 1 for seen in by_transaction.values())
 
     @invariant()

@@ -168,7 +168,7 @@ ALLOWED = (
     Allowed(
         "APIs of later stones",
         r"ApiVersions\.api_keys",
-        "only what is served is told; every API that is served must be told alike",
+        "only what is served is listed; every API that is served must be listed alike",
         lambda value, names: served_here(value, names) if isinstance(value, list) else value,
     ),
     Allowed(
@@ -226,7 +226,7 @@ ALLOWED = (
     Allowed(
         "clock in error texts",
         r".*error_message",
-        "a limit that is told in the text is reckoned from the broker's clock",
+        "a limit named in the text is computed from the broker's clock",
         clock_in_text,
     ),
     Allowed(

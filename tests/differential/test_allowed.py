@@ -26,7 +26,7 @@ def test_every_allowance_is_about_a_case() -> None:
 
 
 def test_differences_are_found() -> None:
-    """Another code, a missing field, another order, another type: each is told with its place."""
+    """Another code, a missing field, another order, another type: each has its place named."""
     left = {"a": [{"code": 0, "name": None}], "b": [1, 2]}
     assert differences(left, left) == []
     for right, place in (

@@ -68,7 +68,7 @@ APIS = (
     "DescribeGroups",
     "DeleteGroups",
 )
-# What the Apache Kafka of the suite is also told.
+# Further options of the suite's Apache Kafka.
 OPTIONS = {
     "node.id": 1,
     "offsets.topic.num.partitions": 1,

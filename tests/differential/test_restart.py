@@ -1,4 +1,4 @@
-"""What is left after a clean stop and after SIGKILL is told alike by Apache Kafka and by Ottla.
+"""After a clean stop and after SIGKILL, Apache Kafka and Ottla answer alike.
 
 The same steps on both: write, stop cleanly, ask and write on, kill, ask again. Leader epochs rise
 at every start; by how much is each broker's own affair, so they are compared by their order.

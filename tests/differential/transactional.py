@@ -142,7 +142,7 @@ def describe(peer: Peer, name: str, label: str, *states: str) -> None:
 
 
 def bumped(answer: Fields, ids: Ids) -> Ids:
-    """How the producer goes on after an end: from version 5 on it is told."""
+    """How the producer goes on after an end: from version 5 on the response says so."""
     if answer.get("producer_id", -1) < 0 or answer["error_code"]:
         return ids
     return answer["producer_id"], answer["producer_epoch"]

@@ -278,7 +278,7 @@ def test_a_retry_is_answered_with_its_first_offset() -> None:
 
 
 def test_markers_of_a_coordinator_end_transactions() -> None:
-    """An abort marker: out of the way of readers, and in the index of aborted transactions."""
+    """An abort marker: not seen by readers, and in the index of aborted transactions."""
     log = log_with()
     mine = {"producer_id": 9, "producer_epoch": 0, "transactional": True}
     put(log, b"a", base_sequence=0, **mine)

@@ -177,7 +177,7 @@ def test_the_filthiest_log_comes_first(tmp_path: Path) -> None:
 
 
 def test_more_keys_than_memory_take_several_passes(tmp_path: Path) -> None:
-    """With room for two keys at a time the log still ends up with each key once."""
+    """With an offset map of two keys the log still ends up with each key once."""
 
     async def run() -> None:
         manager, log = await new_log(

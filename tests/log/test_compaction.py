@@ -48,7 +48,7 @@ class Roll(NamedTuple):
 
 
 class Clean(NamedTuple):
-    """A cleaning, some time later, with room for so many keys; perhaps all over again."""
+    """A cleaning, some time later, with an offset map of so many keys; perhaps from the start."""
 
     later_ms: int
     keys_max: int

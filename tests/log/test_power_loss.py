@@ -143,7 +143,7 @@ def test_aborted_transactions_after_a_power_cut() -> None:
 
 
 def test_a_failed_sync_is_for_ever() -> None:
-    """After it the log is offline; asking the disk again would be told a lie."""
+    """After it the log is offline; a second sync would succeed although the data is lost."""
     disk, log = start()
     put(log, b"a")
     sync(log)

@@ -67,7 +67,7 @@ def test_an_offset_inside_a_batch_gives_the_whole_batch() -> None:
 
 
 def test_first_batch_comes_whole_and_the_rest_is_cut() -> None:
-    """A first batch beyond the limit comes whole or, if told so, not at all; else exactly the
+    """A first batch beyond the limit comes whole or, if asked, not at all; else exactly the
     limit.
     """
     log = filled(10, ONE_SEGMENT)
@@ -110,7 +110,7 @@ def test_outside_the_log() -> None:
 
 
 def test_a_read_error_takes_the_log_offline() -> None:
-    """An I/O error is not a client's business: the log goes offline and the caller hears of it."""
+    """An I/O error is not a client's business: the log goes offline, the caller gets an error."""
     log = filled(100, ONE_SEGMENT)
     log.disk.fail("read", ".log", errno.EIO)  # type: ignore[attr-defined]
     with pytest.raises(OSError):

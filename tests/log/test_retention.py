@@ -78,7 +78,7 @@ def test_which_segments_go(
     assert (found.segments if found else 0) == expected
 
 
-def test_the_reason_is_told() -> None:
+def test_the_reason_is_reported() -> None:
     """What is logged when segments go names the option that did it."""
     found = breaches(
         THREE, LogConfig(retention_ms=600), now_ms=NOW, log_start_offset=0,

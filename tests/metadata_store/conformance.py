@@ -241,7 +241,7 @@ class TreeConformance:
 
         play(scene)
 
-    def test_an_expired_session_is_told(self, play: Callable[[Scene], None]) -> None:
+    def test_an_expired_session_is_reported(self, play: Callable[[Scene], None]) -> None:
         """Its ephemeral nodes go, it is called back once, and refuses; `close` calls nobody."""
 
         async def scene(tree: Tree, other: Tree) -> None:

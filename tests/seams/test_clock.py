@@ -1,4 +1,4 @@
-"""The clocks: real time moves, manual time moves only when told."""
+"""The clocks: real time moves, manual time moves only by calls."""
 
 import asyncio
 import time

@@ -134,7 +134,7 @@ def test_a_replaced_file_is_another_file(disk: Disk, home: str) -> None:
 
 
 def test_a_lock_is_held_once(disk: Disk, home: str) -> None:
-    """A second broker, in this process too, is told so."""
+    """A second broker, in this process too, gets an error."""
     lock = disk.lock(f"{home}/.lock")
     with pytest.raises(AlreadyLocked):
         disk.lock(f"{home}/.lock")
@@ -151,8 +151,8 @@ def test_a_database_keeps_what_is_committed(disk: Disk, home: str) -> None:
     assert disk.database(f"{home}/tree.sqlite").execute("select x from t").fetchall() == [(5,)]
 
 
-def test_times_and_room(disk: Disk, home: str) -> None:
-    """A file's time can be set and asked; there is room."""
+def test_times_and_free_space(disk: Disk, home: str) -> None:
+    """A file's time can be set and read; there is free space."""
     disk.open(f"{home}/a", create=True)
     disk.set_modified_ms(f"{home}/a", 1_700_000_000_123)
     assert disk.modified_ms(f"{home}/a") == 1_700_000_000_123
@@ -430,7 +430,7 @@ def test_a_failed_sync_drops_what_it_should_have_kept() -> None:
     assert disk.read("/a") == b"first"
 
 
-def test_faults_strike_when_told() -> None:
+def test_faults_happen_when_set() -> None:
     """Only the operation, the path and the turn that were named."""
     disk = SimulatedDisk()
     disk.fail("write", ".log", errno.EIO, after=1, times=1)

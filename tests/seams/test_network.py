@@ -130,7 +130,7 @@ def test_simulated_streams_do_the_same(seed: int) -> None:
 
 
 def test_a_simulated_cut_holds_bytes_back_until_it_heals() -> None:
-    """Nobody is told of a cut; what was sent arrives afterwards, and so does the end."""
+    """A cut is not signalled; what was sent arrives afterwards, and so does the end."""
     clock = ManualClock()
     network = SimulatedNetwork(clock, latency_s=0.001)
     streams: list[Stream] = []
@@ -151,7 +151,7 @@ def test_a_simulated_cut_holds_bytes_back_until_it_heals() -> None:
     assert far.ended
 
 
-def test_a_simulated_crash_breaks_connections_and_closes_doors() -> None:
+def test_a_simulated_crash_breaks_connections_and_closes_listeners() -> None:
     """The peer of a machine that is gone reads an error, and cannot come back."""
     clock = ManualClock()
     network = SimulatedNetwork(clock)
@@ -165,7 +165,7 @@ def test_a_simulated_crash_breaks_connections_and_closes_doors() -> None:
 
 
 def test_a_simulated_pipe_has_a_limit() -> None:
-    """A writer whose reader does not read finds no room, and is called when there is some."""
+    """A writer whose reader does not read finds the buffer full, and is called when it is not."""
     clock = ManualClock()
     network = SimulatedNetwork(clock, buffer_bytes=100)
     streams: list[Stream] = []

@@ -357,14 +357,14 @@ def test_what_was_sent_arrives_although_its_sender_crashed() -> None:
 
         def accepted(stream: Stream) -> None:
             def read() -> None:
-                room = bytearray(100)
+                buffer = bytearray(100)
                 try:
-                    size = stream.recv_into(room)
+                    size = stream.recv_into(buffer)
                 except ConnectionResetError:
                     ends.append("reset")
                     stream.close()
                 else:
-                    got.extend(room[: size or 0])
+                    got.extend(buffer[: size or 0])
 
             stream.on_readable(read)
 

@@ -159,7 +159,7 @@ def test_bytes_held_in_all() -> None:
     run(Limits(held_bytes_max=2 * MiB), scenario)
 
 
-def test_requests_larger_than_the_room_for_all_are_received_one_by_one() -> None:
+def test_requests_larger_than_the_memory_for_all_are_received_one_by_one() -> None:
     """Each in its turn may overdraw; nobody is stuck, also if the one that overdraws goes away."""
     size = 300 * KiB
 
@@ -312,7 +312,7 @@ def test_a_client_that_takes_nothing_of_its_answer_is_idle() -> None:
     assert quiet.server.shared.held.used == 0
 
 
-def test_half_a_request_closes_when_others_wait_for_room(
+def test_half_a_request_closes_when_others_wait_for_memory(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """While memory is short, a connection that stopped in the middle of a request must go."""

@@ -24,15 +24,15 @@ def endpoints(listeners: str, advertised: str | None = None) -> list[Endpoint]:
     return endpoints_of(Settings.from_properties(options).listeners, lambda: "this-machine")
 
 
-def test_clients_are_told_what_is_bound_unless_said_otherwise() -> None:
+def test_the_bound_address_is_advertised_unless_configured() -> None:
     """A port of 0 becomes the one that was bound; an empty host is this machine's name."""
     first, second = endpoints("PLAINTEXT://127.0.0.1:0,INSIDE://:9093")
     first.port = 40_001
     assert first.advertised == ("127.0.0.1", 40_001)
     assert second.advertised == ("this-machine", 9093)
-    (told,) = endpoints("PLAINTEXT://:9092", "PLAINTEXT://broker.example:19092")
-    assert told.advertised == ("broker.example", 19092)
-    assert (told.host, told.port) == ("", 9092)
+    (endpoint,) = endpoints("PLAINTEXT://:9092", "PLAINTEXT://broker.example:19092")
+    assert endpoint.advertised == ("broker.example", 19092)
+    assert (endpoint.host, endpoint.port) == ("", 9092)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 
 def test_each_connection_knows_its_listener() -> None:
-    """A handler sees which listener a client came through, so each can be told its own address."""
+    """A handler sees which listener a client came through, so each gets its own address."""
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
@@ -73,7 +73,7 @@ def test_each_connection_knows_its_listener() -> None:
         server.open()
         early = await Client.connect(server.endpoints[1].port)
         await early.ask(b"w")
-        assert await early.silent()  # bound, and the door still shut
+        assert await early.silent()  # bound, and not accepting yet
         server.accept()
         assert await early.answers(1) == [b"TWO"]
         other = await Client.connect(server.endpoints[0].port)

@@ -121,7 +121,7 @@ def test_many_lines_are_made_in_slices() -> None:
 
 
 def test_exchanges_at_a_time_are_limited() -> None:
-    """The one beyond the limit is told so at once; those before it are served."""
+    """The one beyond the limit gets an error at once; those before it are served."""
 
     async def scenario() -> None:
         async with page() as p:

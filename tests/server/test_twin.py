@@ -41,10 +41,10 @@ class Client:
             size = rng.choice((1, 50, 1_000, 5_000, 100_000))
             self.left = self.left[self.stream.send([self.left[:size]]) :]
         if rng.random() < 0.7:
-            room = bytearray(rng.choice((10, 1_000, 10_000, 100_000)))
-            size_ = self.stream.recv_into(room)
+            buffer = bytearray(rng.choice((10, 1_000, 10_000, 100_000)))
+            size_ = self.stream.recv_into(buffer)
             assert size_ != 0, "the server closed"
-            self.got += room[: size_ or 0]
+            self.got += buffer[: size_ or 0]
 
     def answers(self) -> list[bytes]:
         found, position = [], 0

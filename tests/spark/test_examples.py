@@ -299,7 +299,7 @@ def test_a_replay_of_the_past_keeps_the_order_of_keys(past: Shop) -> None:
     assert by_user("user-behaviour-replayed") == by_user(EVENTS)
 
 
-def test_a_late_event_is_told_of(live: Shop, spark: SparkSession) -> None:
+def test_a_late_event_is_reported(live: Shop, spark: SparkSession) -> None:
     """An event of a minute that is closed changes no count, and the reading says that it came."""
     before = live.records("page-views")
     fields = shop.event("e-late", "u-00", "/p/0", "visit", at_s=60)

@@ -146,7 +146,7 @@ def test_what_is_bad(value: bytes | None, good: bool) -> None:
     assert (recount.parsed(value, "a! at! amount") is not None) is good
 
 
-def test_differences_are_told() -> None:
+def test_differences_are_reported() -> None:
     """The comparison counts how often a row is there, and says what is missing and too much."""
     assert recount.difference([{"a": [1]}, {"a": [1]}], [{"a": [1]}, {"a": [1]}]) == {}
     assert recount.difference([1, 1, 2], [1, 2, 3]) == {"missing": [3], "too much": [1]}

@@ -162,7 +162,7 @@ def test_random_bytes_give_only_the_named_exception(codec: Compression, data: by
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
 def test_codecs_that_do_not_exist(codec: int) -> None:
-    """The attributes have room for eight codecs; three of them are nobody's."""
+    """The attributes have three bits for the codec; three of their values are not assigned."""
     with pytest.raises(MalformedMessage, match="no compression codec"):
         decompress(codec, b"")
     with pytest.raises(ValueError, match="no compression codec"):

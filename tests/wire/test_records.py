@@ -205,7 +205,7 @@ def test_bounds_of_several_batches() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, 0, 13, 48, -(2**31)])
-def test_bounds_refuse_a_length_without_room_for_a_header(length: int) -> None:
+def test_bounds_refuse_a_length_shorter_than_a_header(length: int) -> None:
     """A batch length that cannot be true never moves the position back or stands still."""
     with pytest.raises(CorruptBatch, match="says it has"):
         list(batch_bounds(struct.pack(">qiib", 0, length, 0, 2) + bytes(100)))

@@ -28,7 +28,7 @@ from ottla.wire.schema import reader, writer
 
 
 def test_a_declaration_is_a_slotted_class() -> None:
-    """Keyword arguments, the declared defaults, no room for misspelt fields."""
+    """Keyword arguments, the declared defaults, misspelt fields are errors."""
     request = FetchRequest(max_wait_ms=500)
     assert (request.max_wait_ms, request.max_bytes, request.replica_id) == (500, 0x7FFFFFFF, -1)
     with pytest.raises(AttributeError):

@@ -1,4 +1,4 @@
-"""ApiVersions: what is spoken here, told to clients of every age."""
+"""ApiVersions: the versions that are served, for clients of every age."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def session_with_errors(peer: Peer, version: int) -> None:
     topic = filled(peer)
     wrong = topic_of(peer, version, topic, part(6), part(0, partition=4), part(900))
     session = begun(peer, version, wrong)
-    carry_on(peer, version, session, 1, "errors are told again")
+    carry_on(peer, version, session, 1, "errors are sent again")
     carry_on(peer, version, session, 2, "and again")
 
 

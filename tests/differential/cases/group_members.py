@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: who is in a group, and what it is told."""
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the members of a group, and their responses."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def bad_static_joins(peer: Peer, version: int) -> None:
 
 @case(JOIN)
 def two_members(peer: Peer, version: int) -> None:
-    """A newcomer makes the group rebalance, and all are told of the next generation."""
+    """A newcomer makes the group rebalance, and all get the next generation."""
     ready(peer)
     first, second = Member(peer, peer.name("group")), Member(peer, peer.name("group"))
     first.enter(version)
@@ -115,7 +115,7 @@ def protocol_votes(peer: Peer, version: int) -> None:
     third.enter(version)
     wait_for_members(peer, group, 3)
     first.begin(version)
-    # The leader last, for it is told of all of them, in any order.
+    # The leader last: its response lists all of them, in any order.
     keep(peer, "second", JOIN, second.joined(version))
     keep(peer, "third", JOIN, third.joined(version))
     keep(peer, "first", JOIN, first.joined(version))
@@ -241,8 +241,8 @@ def bad_syncs(peer: Peer, version: int) -> None:
     if version >= 3:
         named = member.sync_request(group_instance_id="one")
         peer.ask(SYNC, version, named, "unknown name")
-    stranger = [{"member_id": NOBODY, "assignment": b"something"}]
-    peer.ask(SYNC, version, member.sync_request(assignments=stranger), "nothing for itself")
+    unknown_member = [{"member_id": NOBODY, "assignment": b"something"}]
+    peer.ask(SYNC, version, member.sync_request(assignments=unknown_member), "nothing for itself")
     member.leave()
     peer.ask(SYNC, version, member.sync_request(), "empty group")
 

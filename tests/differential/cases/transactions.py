@@ -333,7 +333,7 @@ def not_from_the_beginning(peer: Peer, version: int) -> None:
 
 @case("Fetch", since=4)
 def aborted_and_open(peer: Peer, version: int) -> None:
-    """Two producers, one aborts, one stays open: what is shown, and which aborts are told."""
+    """Two producers, one aborts, one stays open: what is read, and which aborts are listed."""
     topic = peer.create_topic()
     first, second = peer.name("a"), peer.name("b")
     one, two = begin(peer, first), begin(peer, second)

@@ -114,18 +114,18 @@ def test_named_sinks_get_theirs_by_name() -> None:
     ],
 )
 def test_a_wrong_result_is_named(result: Any, said: str) -> None:
-    """What the function returns instead of a DataFrame is told."""
+    """The error names what the function returned instead of a DataFrame."""
 
     def wrong(events: Any) -> Any:
         return result
 
-    with pytest.raises(PipelineError, match="pipeline 'wrong'") as told:
+    with pytest.raises(PipelineError, match="pipeline 'wrong'") as raised:
         pipeline(source=EVENTS, sink=VIEWS)(wrong).outputs({"events": 0})
-    assert said in str(told.value)
+    assert said in str(raised.value)
 
 
 def test_a_missing_output_is_named() -> None:
-    """A dict with other names than the sinks' is told, with both."""
+    """The error for a dict with other names than the sinks' gives both."""
 
     def wrong(events: Any) -> Any:
         return {"one": Frame("a")}
@@ -174,10 +174,10 @@ def two_arguments(a: Any, b: Any) -> Any:
 )  # fmt: skip
 def test_a_wrong_declaration_is_named(function: Any, arguments: dict[str, Any], said: str) -> None:
     """What cannot be is said when the file is read, with the pipeline's name."""
-    with pytest.raises(PipelineError) as told:
+    with pytest.raises(PipelineError) as raised:
         pipeline(**arguments)(function)
-    assert said in str(told.value)
-    assert str(told.value).startswith("pipeline '")
+    assert said in str(raised.value)
+    assert str(raised.value).startswith("pipeline '")
 
 
 @pytest.mark.parametrize(
@@ -198,9 +198,9 @@ def test_a_wrong_declaration_is_named(function: Any, arguments: dict[str, Any], 
 )
 def test_a_wrong_topic_is_named(make: Any, said: str) -> None:
     """Words that a topic, a table or files do not know are refused with those they do."""
-    with pytest.raises(PipelineError) as told:
+    with pytest.raises(PipelineError) as raised:
         make()
-    assert said in str(told.value)
+    assert said in str(raised.value)
 
 
 def test_a_key_column_may_have_a_type() -> None:

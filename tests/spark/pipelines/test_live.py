@@ -80,7 +80,7 @@ class Process:
     def end(self) -> int:
         code = self.process.wait(END_S)
         for each in self._threads:
-            each.join(10)
+            each.join(60)
         return code
 
 

@@ -200,11 +200,11 @@ def test_rows_become_records(spark: SparkSession) -> None:
         (topic("t", format="raw"), "is raw and takes its value from column 'value'"),
     ],
 )
-def test_a_wrong_column_of_a_sink_is_told(spark: SparkSession, sink: Topic, said: str) -> None:
+def test_a_wrong_column_of_a_sink_is_reported(spark: SparkSession, sink: Topic, said: str) -> None:
     """By what it is for, and what is there instead."""
     from ottla.spark.pipelines.outputs import records
     from ottla.spark.pipelines.topics import PipelineError
 
-    with pytest.raises(PipelineError) as told:
+    with pytest.raises(PipelineError) as raised:
         records(spark.sql("select 'a' as page, 1 as n"), sink, "sink")
-    assert said in str(told.value)
+    assert said in str(raised.value)

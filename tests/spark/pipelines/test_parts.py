@@ -109,13 +109,13 @@ def test_a_stretch_has_an_end_that_stands_still(
 
 
 def test_a_start_for_a_partition_that_is_not_there_is_refused() -> None:
-    """A wrong partition is told, and other topics' offsets are not this source's business."""
+    """A wrong partition is an error, and other topics' offsets are not this source's business."""
     with pytest.raises(PipelineError, match="'t' has no partition 7"):
         start_offsets(LOG, topic("t"), {"t": {"7": 1}})
     assert start_offsets(LOG, topic("t"), {"u": {"7": 1}}) == {FIRST: 2, SECOND: 0}
 
 
-def test_a_missing_topic_is_told() -> None:
+def test_a_missing_topic_is_reported() -> None:
     """By name, or by the pattern that nothing matches."""
     with pytest.raises(PipelineError, match="there is no topic 'no'"):
         stretch(LOG, topic("no"), "earliest", "latest")
@@ -155,7 +155,7 @@ def test_a_reading_sums_up_a_batch() -> None:
     assert reading.watermark_at == datetime(2026, 11, 15, 15, 59, tzinfo=UTC)
 
 
-def test_what_a_query_does_not_have_is_not_told() -> None:
+def test_what_a_query_does_not_have_is_left_out() -> None:
     """A stateless query over files has no watermark, state or lag."""
     reading = reading_of(
         "p",
@@ -305,19 +305,19 @@ def test_a_file_has_its_pipelines_in_order(tmp_path: Path) -> None:
          "two pipelines are called 'two'"),
     ],
 )  # fmt: skip
-def test_a_file_that_cannot_be_read_is_told_with_its_line(
+def test_a_file_that_cannot_be_read_is_reported_with_its_line(
     text: str, said: str, tmp_path: Path
 ) -> None:
     """An error in the file is one sentence, with the line where it happened."""
     file = tmp_path / "broken.py"
     file.write_text(text)
-    with pytest.raises(PipelineError) as told:
+    with pytest.raises(PipelineError) as raised:
         load(str(file))
-    assert said in str(told.value)
-    assert "broken.py" in str(told.value)
+    assert said in str(raised.value)
+    assert "broken.py" in str(raised.value)
 
 
-def test_a_name_that_is_not_in_the_file_is_told(tmp_path: Path) -> None:
+def test_a_name_that_is_not_in_the_file_is_reported(tmp_path: Path) -> None:
     """With those that are."""
     file = tmp_path / "many.py"
     file.write_text(FILE)
@@ -352,29 +352,31 @@ class SparkError(Exception):
         return self.parameters
 
 
-def told(error: SparkError, mode: str = "append") -> str:
+def message_of(error: SparkError, mode: str = "append") -> str:
     from ottla.spark.pipelines.declaring import Pipeline
 
     made: Any = Pipeline(name="p", function=print, sources={}, sinks={}, mode=mode)  # type: ignore[arg-type]
     return sentence(error, made)  # type: ignore[arg-type]
 
 
-def test_an_unknown_column_is_told() -> None:
+def test_an_unknown_column_is_reported() -> None:
     """With the columns that there are."""
     error = SparkError(
         "…", "UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName="`usr`", proposal="`user`, `at`"
     )
-    assert told(error) == "pipeline 'p': there is no column 'usr' (there are user, at)"
+    assert message_of(error) == "pipeline 'p': there is no column 'usr' (there are user, at)"
 
 
-def test_a_missing_watermark_is_told() -> None:
+def test_a_missing_watermark_is_reported() -> None:
     """With what to write."""
     error = SparkError(
         "…",
         "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION",
         operation="streaming aggregations without watermark",
     )
-    assert "an aggregation needs a watermark in mode 'append': events.withWatermark(" in told(error)
+    assert "an aggregation needs a watermark in mode 'append': events.withWatermark(" in message_of(
+        error
+    )
 
 
 def test_the_cause_of_a_failed_query_is_found() -> None:
@@ -393,18 +395,18 @@ def test_the_cause_of_a_failed_query_is_found() -> None:
     assert first_line("") == "an error without words"
 
 
-def test_a_record_that_stops_the_run_is_told() -> None:
+def test_a_record_that_stops_the_run_is_reported() -> None:
     """With its place, and what to do; not so where a plan merely contains the words."""
     text = (
         "[STREAM_FAILED] …: pipeline 'p' has no bad_records, and a record does not parse: topic "
         "t, partition 1, offset 7: malformed JSON SQLSTATE: P0001\n\tat org…"
     )
-    assert told(SparkError(text)) == (
+    assert message_of(SparkError(text)) == (
         "pipeline 'p' has no bad_records, and a record does not parse: topic t, partition 1, "
         "offset 7: malformed JSON. Give it bad_records=topic(…), and such records go there"
     )
     plan = "pipeline 'p' has no bad_records, and a record does not parse: topic , topic#1"
-    assert told(SparkError(f"[ABC] No.\n{plan}")) == "pipeline 'p': No"
+    assert message_of(SparkError(f"[ABC] No.\n{plan}")) == "pipeline 'p': No"
 
 
 # Sessions

@@ -76,7 +76,7 @@ def test_past_and_stream_give_the_same_answer(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     """One function over stored records, as a batch and as a stream: the same windows and bad
-    records, lag 0. The next run adds only what is new, and a row that comes too late is told."""
+    records, lag 0. The next run adds only what is new, and a row that comes too late is counted."""
     servers = broker.bootstrap_servers
     make_topic(servers, topic)
     views = views_of(topic)
@@ -117,8 +117,8 @@ def test_a_stream_joins_the_table_as_it_is_now(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Orders meet the latest value of each product: a change counts for the next micro-batch, a
-    tombstone removes, a value that does not parse is told and left out. A second run with the same
-    checkpoint is refused meanwhile."""
+    tombstone removes, a value that does not parse is reported and left out. A second run with the
+    same checkpoint is refused meanwhile."""
     servers = broker.bootstrap_servers
     make_topic(servers, topic)
     make_topic(servers, f"{topic}.products", cleanup_policy="compact")
@@ -240,7 +240,7 @@ def test_update_mode_writes_the_changes(
 def test_check_finds_mistakes_before_anything_runs(
     spark: SparkSession, broker: Broker, topic: str
 ) -> None:
-    """A column, a key, a watermark, a topic: each is told with the pipeline's name; what only the
+    """A column, a key, a watermark, a topic: each error has the pipeline's name; what only the
     past cannot do is a note; what is right is right."""
     from pyspark.sql.functions import window
 

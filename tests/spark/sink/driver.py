@@ -72,7 +72,7 @@ class Driver:
         jvms = {each.pid for each in processes() if each.command.split(" ")[0].endswith("/java")}
         for pid in [*jvms.intersection(descendants(self.process.pid)), self.process.pid]:
             os.kill(pid, signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(60)
 
     def finish(self) -> None:
         """Until it has done all there is to do."""
@@ -91,7 +91,7 @@ class Driver:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        self.process.wait(30)
+        self.process.wait(60)
 
 
 def environment(home: Path, faults: Path) -> dict[str, str]:

@@ -161,6 +161,6 @@ def test_a_broker_that_is_killed_and_comes_back(
         other.start()
         staging = "topic" if point == "task.begun" else "auto"
         problem = rounds.run(staging=staging)
-        other.join(30)
+        other.join(60)
         assert problem is None, str(problem)[:2000]
         rounds.finish()

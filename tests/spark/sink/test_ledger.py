@@ -25,7 +25,7 @@ def line(batch: int, run: str = "before") -> Ledger:
 @pytest.mark.parametrize(
     ("ledger", "batch", "follows", "accept", "wanted"),
     [
-        # A new query; one whose ledger is gone, at its start, further on, and told to go on.
+        # A new query; one whose ledger is gone, at its start, further on, and with `go on` set.
         (None, 0, False, False, WRITE),
         (None, 5, False, False, REFUSE),
         (None, 5, True, False, WRITE),

@@ -83,7 +83,7 @@ def test_what_is_not_understood_is_given_back() -> None:
 
 
 def test_only_the_pushdown_worker_gets_a_reader_that_filters() -> None:
-    """Spark refuses `pushFilters` anywhere else, so it is told apart by who asks."""
+    """Spark refuses `pushFilters` anywhere else, so the source looks at who calls it."""
     assert type(batch_reader(OPTIONS)) is BatchReader
     asked = compile(
         "found = make(options)", "/x/pyspark/sql/worker/data_source_pushdown_filters.py", "exec"

@@ -147,7 +147,7 @@ def test_brokers_must_be_named() -> None:
 
 
 def test_what_means_nothing_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """Limits of a trigger in a batch query, and a group id, are told of and left out."""
+    """Limits of a trigger in a batch query, and a group id, are logged and left out."""
     with caplog.at_level(logging.WARNING):
         found = read("batch", maxOffsetsPerTrigger="5", **{"kafka.group.id": "g"})
     assert found.max_offsets is None

@@ -117,7 +117,7 @@ def test_a_time_that_spark_cannot_hold(broker: Broker, topic: str) -> None:
     """A timestamp of microseconds where milliseconds belong is an error that says so."""
     make_topic(broker, topic, 1, message_timestamp_after_max_ms=str(2**62))
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        producer.send(topic, b"x", timestamp_ms=10**16).get(10)
+        producer.send(topic, b"x", timestamp_ms=10**16).get(60)
     with pytest.raises(Exception, match=r"(?s)Spark's times have microseconds.*Try: columns"):
         rows(broker, topic, 0, 1)
     assert rows(broker, topic, 0, 1, columns="value") == [{"value": b"x"}]

@@ -32,7 +32,7 @@ def test_a_stream_is_what_a_consumer_reads(
     spark: SparkSession, broker: Broker, topic: str, sink: Sink
 ) -> None:
     """Every record once, in every compression, over micro-batches of limited size and a restart;
-    the lag is told."""
+    the lag is reported."""
     make_topic(broker, topic)
     for number, codec in enumerate((None, "gzip", "snappy", "lz4", "zstd")):
         produce(broker, topic, [None, b"", *VALUES[number::5]], compression_type=codec)
@@ -156,19 +156,19 @@ def test_progress_is_committed_to_a_group(
     make_topic(broker, topic, 2)
     produce(broker, topic, VALUES[:50])
     frame = read_stream(spark, broker, topic, commitGroup=topic)
-    heard: list[PartitionOffsets] = []
+    received: list[PartitionOffsets] = []
     commit = listener.commits.commit
 
     def recorded(servers: str, group: str, offsets: PartitionOffsets) -> None:
         commit(servers, group, offsets)
-        heard.append(offsets)
+        received.append(offsets)
 
     monkeypatch.setattr(listener.commits, "commit", recorded)
     register(spark)
     register(spark)  # twice is once
     sink.run(frame)
     wait_for_lag_zero(broker, topic, topic, timeout_s=30)
-    assert [sum(offsets.values()) for offsets in heard] == [50]
+    assert [sum(offsets.values()) for offsets in received] == [50]
     monkeypatch.setattr(listener.CommitListener, "onQueryProgress", lambda self, event: None)
     produce(broker, topic, VALUES[50:60])
     commit_progress(sink.run(frame)[-1])
