@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from ottla.seams.background import Background, InlineBackground
 from ottla.seams.clock import Clock, ManualClock
 from ottla.seams.simulated.background import NO_TIME, Durations
 from ottla.seams.simulated.simulation import Node, Simulation
@@ -56,6 +57,12 @@ def loop_clock() -> Clock:
     """The clock of the simulated node; outside of one, a clock that stands still."""
     node = running_node()
     return ManualClock() if node is None else node.clock
+
+
+def node_background() -> Background:
+    """The threads of the simulated node; outside of one, none: the work is done by the caller."""
+    node = running_node()
+    return InlineBackground() if node is None else node.background
 
 
 async def pass_time(ms: float) -> None:

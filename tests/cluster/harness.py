@@ -11,10 +11,9 @@ from ottla.cluster.requests import NewTopic, TopicOutcome
 from ottla.cluster.state import Options
 from ottla.metadata_store.local import LocalTree
 from ottla.metadata_store.tree import Operation, Result, SessionExpired, Stat, Watcher
-from ottla.seams.background import InlineBackground
 from ottla.seams.chance import SeededChance
 from ottla.seams.disk import RealDisk
-from tests.simulated import loop_clock, run_simulated, running_node
+from tests.simulated import loop_clock, node_background, run_simulated
 
 T = TypeVar("T")
 BROKER = BrokerInfo(1, {"PLAINTEXT": Endpoint("127.0.0.1", 9092)})
@@ -91,9 +90,7 @@ class ControllerHarness:
 
     async def start(self, writes_left: int | None = None, register: bool = True) -> Controller:
         """Open the tree again and start a controller on it."""
-        node = running_node()
-        background = InlineBackground() if node is None else node.background
-        local = await LocalTree.open(RealDisk(), str(self.path), background)
+        local = await LocalTree.open(RealDisk(), str(self.path), node_background())
         self.tree = FailingTree(local, writes_left)
         self.controller = Controller(self.tree, self.clock, self.chance, self.options, self.rules)
         await self.controller.start()

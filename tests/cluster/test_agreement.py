@@ -13,6 +13,7 @@ from ottla.cluster.loading import read_cluster
 from ottla.cluster.requests import NewPartitions, NewTopic, Op, Resource, ResourceType, TopicRef
 from ottla.cluster.steps import StateValues
 from tests.cluster.harness import BROKER, ControllerHarness, without_number
+from tests.simulated import pass_time, run_simulated
 
 NAMES = st.sampled_from(["a", "b", "c.d", "c_d"])
 Request = Callable[[ControllerHarness], Awaitable[object]]
@@ -84,18 +85,18 @@ def test_three_images_agree(requests: list[Request]) -> None:
 
         follower = asyncio.create_task(follow())
         for request in requests:
-            await asyncio.wait_for(request(harness), 60)
+            await request(harness)
             nodes = await harness.nodes()
             read = read_cluster(nodes, StateValues(1))
             assert read.repairs == []
             assert without_number(read.image) == without_number(harness.controller.image)._replace(
                 controller_id=-1
             )
-        await asyncio.sleep(0)
+        await pass_time(0)
         await feed.wait_applied(feed.image.number)
         assert followed == feed.image
         await harness.stop()
         await follower
 
     with tempfile.TemporaryDirectory() as directory:
-        asyncio.run(main(Path(directory) / "tree"))
+        run_simulated(main(Path(directory) / "tree"))

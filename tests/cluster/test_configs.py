@@ -19,6 +19,7 @@ from ottla.cluster.requests import (
 )
 from ottla.wire.errors import ErrorCode
 from tests.cluster.harness import ControllerHarness, run_scenario
+from tests.simulated import run_simulated
 
 TOPIC = Resource(ResourceType.TOPIC, "t")
 BROKER = Resource(ResourceType.BROKER, "1")
@@ -373,7 +374,7 @@ def test_producer_ids_are_never_handed_out_twice(tmp_path: Path) -> None:
             await harness.crash()
         assert [(b.start, len(b)) for b in blocks] == [(i * 1_000, 1_000) for i in range(9)]
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 def test_a_crash_while_allocating_loses_ids_but_gives_none_twice(tmp_path: Path) -> None:
@@ -401,4 +402,4 @@ def test_a_crash_while_allocating_loses_ids_but_gives_none_twice(tmp_path: Path)
         }
         await harness.stop()
 
-    asyncio.run(main())
+    run_simulated(main())

@@ -7,6 +7,7 @@ import pytest
 from ottla.cluster import feed as feed_module
 from ottla.cluster.feed import Batch, Feed, Snapshot, StaleController, follow_batches
 from ottla.cluster.image import BrokerConfigured, ClusterImage, ControllerChanged
+from tests.simulated import pass_time, run_simulated
 
 
 def change(value: str) -> BrokerConfigured:
@@ -24,7 +25,7 @@ def test_a_follower_gets_what_came_after_its_number() -> None:
         assert [batch.number for batch in news] == [2, 3]
         assert follow_batches(ClusterImage(number=1), news) == feed.image
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 def test_a_follower_that_has_everything_waits() -> None:
@@ -33,14 +34,14 @@ def test_a_follower_that_has_everything_waits() -> None:
     async def main() -> None:
         feed = Feed()
         followers = [asyncio.create_task(feed.after(0, 0)) for _ in range(3)]
-        await asyncio.sleep(0.01)
+        await pass_time(10)
         assert not any(task.done() for task in followers)
         feed.publish([change("a")])
         for news in await asyncio.gather(*followers):
             assert isinstance(news, list)
             assert news[0].changes == [change("a")]
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 def test_too_far_behind_means_the_whole_image(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +59,7 @@ def test_too_far_behind_means_the_whole_image(monkeypatch: pytest.MonkeyPatch) -
         assert isinstance(news, Snapshot)
         assert news.image is feed.image
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 def test_the_ring_is_bounded_by_content_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +73,7 @@ def test_the_ring_is_bounded_by_content_too(monkeypatch: pytest.MonkeyPatch) -> 
         assert isinstance(await feed.after(1, 0), list)
         assert isinstance(await feed.after(0, 0), Snapshot)
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 def test_another_controller_means_the_whole_image() -> None:
@@ -84,7 +85,7 @@ def test_another_controller_means_the_whole_image() -> None:
         assert isinstance(await feed.after(1, 6), Snapshot)
         assert isinstance(await feed.after(99, 7), Snapshot)
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 def test_changes_of_an_old_controller_are_refused() -> None:
@@ -105,15 +106,15 @@ def test_wait_applied_waits_for_every_follower() -> None:
         feed.follow(2)
         waiter = asyncio.create_task(feed.wait_applied(number))
         feed.applied(1, number)
-        await asyncio.sleep(0)
+        await pass_time(0)
         assert not waiter.done()
         feed.applied(2, number - 1)
-        await asyncio.sleep(0)
+        await pass_time(0)
         assert not waiter.done()
         feed.unfollow(2)
         await waiter
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 def test_closing_lets_everybody_go() -> None:
@@ -125,9 +126,9 @@ def test_closing_lets_everybody_go() -> None:
         number = feed.publish([change("a")])
         poll = asyncio.create_task(feed.after(number, 0))
         waiter = asyncio.create_task(feed.wait_applied(number))
-        await asyncio.sleep(0)
+        await pass_time(0)
         feed.close()
         assert await poll == []
         await waiter
 
-    asyncio.run(main())
+    run_simulated(main())

@@ -1,6 +1,5 @@
 """Starting: the election, the cluster's id, registration, leader epochs, adopted topics."""
 
-import asyncio
 import json
 import re
 from pathlib import Path
@@ -14,12 +13,11 @@ from ottla.cluster.requests import AdoptedTopic, NewTopic, Resource, ResourceTyp
 from ottla.cluster.state import NotController, Options
 from ottla.metadata_store.local import LocalEngine
 from ottla.metadata_store.tree import ConnectionLoss
-from ottla.seams.background import InlineBackground
 from ottla.seams.chance import SeededChance
-from ottla.seams.clock import ManualClock
 from ottla.seams.disk import RealDisk
 from ottla.wire.errors import ErrorCode
 from tests.cluster.harness import ControllerHarness, run_scenario
+from tests.simulated import loop_clock, node_background, run_simulated
 
 
 def test_a_new_cluster_has_an_id_and_a_controller(tmp_path: Path) -> None:
@@ -41,7 +39,7 @@ def test_a_new_cluster_has_an_id_and_a_controller(tmp_path: Path) -> None:
         assert controller.image.controller_epoch == 2
         await harness.stop()
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 def test_a_new_cluster_has_its_own_min_insync_replicas(tmp_path: Path) -> None:
@@ -85,7 +83,7 @@ def test_a_broker_registers(tmp_path: Path) -> None:
         assert "/brokers/ids/1" not in await harness.nodes()
         await harness.stop()
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 def test_leader_epochs_rise_at_every_start(tmp_path: Path) -> None:
@@ -106,7 +104,7 @@ def test_leader_epochs_rise_at_every_start(tmp_path: Path) -> None:
         assert json.loads(value)["controller_epoch"] == 4
         await harness.stop()
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 def test_what_another_broker_leads_is_left_alone(tmp_path: Path) -> None:
@@ -127,10 +125,10 @@ def test_there_is_one_controller(tmp_path: Path) -> None:
 
     async def main() -> None:
         path = str(tmp_path / "tree")
-        engine = await LocalEngine.open(RealDisk(), path, InlineBackground())
+        engine = await LocalEngine.open(RealDisk(), path, node_background())
         trees = [await engine.connect(), await engine.connect()]
         first, second = (
-            Controller(tree, ManualClock(), SeededChance(i), Options(node_id=i))
+            Controller(tree, loop_clock(), SeededChance(i), Options(node_id=i))
             for i, tree in enumerate(trees)
         )
         await first.start()
@@ -150,7 +148,7 @@ def test_there_is_one_controller(tmp_path: Path) -> None:
         await second.stop()
         await engine.close()
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 def test_an_expired_session_ends_the_controller(tmp_path: Path) -> None:
@@ -158,21 +156,21 @@ def test_an_expired_session_ends_the_controller(tmp_path: Path) -> None:
 
     async def main() -> None:
         path = str(tmp_path / "tree")
-        engine = await LocalEngine.open(RealDisk(), path, InlineBackground())
+        engine = await LocalEngine.open(RealDisk(), path, node_background())
         tree = await engine.connect()
-        controller = Controller(tree, ManualClock(), SeededChance(1))
+        controller = Controller(tree, loop_clock(), SeededChance(1))
         await controller.start()
         await tree.expire()
         (refused,) = await controller.create_topics([NewTopic("t", 1, 1)])
         assert refused.error_code == ErrorCode.NOT_CONTROLLER
-        other = Controller(await engine.connect(), ManualClock(), SeededChance(2))
+        other = Controller(await engine.connect(), loop_clock(), SeededChance(2))
         await other.start()
         assert other.image.controller_epoch == 2
         await controller.stop()
         await other.stop()
         await engine.close()
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 def test_topics_found_on_disk_are_adopted(tmp_path: Path) -> None:
@@ -226,7 +224,7 @@ def test_a_node_that_is_no_json_is_one_sentence(tmp_path: Path) -> None:
         assert "rubbish" in str(raised.value)
         await harness.tree.close()
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 def test_after_a_failed_write_the_tree_is_read_again(tmp_path: Path) -> None:

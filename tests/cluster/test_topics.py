@@ -15,6 +15,7 @@ from ottla.cluster.state import Options
 from ottla.metadata_store.tree import MULTI_BYTES_MAX
 from ottla.wire.errors import ErrorCode
 from tests.cluster.harness import ControllerHarness, run_scenario
+from tests.simulated import pass_time
 
 
 def test_a_topic_is_made_with_kafkas_nodes(tmp_path: Path) -> None:
@@ -417,7 +418,7 @@ def test_writes_are_answered_after_the_broker_applied_them(tmp_path: Path) -> No
         feed.applied(1, feed.image.number)
         creation = asyncio.create_task(harness.create(NewTopic("t", 1, 1)))
         news = await feed.after(feed.image.number, feed.image.controller_epoch)
-        await asyncio.sleep(0.01)
+        await pass_time(10)
         assert not creation.done()
         assert isinstance(news, list)
         feed.applied(1, news[-1].number)

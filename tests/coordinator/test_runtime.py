@@ -22,6 +22,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.key_values import KeyValue
 from tests.coordinator.fake_partition import FakePartition
 from tests.coordinator.group_driver import RecordedReply
+from tests.simulated import loop_clock, pass_time, run_simulated
 
 
 class Counter:
@@ -327,7 +328,7 @@ def test_partitions_load_reply_and_resign() -> None:
         full = Harness()
         full.ask(b"one")
         full.turn()
-        clock = ManualClock()
+        clock = loop_clock()
         runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(
             "__consumer_offsets", Counter, clock
         )
@@ -338,7 +339,7 @@ def test_partitions_load_reply_and_resign() -> None:
         runtime.lead(full.partition)  # type: ignore[arg-type]
         assert runtime.coordinator(0) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert runtime.loading
-        await asyncio.sleep(0.01)
+        await pass_time(0)
         coordinator = runtime.coordinator(0)
         assert isinstance(coordinator, CoordinatorPartition)
         assert coordinator.shard.replayed == full.shard.replayed
@@ -348,7 +349,7 @@ def test_partitions_load_reply_and_resign() -> None:
         assert runtime.coordinator(1) is ErrorCode.NOT_COORDINATOR
         runtime.close()
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 def test_loading_gives_way_after_each_slice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,7 +364,7 @@ def test_loading_gives_way_after_each_slice(monkeypatch: pytest.MonkeyPatch) -> 
             return shards[-1]
 
         runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(
-            "__consumer_offsets", make, ManualClock()
+            "__consumer_offsets", make, loop_clock()
         )
         for index in range(5):
             harness = Harness()
@@ -381,7 +382,7 @@ def test_loading_gives_way_after_each_slice(monkeypatch: pytest.MonkeyPatch) -> 
         assert max(steps) <= 2
         runtime.close()
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 def test_a_partition_that_cannot_be_loaded_is_not_coordinated() -> None:
@@ -396,22 +397,22 @@ def test_a_partition_that_cannot_be_loaded_is_not_coordinated() -> None:
         full.ask(b"one")
         full.turn()
         runtime: CoordinatorRuntime[Choking] = CoordinatorRuntime(
-            "__consumer_offsets", Choking, ManualClock()
+            "__consumer_offsets", Choking, loop_clock()
         )
         runtime.lead(full.partition)  # type: ignore[arg-type]
-        await asyncio.sleep(0.01)
+        await pass_time(0)
         assert runtime.coordinator(0) is ErrorCode.NOT_COORDINATOR
         assert not runtime.loading
         runtime.close()
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 def test_a_lost_coordinator_is_loaded_again() -> None:
     """After a failed append the state comes back from what the log holds."""
 
     async def main() -> None:
-        clock, partition = ManualClock(), FakePartition()
+        clock, partition = loop_clock(), FakePartition()
         runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(
             "__consumer_offsets", Counter, clock
         )
@@ -421,17 +422,16 @@ def test_a_lost_coordinator_is_loaded_again() -> None:
         for value, failure in ((b"kept", ErrorCode.NONE), (b"lost", ErrorCode.NOT_ENOUGH_REPLICAS)):
             partition.failure = failure
             coordinator.run(lambda effects, _, v=value: effects.records.append(Record(b"k", v)))  # type: ignore[misc]
-            clock.advance(0)
+            await pass_time(0)
         assert runtime.coordinator(0) is ErrorCode.NOT_COORDINATOR
         partition.failure = ErrorCode.NONE
-        clock.advance(RELOAD_DELAY_S * 1000)
-        await asyncio.sleep(0.01)
+        await pass_time(RELOAD_DELAY_S * 1000)
         coordinator = runtime.coordinator(0)
         assert isinstance(coordinator, CoordinatorPartition)
         assert [value for _, value, _, _ in coordinator.shard.replayed] == [b"kept"]
         runtime.close()
 
-    asyncio.run(main())
+    run_simulated(main())
 
 
 @pytest.mark.parametrize(
