@@ -7,12 +7,15 @@ data where the test says, and more arguments and environment if it wants.
 from __future__ import annotations
 
 import os
+import random
 import socket
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
 from ottla.testing import Broker
+
+PORTS = (12_000, 32_000)  # below Linux' ephemeral range, which begins at 32768
 
 
 def environment_with(more: Mapping[str, str]) -> dict[str, str]:
@@ -22,11 +25,16 @@ def environment_with(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that is free, and that no outgoing connection takes before a server is started, or
+    while it is started again: those get theirs from the ephemeral range, above these."""
+    while True:
+        port = random.SystemRandom().randrange(*PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 class Server(Broker):

@@ -22,7 +22,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 def create(server: Server, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
 
 
 def produce(server: Server, topic: str, partitions: int, **options: object) -> None:

@@ -217,7 +217,7 @@ def test_limits_of_connections_change_while_it_runs(tmp_path: Path) -> None:
             ConfigResource.Type.BROKER, "1", incremental_configs=[override, change]
         )
         for future in admin.incremental_alter_configs([resource]).values():
-            future.result(10)
+            future.result(60)
         with socket.create_connection(("127.0.0.1", server.port), timeout=60) as refused:
             assert refused.recv(1) == b""
         until(lambda: "max.connections.per.ip is 1" in server.errors())

@@ -74,6 +74,6 @@ def make_topic(request: pytest.FixtureRequest) -> Callable[..., None]:
 
     def make(topic: str, partitions: int, **config: str) -> None:
         made = admin.create_topics([NewTopic(topic, partitions, 1, config=config)])
-        made[topic].result(10)
+        made[topic].result(60)
 
     return make

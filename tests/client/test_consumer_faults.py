@@ -335,9 +335,8 @@ def test_records_that_retention_took_away(tmp_path: Path) -> None:
             for n in range(100):
                 producer.send("gone", b"%d" % n)
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        admin.delete_records([TheirPartition("gone", 0, 60)])[TheirPartition("gone", 0, 60)].result(
-            10
-        )
+        start = TheirPartition("gone", 0, 60)
+        admin.delete_records([start])[start].result(60)
         with Consumer(bootstrap_servers=server.bootstrap, **QUICK) as consumer:
             partition = TopicPartition("gone", 0)
             consumer.assign([partition])

@@ -185,7 +185,7 @@ def test_new_partitions_are_shared_out(
     members.append(ours(any_bootstrap, topic, metadata_max_age_ms=200))
     eventually(lambda: members[0].assigned() == {0})
     admin = AdminClient({"bootstrap.servers": any_bootstrap})
-    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(10)
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(60)
     fill(any_bootstrap, topic, 3)
     eventually(lambda: len(members[0].records) == 60, "all records")
     members[0].stop()

@@ -12,9 +12,16 @@ from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.client import errors
 from ottla.client.network import cluster_client as client
 from tests.client.reading import make_topic
-from tests.waiting import ends
+from tests.waiting import ends, eventually
 
 NOT_THERE = TopicPartition("not-there", 0)
+
+
+def knows(producer: Producer, topic: str) -> bool:
+    try:
+        return bool(producer.partitions_for(topic))
+    except errors.KafkaTimeoutError:
+        return False
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +31,11 @@ def clients(client_server: Any) -> Iterator[dict[str, Any]]:
     make_topic(client_server.bootstrap, "refusals")
     with (
         Producer(**place) as producer,
-        Producer(**place, allow_auto_create_topics=False, max_block_ms=200) as careful,
+        Producer(**place, allow_auto_create_topics=False, max_block_ms=2000) as careful,
         Consumer(**place, group_id="refusals", allow_auto_create_topics=False) as consumer,
         Admin(**place) as admin,
     ):
+        eventually(lambda: knows(careful, "refusals"), "a connection")
         yield {"producer": producer, "careful": careful, "consumer": consumer, "admin": admin}
 
 
@@ -51,7 +59,7 @@ def send(**options: Any) -> Callable[[dict[str, Any]], Any]:
         (lambda c: c["producer"].send("refusals", "x"), TypeError, "Try: .*value_serializer='str'"),
         (lambda c: c["producer"].send("refusals", b"", 3), TypeError, "Try: .*key_serializer='"),
         (lambda c: c["careful"].send("not-there", b"x"), errors.KafkaTimeoutError,
-         "max_block_ms=200: there is no topic 'not-there'.*Try: ottla topics --create"),
+         "max_block_ms=2000: there is no topic 'not-there'.*Try: ottla topics --create"),
         (lambda c: c["consumer"].poll("10"), TypeError, "a number of milliseconds .got '10'"),
         (lambda c: c["consumer"].poll(10), errors.IllegalStateError, "Try: consumer.subscribe"),
         (lambda c: c["consumer"].subscribe("t"), TypeError, r"Try: subscribe\(\['t'\]\)"),

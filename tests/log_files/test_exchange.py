@@ -85,7 +85,7 @@ def write_in_kafka(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     made = admin.create_topics([NewTopic(name, count, 1) for name, count in TOPICS.items()])
     for future in made.values():
-        future.result(10)
+        future.result(60)
     fill(bootstrap, "plain")
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "teller"})
     producer.init_transactions(10)
