@@ -32,9 +32,11 @@ BROKERS = (1, 2, 3)
 PRODUCERS = 3
 READERS = 2
 FAULTS = 8
+KINDS = ("kill", "kill", "power", "cut", "controller", "pause", "move")
 FAULT_EVERY_S = 1.5  # on average
 DETECTION_S = 0.3  # until the controller knows that a process is dead
 HEAL_S_MAX = 60.0
+MOVES = 4
 SETTINGS = {
     "log.dirs": DATA,
     "min.insync.replicas": MIN_ISR,
@@ -117,9 +119,17 @@ def log_of(partition: Partition) -> list[BatchId]:
 class ClusterRun:
     """One history of a cluster, from one seed."""
 
-    def __init__(self, seed: int, *, faults: int = FAULTS, **settings: object) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        faults: int = FAULTS,
+        kinds: tuple[str, ...] = KINDS,
+        **settings: object,
+    ) -> None:
         self.seed = seed
         self.faults = faults
+        self.kinds = kinds
         self.settings = {key.replace("_", "."): value for key, value in settings.items()}
         self.rng = random.Random(f"{seed} faults")
         self.controller = FixedController(
@@ -232,7 +242,7 @@ class ClusterRun:
         )
 
     def _fault(self) -> None:
-        kind = self.rng.choice(("kill", "kill", "power", "cut", "controller", "pause"))
+        kind = self.rng.choice(self.kinds)
         alive = [each for each in self.brokers.values() if each.alive and each.broker is not None]
         if not alive:
             return
@@ -286,6 +296,14 @@ class ClusterRun:
         self.controller.alive.add(broker.id)
         self.controller.fence(-1)
         self.note(f"{broker.id} reaches the controller again")
+
+    def _move(self, broker: ClusterBroker) -> None:
+        """Leadership moves, twice in a row, so that some brokers learn of both at once."""
+        for _ in range(MOVES):
+            self.note("leadership moves")
+            for leader in self.rng.sample(BROKERS, len(BROKERS)):
+                self.controller.move(leader)
+            self.simulation.run_for(self.rng.uniform(0.05, 0.3))
 
     def _pause(self, broker: ClusterBroker) -> None:
         self.note(f"{broker.id} is stopped")

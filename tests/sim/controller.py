@@ -85,6 +85,14 @@ class FixedController:
         if broker_id in isr:
             self._decide(isr - {broker_id})
 
+    def move(self, leader: int) -> None:
+        """Leadership goes to another member of the ISR, as a preferred leader election does it."""
+        old = self.partition
+        if leader in old.isr and leader in self.alive and old.leader not in (leader, NO_LEADER):
+            self.elections += 1
+            self.leaders[old.leader_epoch + 1] = self.last_known_leader = leader
+            self._change(old._replace(leader=leader, leader_epoch=old.leader_epoch + 1))
+
     def _decide(self, isr: set[int], restarted: int = NO_LEADER) -> None:
         """Write an ISR, the ELR that follows from it, and a leader if there must be another."""
         old = self.partition

@@ -6,6 +6,7 @@ import pytest
 
 from tests import needs
 from tests.sim.cluster import ClusterRun
+from tests.sim.mistakes import MISTAKES, Mistake
 
 SEEDS = needs.rounds(12, 1000)
 
@@ -24,3 +25,15 @@ def test_the_promise_holds_when_replicas_sync_before_they_acknowledge() -> None:
 def test_a_history_of_a_cluster_can_be_repeated() -> None:
     """The same seed gives the same steps of all brokers and clients."""
     assert ClusterRun(3, faults=2).run() == ClusterRun(3, faults=2).run()
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: each.plant.__name__)
+def test_a_planted_mistake_is_found(mistake: Mistake) -> None:
+    """The same runs fail when one decision is wrong: the checks can see what they look for."""
+    for seed in range(mistake.seeds):
+        try:
+            with mistake.plant():
+                ClusterRun(seed, kinds=mistake.kinds).run()
+        except AssertionError:
+            return
+    pytest.fail(f"not found within {mistake.seeds} seeds")
