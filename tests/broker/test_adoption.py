@@ -5,13 +5,17 @@ The tree is lost in each test; what is left on the disk is what the next start a
 
 from __future__ import annotations
 
+import errno
 import logging
 import sqlite3
 
 import pytest
 
+from ottla.broker import adoption
 from ottla.cluster.requests import NewPartitions, ResourceType, TopicRef
 from ottla.log.checkpoints import parse_partition_configs, parse_partition_metadata
+from ottla.log.log import Log
+from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
 from ottla.wire.errors import ErrorCode
@@ -363,3 +367,49 @@ def test_a_lost_folder_begins_empty_with_a_warning(caplog: pytest.LogCaptureFixt
     with again(harness) as later:
         assert later.produce("t", 0).base_offset == 0
     assert "1 partitions have no folder and begin empty: t-0" in caplog.text
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_cannot_be_read_for_producer_ids_is_offline_alone(
+    clean: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start goes on, and the others are served."""
+    harness = BrokerHarness()
+    for topic in ("t", "u"):
+        harness.create(topic)
+        harness.produce(topic, 0, b"value")
+    end(harness, clean)
+    read = adoption.highest_producer_id
+
+    def failing(log: Log) -> int:
+        if log.topic == "t":
+            raise OSError(errno.EIO, "on purpose")
+        return read(log)
+
+    monkeypatch.setattr(adoption, "highest_producer_id", failing)
+    with without_tree(harness) as later:
+        assert later.produce("t", 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert later.produce("u", 0).base_offset == 1
+
+
+def test_a_checkpoint_of_the_tree_that_cannot_be_written_stops_no_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On a full disk an operator must be able to delete topics."""
+    harness = BrokerHarness()
+    harness.create("t")
+    harness.close()
+    write = SimulatedDisk.write_atomically
+
+    def full(disk: SimulatedDisk, path: str, data: bytes, *, sync: bool) -> None:
+        if path.endswith("metadata-checkpoint"):
+            raise OSError(errno.ENOSPC, "on purpose")
+        write(disk, path, data, sync=sync)
+
+    monkeypatch.setattr(SimulatedDisk, "write_atomically", full)
+    with again(harness) as later:
+        assert later.produce("t", 0).error_code == 0
+        # No id is given out that an earlier copy of the tree could give again unnoticed.
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        assert later.ask(request, 4).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert "metadata-checkpoint cannot be written" in caplog.text

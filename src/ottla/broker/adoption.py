@@ -123,11 +123,15 @@ class Survey:
         partition_log = logs.get(topic, index)
         if partition_log is None:
             return -1
-        highest = highest_producer_id(partition_log)
-        if topic == transactions_topic(self._broker.settings).name:
-            highest = max(highest, highest_transactional_id(partition_log))
-        self.highest_producer_id = max(self.highest_producer_id, highest)
-        return partition_log.leader_epoch
+        try:
+            highest = highest_producer_id(partition_log)
+            if topic == transactions_topic(self._broker.settings).name:
+                highest = max(highest, highest_transactional_id(partition_log))
+            self.highest_producer_id = max(self.highest_producer_id, highest)
+            return partition_log.leader_epoch
+        except OSError as error:
+            partition_log.fail("cannot be read for producer ids", error)
+            return -1
 
     def unknown_topics(self) -> Iterator[AdoptedTopic]:
         """The topics that the tree does not have."""

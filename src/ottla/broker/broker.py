@@ -227,7 +227,11 @@ class Broker:
         self._directories = self.logs.directory_ids()
         if noted is not None:
             self._miss_partitions(await self._whole_image(), noted.directories)
-        await self._note_tree()
+        try:
+            await self._note_tree()
+        except OSError as error:
+            # What was noted before still holds; a full disk must not prevent deleting topics.
+            log.warning("%s cannot be written: %s", METADATA_CHECKPOINT, error)
 
     async def stop(self) -> None:
         """Answer waiting requests, then close everything; the next start has nothing to repair."""

@@ -67,7 +67,11 @@ class LocalEngine:
         try:
             connection = disk.database(path)
         except Exception as error:  # of SQLite's own family, which has no name below the seams
-            raise ConnectionLoss(path, f"the metadata tree cannot be opened: {error}") from error
+            raise ConnectionLoss(
+                path,
+                f"the metadata tree cannot be opened: {error}; let this user read and write the "
+                "file and its directory",
+            ) from error
         engine = cls(connection, path, background)
         await engine.run(engine.store.prepare)
         return engine

@@ -394,5 +394,5 @@ def corrupt(path: str, reason: str) -> CorruptTree:
     return CorruptTree(
         path,
         f"the metadata tree is damaged ({reason}); restore the file from a backup, or move it"
-        " away and let the topics be adopted from their folders, without their configs",
+        " away and let the topics be adopted from their folders, with the configs kept there",
     )
