@@ -227,7 +227,8 @@ def follow(runs: list[Run], view: View, stop: Stop) -> None:
             failed = each.failure()
             if failed is not None:
                 raise PipelineError(failed)
-        if not any(query.isActive for each in runs for query in each.queries.values()):
+        active = [each.active() for each in runs]
+        if not any(active):
             return
         if guard and os.getppid() != guard:
             # Nobody is left who could stop us.

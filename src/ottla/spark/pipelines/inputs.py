@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.errors import AnalysisException
@@ -29,7 +30,7 @@ from .parsing import (
     same_columns,
     schema_of,
 )
-from .progress import BAD_ROWS, BAD_VALUES, bad_values_text
+from .progress import BAD_ROWS, BAD_VALUES, SEEN, bad_values_text
 from .topics import INCLUDABLE, RECORD_COLUMNS, Files, PipelineError, Source, Table, Topic
 
 if TYPE_CHECKING:
@@ -82,11 +83,23 @@ class Inputs:
             return rows.select(*(F.col(each).alias(alias) for each, alias in include.items()))
         schema = self.schema(name, source)
         stop = self.pipeline.bad_records is None
+        metric = self.metric(name)
         needed = {"value", *source.include}
-        if stop:
+        if stop or metric is not None:
             needed |= {"topic", "partition", "offset"}
         raw = self.records(name, source, [each for each in INCLUDABLE if each in needed])
-        return good_rows(raw, source, schema, pipeline=self.pipeline.name, stop_at_bad=stop)
+        return good_rows(
+            raw,
+            source,
+            schema,
+            pipeline=self.pipeline.name,
+            stop_at_bad=stop,
+            metric=metric,
+        )
+
+    def metric(self, name: str) -> str | None:
+        """The observed metric that reports where a source's bad records are; None: no such."""
+        return None
 
     def bad_records(self) -> DataFrame:
         """The bad records of all sources, as records for their topic."""
@@ -175,7 +188,11 @@ class Inputs:
 
 
 class StreamInputs(Inputs):
-    """Streams, from `starts` on where there is no checkpoint; `group` shows how far they are."""
+    """Streams, from `starts` on where there is no checkpoint; `group` shows how far they are.
+
+    `observed` are the sources whose frames report their bad records; `examined` has, for the query
+    of bad records, the files with what another query has reported, by source.
+    """
 
     def __init__(
         self,
@@ -184,16 +201,26 @@ class StreamInputs(Inputs):
         servers: str,
         starts: Mapping[str, Offsets | None],
         group: str,
+        *,
+        observed: Collection[str] = (),
+        examined: Mapping[str, Path] | None = None,
     ) -> None:
         super().__init__(spark, pipeline, servers)
         self.starts = starts
         self.group = group
+        self.observed = observed
+        self.examined = examined or {}
+
+    def metric(self, name: str) -> str | None:
+        return SEEN + name if name in self.observed else None
 
     def records(self, name: str, source: Topic, columns: list[str]) -> DataFrame:
         start = self.starts.get(name)
         reader = self.spark.readStream.format("ottla").options(**subscription(source))
         reader = reader.option("startingOffsets", as_json(start) if start else "earliest")
         reader = reader.option("commitGroup", self.group)
+        if name in self.examined:
+            reader = reader.option("ottla.examined", str(self.examined[name]))
         return self.ready(reader, source.options, columns).load()
 
     def table_records(self, name: str, source: Table, columns: list[str]) -> DataFrame:

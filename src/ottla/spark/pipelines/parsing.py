@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
+from ..source.examined import BLOCK_OFFSETS, BLOCKS_MAX
 from .problems import first_line
 from .topics import HEADERS, PipelineError, Topic
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 PARSED = "__parsed"
 CORRUPT = "__corrupt"
+BAD = "__bad"
 OBJECTS = "__objects"
 FOUND_CHARACTERS_MAX = 60
 # Spark's parser takes 'text' for text; JSON does not.
@@ -132,17 +134,45 @@ def reason(schema: StructType) -> Column:
 
 
 def good_rows(
-    raw: DataFrame, source: Topic, schema: StructType, *, pipeline: str, stop_at_bad: bool
+    raw: DataFrame,
+    source: Topic,
+    schema: StructType,
+    *,
+    pipeline: str,
+    stop_at_bad: bool,
+    metric: str | None = None,
 ) -> DataFrame:
-    """One column for each field of the schema, then those of the record that are included."""
-    if source.tombstones == "skip":
-        raw = raw.where(F.col("value").isNotNull())
-    rows = parsed(raw, schema, source.json_options)
-    bad = is_bad(schema, source.tombstones)
-    rows = rows.where(~(stopped(bad, schema, pipeline) if stop_at_bad else bad))
+    """One column for each field of the schema, then those of the record that are included.
+
+    `metric` is the name of an observed metric that reports where bad records are.
+    """
+    if metric is not None:
+        rows = parsed(raw, schema, source.json_options)
+        rows = rows.select("*", is_bad(schema, source.tombstones).alias(BAD))
+        rows = rows.observe(metric, *seen_records()).where(~F.col(BAD))
+        if source.tombstones == "skip":
+            rows = rows.where(F.col("value").isNotNull())
+    else:
+        if source.tombstones == "skip":
+            raw = raw.where(F.col("value").isNotNull())
+        rows = parsed(raw, schema, source.json_options)
+        bad = is_bad(schema, source.tombstones)
+        rows = rows.where(~(stopped(bad, schema, pipeline) if stop_at_bad else bad))
     fields = [one_object()[each.name].alias(each.name) for each in schema.fields]
     extra = [F.col(name).alias(alias) for name, alias in source.include.items()]
     return rows.select(*fields, *extra)
+
+
+def seen_records() -> tuple[Column, Column, Column]:
+    """What is observed of parsed records: the fields of `Seen`."""
+    block = F.expr(f"offset div {BLOCK_OFFSETS}").cast("string")
+    place = F.concat_ws(":", F.col("topic"), F.col("partition").cast("string"), block)
+    blocks = F.collect_set(F.when(F.col(BAD), place))
+    return (
+        F.count(F.lit(1)).alias("count"),
+        F.try_sum("offset").alias("offset_sum"),
+        F.when(F.size(blocks) <= BLOCKS_MAX, blocks).alias("blocks"),
+    )
 
 
 def stopped(bad: Column, schema: StructType, pipeline: str) -> Column:

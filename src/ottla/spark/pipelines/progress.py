@@ -13,9 +13,10 @@ from typing import Any
 from ..source.offsets import decode, lag
 
 # Names of observed metrics: how many bad records a query found, and (with a table's name) how many
-# values of the table are bad.
+# values of the table are bad; and (with a source's name) which records were parsed.
 BAD_ROWS = "bad_rows"
 BAD_VALUES = "bad_values:"
+SEEN = "seen:"
 VALUES_ROW = ("count", "example")
 
 

@@ -1,5 +1,8 @@
 """A pipeline as a stream: one query for each sink, one for bad records, each with its checkpoint.
 
+The first query reports where bad records are, so that their query need not parse all of it again
+(examining.py).
+
 `start_stream` gives a `Run`, whose queries run in the session until they fail, end (catch-up) or
 are stopped. A run owes its caller that no two runs share a checkpoint, that its queries begin at
 the same offsets, and that their last offsets are committed to the groups when it ends.
@@ -12,14 +15,15 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from .bounds import Bound, Offsets, start_offsets
+from .bounds import Bound, Offsets, offsets_at, partitions_of, start_offsets
 from .checkpoints import Home
 from .declaring import BAD_RECORDS, Pipeline
+from .examining import ReportListener, Reports, examinable, observed_once
 from .existing import make_targets, need_sources, topic_clients
 from .inputs import Inputs, StreamInputs
 from .outputs import records
@@ -77,6 +81,11 @@ class Run:
         self._seen: dict[str, Mark] = {}
         self._bad_values: dict[str, Mapping[str, Any]] = {}  # of tables, as last met
         self._over = False
+        # What the first query reports to that of bad records, and who takes it.
+        self.reports: Reports | None = None
+        self._unlisten: Callable[[], None] | None = None
+        # Starts the query for bad records when the others have ended.
+        self.start_last: Callable[[], None] | None = None
 
     def failure(self) -> str | None:
         """What went wrong, as a sentence; None: nothing so far."""
@@ -117,10 +126,29 @@ class Run:
         recent = [json.loads(each.json) for each in query.recentProgress]
         return [each for each in recent if mark_of(each) > seen]
 
+    def active(self) -> bool:
+        """Whether a query runs or is still to come; starts the one that waits for the others."""
+        if any(each.isActive for each in self.queries.values()):
+            return True
+        start, self.start_last = self.start_last, None
+        if start is None or self._over or self.failure() is not None:
+            return False
+        start()
+        return True
+
+    def listen(self, spark: SparkSession, reports: Reports, first: str) -> None:
+        """Pass on what the first query reports, until the run ends."""
+        listener = ReportListener(
+            reports, query_name(self.pipeline, first), query_name(self.pipeline, BAD_RECORDS)
+        )
+        spark.streams.addListener(listener)
+        self.reports = reports
+        self._unlisten = lambda: spark.streams.removeListener(listener)
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Until all queries have ended, or one has failed; False: neither in that time."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while self.failure() is None and any(each.isActive for each in self.queries.values()):
+        while self.failure() is None and self.active():
             if deadline is not None and time.monotonic() >= deadline:
                 return False
             time.sleep(POLL_S)
@@ -149,6 +177,10 @@ class Run:
                     self._warn_of_tables(json.loads(last.json))
         finally:
             self.home.release()
+            if self.reports is not None:
+                self.reports.close()
+            if self._unlisten is not None:
+                self._unlisten()
 
 
 def start_stream(
@@ -179,20 +211,102 @@ def start_stream(
         )
         with settings_of(spark, pipeline), sentences(pipeline):
             StreamInputs(spark, pipeline, bootstrap_servers, starts, "").warn_of_tables()
+            starting = Starting(run, spark, starts, catch_up, trigger or pipeline.trigger)
             for query in pipeline.queries:
-                group = pipeline.group_of(query)
-                inputs = StreamInputs(spark, pipeline, bootstrap_servers, starts, group)
-                writer = stream_writer(inputs, query).option("checkpointLocation", home.of(query))
-                every = trigger or pipeline.trigger
-                if catch_up:
-                    writer = writer.trigger(availableNow=True)
-                elif every:
-                    writer = writer.trigger(processingTime=every)
-                run.queries[query] = started(writer)
+                if query == BAD_RECORDS and catch_up and run.reports is not None:
+                    run.start_last = starting.bad_records_last
+                else:
+                    starting.start(query)
     except BaseException:
         run.stop()
         raise
     return run
+
+
+class Starting:
+    """Starts the queries of a run."""
+
+    def __init__(
+        self,
+        run: Run,
+        spark: SparkSession,
+        starts: Mapping[str, Offsets | None],
+        catch_up: bool,
+        trigger: str | None,
+    ) -> None:
+        self.run = run
+        self.spark = spark
+        self.starts = starts
+        self.catch_up = catch_up
+        self.trigger = trigger
+
+    def start(self, query: str) -> None:
+        run, pipeline = self.run, self.run.pipeline
+        first = not run.queries and BAD_RECORDS in pipeline.queries
+        writer = (self.reporting(query) if first else None) or stream_writer(
+            self.inputs(query), query
+        )
+        writer = writer.option("checkpointLocation", run.home.of(query))
+        if self.catch_up:
+            writer = writer.trigger(availableNow=True)
+        elif self.trigger:
+            writer = writer.trigger(processingTime=self.trigger)
+        run.queries[query] = started(writer)
+
+    def inputs(self, query: str, observed: Collection[str] = ()) -> StreamInputs:
+        run = self.run
+        return StreamInputs(
+            self.spark,
+            run.pipeline,
+            run.servers,
+            self.starts,
+            run.pipeline.group_of(query),
+            observed=observed,
+            examined=run.reports.files if query == BAD_RECORDS and run.reports else None,
+        )
+
+    def reporting(self, query: str) -> DataStreamWriter | None:
+        """The writer of the first query, which reports its bad records; None if it cannot."""
+        pipeline = self.run.pipeline
+        sources = examinable(pipeline)
+        if not sources:
+            return None
+        inputs = self.inputs(query, sources)
+        try:
+            frame = pipeline.outputs(inputs.frames())[query]
+            if observed_once(frame, sources) != set(sources):
+                return None
+            writer = frame_writer(frame, inputs, query)
+        except PySparkException:
+            return None  # what fails without the metrics too is raised then
+        self.run.listen(
+            self.spark,
+            Reports(sources, first_offsets(self.run.servers, pipeline, self.starts)),
+            query,
+        )
+        return writer
+
+    def bad_records_last(self) -> None:
+        """Start the query for bad records after the others have caught up."""
+        run = self.run
+        first = next(iter(run.queries.values()))
+        if run.reports is not None:
+            for each in first.recentProgress:  # the listener may not have come to the last
+                run.reports.progress(json.loads(each.json))
+        with settings_of(self.spark, run.pipeline), sentences(run.pipeline):
+            self.start(BAD_RECORDS)
+
+
+def first_offsets(
+    servers: str, pipeline: Pipeline, starts: Mapping[str, Offsets | None]
+) -> dict[str, Offsets]:
+    """Where each source begins in a new checkpoint."""
+    with topic_clients(servers, pipeline) as (_, consumer):
+        return {
+            name: starts.get(name)
+            or offsets_at(consumer, partitions_of(consumer, source), "earliest")
+            for name, source in pipeline.parsed.items()
+        }
 
 
 def started(writer: DataStreamWriter) -> StreamingQuery:
@@ -238,7 +352,12 @@ def stream_writer(inputs: Inputs, query: str) -> DataStreamWriter:
         return to_topic(
             inputs.bad_records().writeStream, pipeline.bad_records, inputs.servers
         ).queryName(query_name(pipeline, query))
-    frame = pipeline.outputs(inputs.frames())[query]
+    return frame_writer(pipeline.outputs(inputs.frames())[query], inputs, query)
+
+
+def frame_writer(frame: DataFrame, inputs: Inputs, query: str) -> DataStreamWriter:
+    """The writer of what the pipeline's function made for a sink."""
+    pipeline = inputs.pipeline
     sink = pipeline.sinks[query]
     return sink_writer(frame, pipeline, query, sink, inputs.servers).queryName(
         query_name(pipeline, query)

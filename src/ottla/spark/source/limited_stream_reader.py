@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql.streaming.datasource import (
@@ -19,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from .examined import read_examined
 from .offsets import PartitionOffsets, StreamOffset, decode, encode
 from .options import SourceOptions
 from .planning import limited, waiting
@@ -63,6 +65,8 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
         known = decode(start)
         latest = self._last(known)
         self._latest = latest
+        if self.settings.examined is not None and not self._only_now:
+            latest = read_examined(Path(self.settings.examined)).admitted(known, latest)
         end = self._admitted(known, latest, limit)
         return start if end == known else encode(end)
 

@@ -82,6 +82,7 @@ class SourceOptions:
     fail_on_data_loss: bool
     columns: tuple[str, ...]
     commit_group: str | None
+    examined: str | None
     client: Mapping[str, str] = field(default_factory=dict)  # Kafka's properties
 
     @property
@@ -125,6 +126,8 @@ OPTIONS = (
     Option("groupIdPrefix", text_of, None),
     Option("columns", column_list, None),
     Option("commitGroup", text_of, None, "stream"),
+    # Of a pipeline's query for bad records alone: the file of examined.py.
+    Option("ottla.examined", text_of, None, "stream"),
 )
 BY_NAME = {option.name.lower(): option for option in OPTIONS}
 STRATEGIES = ("subscribe", "subscribePattern", "assign")
@@ -203,6 +206,7 @@ def read_options(given: Mapping[str, str], kind: str = "") -> SourceOptions:
         fail_on_data_loss=values["failOnDataLoss"],
         columns=columns_of(values),
         commit_group=values["commitGroup"],
+        examined=values["ottla.examined"],
         client=checked_client(client),
     )
 

@@ -47,6 +47,13 @@ class ReadRange(InputPartition):
     end: int
 
 
+@dataclass
+class ReadRanges(InputPartition):
+    """Several small ranges as the work of one task."""
+
+    ranges: tuple[ReadRange, ...]
+
+
 class IdleReaders:
     """Consumers of this process that are not in use."""
 

@@ -14,20 +14,26 @@ passes the start and a limit to `latestOffset`: `LimitedStreamReader` in limited
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from ottla.client.structs import TopicPartition
+
+from .examined import read_examined
 from .group_commits import GroupCommits
 from .offset_lookup import OffsetLookup
 from .offsets import PartitionOffsets, StreamOffset, decode, encode, notes
 from .option_values import LATEST
 from .options import SourceOptions
-from .planning import between, split
-from .reading import ReadRange, read_range, report_loss
+from .planning import OffsetRange, between, split
+from .reading import ReadRange, ReadRanges, read_range, report_loss
 
 log = logging.getLogger("ottla.spark")
+
+TOGETHER_OFFSETS_MAX = 10_000  # of a range that shares its task with others
 
 
 class StreamReader(DataSourceStreamReader):
@@ -83,17 +89,40 @@ class StreamReader(DataSourceStreamReader):
         ranges, losses = between(first, last, self.lookup.earliest(new) if new else {})
         for each in losses:
             report_loss(self.settings, each)
-        tasks = split(
+        if self.settings.examined is not None:
+            return self._unexamined(ranges, Path(self.settings.examined))
+        return [read_task(each) for each in self._split(ranges)]
+
+    def _split(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        return split(
             ranges,
             partitions_min=self.settings.min_partitions,
             records_max=self.settings.max_records_per_partition,
         )
-        return [ReadRange(*each.partition, each.start, each.end) for each in tasks]
+
+    def _unexamined(self, ranges: Sequence[OffsetRange], path: Path) -> list[InputPartition]:
+        """The tasks for what another query has not cleared; the small ranges of a partition are
+        one task."""
+        examined = read_examined(path)
+        left = [each for given in ranges for each in examined.to_read(given)]
+        small: dict[TopicPartition, list[ReadRange]] = {}
+        for each in left:
+            if each.size <= TOGETHER_OFFSETS_MAX:
+                small.setdefault(each.partition, []).append(read_task(each))
+        large = [each for each in left if each.size > TOGETHER_OFFSETS_MAX]
+        return [
+            *(read_task(each) for each in self._split(large)),
+            *(ReadRanges(tuple(each)) for each in small.values()),
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """In a task: the records of one range."""
-        assert isinstance(partition, ReadRange)
-        return read_range(self.settings, partition)
+        """In a task: the records of its ranges."""
+        if isinstance(partition, ReadRanges):
+            for each in partition.ranges:
+                yield from read_range(self.settings, each)
+        else:
+            assert isinstance(partition, ReadRange)
+            yield from read_range(self.settings, partition)
 
     def commit(self, end: StreamOffset) -> None:
         """Spark is done with everything before `end`. In a session without our listener this is
@@ -127,6 +156,10 @@ def stream_reader(options: SourceOptions) -> StreamReader:
             )
         return StreamReader(options)
     return LimitedStreamReader(options)
+
+
+def read_task(given: OffsetRange) -> ReadRange:
+    return ReadRange(*given.partition, given.start, given.end)
 
 
 def may_mean_latest(options: SourceOptions) -> bool:
