@@ -45,6 +45,9 @@ class RemotePeers:
         arrived = copied(api.request, request)
         self._clock.call_later(DELAY_S, self._local.send, node_id, arrived, answered)
 
+    def close(self) -> None:
+        self._local.close()
+
     def of(self, kind: type[Any]) -> list[tuple[int, Any]]:
         return [each for each in self.sent if isinstance(each[1], kind)]
 
