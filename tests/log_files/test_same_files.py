@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("same_files")]
 
 # Its metadata log, how it was formatted, and a checkpoint that ours writes with the first cleaning.
 ONLY_KAFKA = {"__cluster_metadata-0", "bootstrap.checkpoint", "cleaner-offset-checkpoint"}
-ONLY_OTTLA = {"coordination.db", ".lock"}
+ONLY_OTTLA = {"coordination.db", ".lock", "metadata-checkpoint"}
 SWEPT_TO = {"swept-0": 2}
 EPOCHS = "leader-epoch-checkpoint"
 PARTITIONS = ("timeless-0", "rolled-0", "swept-0", "plain-0", "plain-1", "plain-2")
