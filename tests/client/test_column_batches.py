@@ -1,4 +1,4 @@
-"""Arrow columns into record batches, by both forms of the codec, held against slow twins."""
+"""Arrow columns into record batches, by both forms of the codec, held against slow models."""
 
 from __future__ import annotations
 

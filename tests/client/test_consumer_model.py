@@ -18,7 +18,7 @@ from tests.client.reading import make_topic
 STEPS = 250
 
 
-class Twin:
+class Model:
     """What can be seen of each partition, and where the reader is."""
 
     def __init__(self, visible: dict[TopicPartition, list[int]]) -> None:
@@ -59,39 +59,39 @@ def write(bootstrap: str, topic: str, chance: random.Random) -> dict[TopicPartit
     return visible
 
 
-def step(consumer: Consumer, twin: Twin, chance: random.Random) -> None:
-    """One call of the consumer, and the same of the twin."""
+def step(consumer: Consumer, model: Model, chance: random.Random) -> None:
+    """One call of the consumer, and the same of the model."""
     deed = chance.choice(["poll", "poll", "iterate", "columns", "seek", "begin", "pause", "look"])
-    partition = chance.choice(sorted(twin.visible))
+    partition = chance.choice(sorted(model.visible))
     if deed == "poll":
         found = consumer.poll(chance.choice([0, 20]), max_records=chance.randrange(1, 60))
         for where, records in found.items():
-            twin.came(where, [each.offset for each in records])
-    elif deed == "iterate" and len(twin.paused) < 2:
+            model.came(where, [each.offset for each in records])
+    elif deed == "iterate" and len(model.paused) < 2:
         left = chance.randrange(1, 20)
         for record in consumer:
-            twin.came(TopicPartition(record.topic, record.partition), [record.offset])
+            model.came(TopicPartition(record.topic, record.partition), [record.offset])
             left -= 1
             if not left:
                 break
     elif deed == "columns":
         for batch in consumer.poll_batches(20, max_records=chance.choice([None, 5, 40])):
-            twin.came(batch.partition, list(batch.offsets))
+            model.came(batch.partition, list(batch.offsets))
     elif deed == "seek":
-        twin.position[partition] = chance.randrange(twin.visible[partition][-1] + 2)
-        consumer.seek(partition, twin.position[partition])
+        model.position[partition] = chance.randrange(model.visible[partition][-1] + 2)
+        consumer.seek(partition, model.position[partition])
     elif deed == "begin":
         consumer.seek_to_beginning()
-        twin.position = dict.fromkeys(twin.position, 0)
+        model.position = dict.fromkeys(model.position, 0)
     elif deed == "pause":
-        consumer.resume(*twin.paused)
-        twin.paused = {each for each in twin.visible if chance.random() < 0.3}
-        consumer.pause(*twin.paused)
+        consumer.resume(*model.paused)
+        model.paused = {each for each in model.visible if chance.random() < 0.3}
+        consumer.pause(*model.paused)
     elif deed == "look":
         found_at = consumer.position(partition)
-        rest = twin.rest(partition)
+        rest = model.rest(partition)
         assert found_at is not None
-        assert twin.position[partition] <= found_at <= (rest[0] if rest else found_at)
+        assert model.position[partition] <= found_at <= (rest[0] if rest else found_at)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -101,7 +101,7 @@ def test_whatever_is_called_what_comes_is_what_comes_next(
     """Through small and large fetches; in the end all that is left comes too."""
     chance = random.Random(seed)
     make_topic(bootstrap, topic, partitions=2)
-    twin = Twin(write(bootstrap, topic, chance))
+    model = Model(write(bootstrap, topic, chance))
     with Consumer(
         bootstrap_servers=bootstrap,
         isolation_level="read_committed",
@@ -109,14 +109,14 @@ def test_whatever_is_called_what_comes_is_what_comes_next(
         max_partition_fetch_bytes=[500, 4000, 1 << 20][seed % 3],
         max_poll_records=[500, 3, 50][seed % 3],
     ) as consumer:
-        consumer.assign(twin.visible)
+        consumer.assign(model.visible)
         consumer.seek_to_beginning()
         for _ in range(STEPS):
-            step(consumer, twin, chance)
-        consumer.resume(*twin.visible)
-        twin.paused = set()
+            step(consumer, model, chance)
+        consumer.resume(*model.visible)
+        model.paused = set()
         deadline = time.monotonic() + 60
-        while any(map(twin.rest, twin.visible)) and time.monotonic() < deadline:
+        while any(map(model.rest, model.visible)) and time.monotonic() < deadline:
             for where, records in consumer.poll(100).items():
-                twin.came(where, [each.offset for each in records])
-        assert not any(map(twin.rest, twin.visible))
+                model.came(where, [each.offset for each in records])
+        assert not any(map(model.rest, model.visible))

@@ -99,9 +99,9 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     with ApacheKafka(folder / "kafka", **KAFKA_OPTIONS) as kafka:
         warm(kafka)
         if os.environ.get("OTTLA_DIFFERENTIAL") == "self":
-            with ApacheKafka(folder / "twin", **KAFKA_OPTIONS) as twin:
-                warm(twin)
-                yield Pair(kafka, twin)
+            with ApacheKafka(folder / "second", **KAFKA_OPTIONS) as second:
+                warm(second)
+                yield Pair(kafka, second)
         else:
             with Server(folder / "ottla", settings=OPTIONS) as ottla:
                 yield Pair(kafka, ottla)

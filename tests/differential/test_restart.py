@@ -37,7 +37,7 @@ def test_the_same_after_restarts(tmp_path: Path) -> None:
     kafka = ApacheKafka(tmp_path / "kafka", **SHORT_SESSION)
     expected = in_rank(lived_through(kafka))
     if os.environ.get("OTTLA_DIFFERENTIAL") == "self":
-        found = in_rank(lived_through(ApacheKafka(tmp_path / "twin", **SHORT_SESSION)))
+        found = in_rank(lived_through(ApacheKafka(tmp_path / "second", **SHORT_SESSION)))
     else:
         found = in_rank(lived_through(Server(tmp_path / "ottla", settings={"node.id": 1})))
     lines = []

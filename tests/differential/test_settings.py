@@ -113,8 +113,8 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]
     kafkas = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
     with ApacheKafka(folder / "kafka", **kafkas) as kafka:
         if os.environ.get("OTTLA_DIFFERENTIAL") == "self":
-            with ApacheKafka(folder / "twin", **kafkas) as twin:
-                yield kafka.port, twin.port
+            with ApacheKafka(folder / "second", **kafkas) as second:
+                yield kafka.port, second.port
         else:
             settings: Fields = SETTINGS | {"node.id": "1"}
             with Server(folder / "ottla", settings=settings) as ottla:

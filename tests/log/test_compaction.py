@@ -1,4 +1,4 @@
-"""Compaction against a dumb twin: a dict of what each key's last committed value is."""
+"""Compaction against a simple model: a dict of what each key's last committed value is."""
 
 import tempfile
 from typing import NamedTuple
@@ -77,7 +77,7 @@ def new_partition(directory: str) -> PartitionFiles:
 
 
 def latest(records: list[Read]) -> dict[bytes, Read]:
-    """The twin: the last value of each key, nothing where that was a tombstone."""
+    """The model: the last value of each key, nothing where that was a tombstone."""
     found: dict[bytes, Read] = {}
     for record in records:
         if record.key is None:
@@ -156,7 +156,7 @@ def past_horizon(batches: list[Batch], offset: int, now_ms: int) -> bool:
 @pytest.mark.parametrize("form", FORMS)
 @settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
-def test_compaction_keeps_what_the_twin_keeps(form: type[OffsetMap], steps: list[object]) -> None:
+def test_compaction_keeps_what_the_model_keeps(form: type[OffsetMap], steps: list[object]) -> None:
     """Whatever was written, aborted and cleaned before: the last values, and no others, remain."""
     with (
         tempfile.TemporaryDirectory() as directory,

@@ -49,13 +49,13 @@ def test_the_map_holds_what_a_dict_holds(form: Form, keys: int) -> None:
     chance = random.Random(keys)
     offsets = form(100, 99, SECRET)
     names = [b"k" * n if n % 2 else chance.randbytes(n) for n in range(keys)]
-    twin: dict[bytes, int] = {}
+    model: dict[bytes, int] = {}
     for base_offset in range(0, 400, 4):
         chosen = [chance.choice(names) for _ in range(4)]
         offsets.add(records_of(*[(name, b"") for name in chosen]), 4, base_offset, 0)
-        twin.update({name: base_offset + n for n, name in enumerate(chosen)})
-    assert {name: offsets.get(name) for name in twin} == twin
-    assert len(offsets) == len(twin)
+        model.update({name: base_offset + n for n, name in enumerate(chosen)})
+    assert {name: offsets.get(name) for name in model} == model
+    assert len(offsets) == len(model)
     assert offsets.get(b"another key") == -1
 
 

@@ -1,4 +1,4 @@
-"""Retention's decisions: a table of cases, and Kafka's own order of steps as a dumb twin."""
+"""Retention's decisions: a table of cases, and Kafka's own order of steps as a simple model."""
 
 from collections.abc import Sequence
 

@@ -171,7 +171,7 @@ def test_a_helper_does_not_outlive_its_parent(tmp_path: Path) -> None:
 
 
 def test_inline_work_is_done_at_once() -> None:
-    """The inline twin has its result when the call returns, with or without a loop."""
+    """The inline form has its result when the call returns, with or without a loop."""
     jobs: dict[str, Any] = background_jobs.JOBS
     work = InlineBackground(object(), jobs)  # type: ignore[arg-type]
     assert work.thread(lambda a, b: a + b, 1, 2).result() == 3

@@ -1,4 +1,4 @@
-"""The network seam: real sockets and the simulated twin behave alike."""
+"""The network seam: real sockets and simulated ones behave alike."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_pieces_differ_by_one_at_most(size: int, parts: int) -> None:
 def plain_limited(
     limit: int, start: dict[TopicPartition, int], end: dict[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The dumb twin: exact fractions, one partition at a time."""
+    """The simple model: exact fractions, one partition at a time."""
     found = {}
     for each, offset in end.items():
         sizes = [end[e] - start[e] for e in end if e in start and end[e] > start[e]]

@@ -1,4 +1,4 @@
-"""The local tree beside a dumb twin: a dictionary, driven by hypothesis."""
+"""The local tree beside a simple model: a dictionary, driven by hypothesis."""
 
 import asyncio
 import tempfile
@@ -41,7 +41,7 @@ OPERATIONS = st.one_of(
 )
 
 
-class Twin:
+class Model:
     """Path to (data, version, owner); a multi works on a copy."""
 
     def __init__(self) -> None:
@@ -85,14 +85,14 @@ class Twin:
         self.nodes = {p: node for p, node in self.nodes.items() if node[2] != session}
 
 
-class TreeAndTwin(RuleBasedStateMachine):
+class TreeAndModel(RuleBasedStateMachine):
     """Whatever is done to both, both are the same afterwards."""
 
     @initialize()
     def begin(self) -> None:
         self.runner = asyncio.Runner()
         self.directory = tempfile.TemporaryDirectory()
-        self.twin = Twin()
+        self.model = Model()
         self.open()
 
     def open(self) -> None:
@@ -106,7 +106,7 @@ class TreeAndTwin(RuleBasedStateMachine):
     def write(self, operations: list[Operation]) -> None:
         expected: list[Result] | type[TreeError]
         try:
-            expected = self.twin.multi(operations, self.tree.session)
+            expected = self.model.multi(operations, self.tree.session)
         except TreeError as error:
             expected = type(error)
         try:
@@ -117,13 +117,13 @@ class TreeAndTwin(RuleBasedStateMachine):
 
     @rule()
     def end_session(self) -> None:
-        self.twin.end_session(self.tree.session)
+        self.model.end_session(self.tree.session)
         self.runner.run(self.tree.close())
         self.tree = self.runner.run(self.engine.connect())
 
     @rule(clean=st.booleans())
     def restart(self, clean: bool) -> None:
-        self.twin.end_session(self.tree.session)
+        self.model.end_session(self.tree.session)
         if clean:
             self.runner.run(self.tree.close())
             self.runner.run(self.engine.close())
@@ -131,7 +131,7 @@ class TreeAndTwin(RuleBasedStateMachine):
 
     @rule(path=PATHS)
     def look(self, path: str) -> None:
-        below = {p for p in self.twin.nodes if p == path or p.startswith(path + "/")}
+        below = {p for p in self.model.nodes if p == path or p.startswith(path + "/")}
         assert set(self.runner.run(self.tree.subtree(path))) == below
         names = sorted({p[len(path) + 1 :].split("/")[0] for p in below if p != path})
         if path in below:
@@ -142,7 +142,7 @@ class TreeAndTwin(RuleBasedStateMachine):
     def same(self) -> None:
         if hasattr(self, "tree"):
             found = self.runner.run(self.tree.subtree("/"))
-            assert found == {p: (data, v) for p, (data, v, _) in self.twin.nodes.items()}
+            assert found == {p: (data, v) for p, (data, v, _) in self.model.nodes.items()}
 
     def teardown(self) -> None:
         if hasattr(self, "runner"):
@@ -151,7 +151,7 @@ class TreeAndTwin(RuleBasedStateMachine):
             self.directory.cleanup()
 
 
-class TestTreeAndTwin(TreeAndTwin.TestCase):  # type: ignore[misc]
+class TestTreeAndModel(TreeAndModel.TestCase):  # type: ignore[misc]
     """Without fsync, which is not what is compared here and takes most of the time."""
 
     @pytest.fixture(autouse=True)
@@ -159,7 +159,7 @@ class TestTreeAndTwin(TreeAndTwin.TestCase):  # type: ignore[misc]
         monkeypatch.setattr(local_store, "SYNCHRONOUS", "OFF")
 
 
-TestTreeAndTwin.settings = settings(
+TestTreeAndModel.settings = settings(
     max_examples=60,
     stateful_step_count=30,
     deadline=None,

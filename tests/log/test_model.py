@@ -1,4 +1,4 @@
-"""The log beside a dumb twin: a list in memory that cannot be wrong.
+"""The log beside a simple model: a list in memory that cannot be wrong.
 
 Hypothesis drives both with the same steps: appends, idempotent producers that retry and skip, reads
 anywhere, rolls, retention, DeleteRecords, flushes, clean restarts, killed processes and power cuts.
@@ -27,7 +27,7 @@ from tests.log.logs import NOW_MS, SMALL, batch, new_log, read_all, reopen
 
 
 class Written:
-    """One batch as the twin remembers it."""
+    """One batch as the model remembers it."""
 
     def __init__(
         self, base_offset: int, records: list[Record], producer_id: int, sequence: int
@@ -40,7 +40,7 @@ class Written:
         self.sequence = sequence
 
 
-class LogAndTwin(RuleBasedStateMachine):
+class LogAndModel(RuleBasedStateMachine):
     config = SMALL
     keys: tuple[bytes, ...] = (b"k",)
 
@@ -180,7 +180,7 @@ class LogAndTwin(RuleBasedStateMachine):
             log_start_offset=min(self.start, self.synced),
         )
         assert self.log.end_offset >= self.synced, f"synced {self.synced}, got {self.log}"
-        self.twin_ends_at(self.log.end_offset)
+        self.model_ends_at(self.log.end_offset)
         self.start = self.log.log_start_offset
 
     @rule()
@@ -207,7 +207,7 @@ class LogAndTwin(RuleBasedStateMachine):
         )
         assert self.log.end_offset == end
 
-    def twin_ends_at(self, offset: int) -> None:
+    def model_ends_at(self, offset: int) -> None:
         self.written = [written for written in self.written if written.end_offset <= offset]
         if self.written and offset > self.start:
             assert self.written[-1].end_offset == offset, "the log was cut inside a batch"
@@ -297,7 +297,7 @@ class LogAndTwin(RuleBasedStateMachine):
             assert self.log.end_offset == max(self.written[-1].end_offset, self.start)
 
 
-class CompactedLogAndTwin(LogAndTwin):
+class CompactedLogAndModel(LogAndModel):
     """The same with a cleaner: of each key only the last record stays, below where it has been."""
 
     config = SMALL._replace(
@@ -340,9 +340,9 @@ class CompactedLogAndTwin(LogAndTwin):
             ]
 
 
-TestLogAndTwin = LogAndTwin.TestCase
-TestCompactedLogAndTwin = CompactedLogAndTwin.TestCase
-TestLogAndTwin.settings = TestCompactedLogAndTwin.settings = settings(
+TestLogAndModel = LogAndModel.TestCase
+TestCompactedLogAndModel = CompactedLogAndModel.TestCase
+TestLogAndModel.settings = TestCompactedLogAndModel.settings = settings(
     max_examples=needs.rounds(80, 800),
     stateful_step_count=needs.rounds(35, 60),
     deadline=None,

@@ -1,4 +1,4 @@
-"""Fetch sessions against their twin: a broker that looks at every partition of a session each time.
+"""Fetch sessions against a model: a broker that looks at every partition of a session each time.
 
 Both brokers get the same random operations. Every response must be the same, byte for byte and at
 the same moment, so a session that looks only at what moved never misses or delays anything.
@@ -36,7 +36,7 @@ class Consumer:
 
 
 class Pair:
-    """The broker and its twin, and whatever is done to both."""
+    """The broker and its model, and whatever is done to both."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -191,12 +191,12 @@ class Pair:
         for consumer in self.consumers:
             if not consumer.waiting:
                 continue
-            ours, twins = consumer.waiting
-            assert ours.ready == twins.ready
+            ours, model = consumer.waiting
+            assert ours.ready == model.ready
             if not ours.ready:
                 continue
             consumer.waiting = []
-            assert frame(ours) == frame(twins)
+            assert frame(ours) == frame(model)
             consumer.session_id = ours.response.session_id
             if ours.response.error_code or not consumer.session_id:
                 consumer.session_id = consumer.epoch = 0
@@ -214,10 +214,10 @@ def frame(answer: Answer) -> bytes:
 @contextmanager
 def pair(seed: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     both = Pair(seed)
-    twin = both.brokers[1].broker
+    model = both.brokers[1].broker
     watches = Reader.watches
     monkeypatch.setattr(
-        Reader, "watches", property(lambda self: self.broker is not twin and watches.fget(self))
+        Reader, "watches", property(lambda self: self.broker is not model and watches.fget(self))
     )
     try:
         yield both

@@ -1,8 +1,8 @@
-"""A connection beside a dumb twin: whatever comes in whatever pieces, the answers are the same.
+"""A connection beside a simple model: whatever comes in whatever pieces, the answers are the same.
 
 Random requests (answered at once, later, never, exclusively, from files), random cuts of the
 stream, random moments and orders of settling, small limits, and reads and writes that move only a
-part. The twin is a list: the answers in the order of the requests.
+part. The model is a list: the answers in the order of the requests.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONTENT = random.Random(1).randbytes(400_000)
 class Client:
     """Sends a stream in pieces, and collects what comes at its own speed."""
 
-    def __init__(self, pair: ServerAndTwin, requests: list[bytes]) -> None:
+    def __init__(self, pair: ServerAndModel, requests: list[bytes]) -> None:
         port = pair.server.endpoints[0].port
         self.stream = pair.network.connect_now("client", "broker", port)
         self.pair = pair
@@ -57,7 +57,7 @@ class Client:
         return found
 
 
-class ServerAndTwin:
+class ServerAndModel:
     """A server on a simulated network, and the script that answers its requests."""
 
     def __init__(self, seed: int) -> None:
@@ -107,14 +107,14 @@ SEEDS = needs.rounds(60, 2000)
 
 
 @pytest.mark.timeout(3600)
-def test_answers_are_those_of_the_twin() -> None:
+def test_answers_are_those_of_the_model() -> None:
     """Every request is handled once, in order, and every answer arrives once, in order."""
     for seed in range(SEEDS):
-        pair = ServerAndTwin(seed)
+        pair = ServerAndModel(seed)
         count = pair.rng.choice((5, 20, 80))
-        twins = [pair.request(number) for number in range(count)]
-        client = Client(pair, [request for request, _ in twins])
-        wanted = [answer for _, answer in twins if answer is not None]
+        model = [pair.request(number) for number in range(count)]
+        client = Client(pair, [request for request, _ in model])
+        wanted = [answer for _, answer in model if answer is not None]
         total = sum(4 + len(answer) for answer in wanted)
         for _ in range(400_000):
             if not client.left and len(client.got) >= total and len(pair.script.seen) == count:
@@ -123,7 +123,7 @@ def test_answers_are_those_of_the_twin() -> None:
             pair.clock.advance(1)
             if pair.rng.random() < 0.3:
                 pair.settle_some()
-        assert pair.script.seen == [request for request, _ in twins], f"seed {seed}"
+        assert pair.script.seen == [request for request, _ in model], f"seed {seed}"
         assert client.answers() == wanted, f"seed {seed}"
         pair.clock.advance(20_000)
         assert pair.server.shared.held.used == 0, f"seed {seed}: something is still held"
