@@ -25,7 +25,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
     """What the program printed, by its subject."""
     needs.apache()
     # The records have old times: on a busy machine they must outlast the first check of retention.
-    settings = {"log.retention.ms": -1}
+    settings = {"log.initial.task.delay.ms": 3_600_000}
     with Server(tmp_path_factory.mktemp("java") / "data", settings=settings) as server:
         lines = java.run_json(PROGRAM, server.bootstrap)
     return {f"{line['what']} {line.get('codec', '')}".strip(): line for line in lines}
