@@ -338,10 +338,10 @@ def test_a_batch_that_others_filled_is_sent_for_its_memory(bootstrap: str, topic
     filled: list[Any] = []
     with Producer(bootstrap_servers=bootstrap, buffer_memory=4096, max_block_ms=20_000) as producer:
         producer.partitions_for(topic)
-        give_room = producer._give_room
+        add_reserved = producer._add_reserved
 
-        def give_room_and_fill(*arguments: Any) -> bool:
-            begun = give_room(*arguments)
+        def add_and_fill(*arguments: Any) -> bool:
+            begun = add_reserved(*arguments)
             if begun and not filled:
                 other = threading.Thread(
                     target=lambda: filled.append(producer.send(topic, b"b" * 3000))
@@ -350,7 +350,7 @@ def test_a_batch_that_others_filled_is_sent_for_its_memory(bootstrap: str, topic
                 other.join(WAIT_S)
             return begun
 
-        producer._give_room = give_room_and_fill  # type: ignore[method-assign]
+        producer._add_reserved = add_and_fill  # type: ignore[method-assign]
         last = producer.send(topic, b"a" * 3000)
         assert (filled[0].get(WAIT_S).offset, last.get(WAIT_S).offset) == (0, 1)
 

@@ -25,21 +25,21 @@ def records_of(*pairs: tuple[bytes | None, bytes | None]) -> bytes:
 def test_the_map_has_a_limit(form: Form) -> None:
     """Keys go in up to the limit, but one batch always does, or nothing would move."""
     offsets = form(12, 10, SECRET)
-    assert offsets.has_room(1_000)
+    assert offsets.has_capacity(1_000)
     offsets.add(records_of(*[(bytes([n]), b"") for n in range(8)]), 8, 0, 0)
     assert len(offsets) == 8
-    assert offsets.has_room(2)
-    assert not offsets.has_room(3)
+    assert offsets.has_capacity(2)
+    assert not offsets.has_capacity(3)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_batch_larger_than_the_map_goes_in(form: Form) -> None:
     """The first batch of a pass is learned whole, whatever the budget is."""
     offsets = form(2, 1, SECRET)
-    assert offsets.has_room(100)
+    assert offsets.has_capacity(100)
     offsets.add(records_of(*[(b"%d" % n, b"") for n in range(100)]), 100, 5, 0)
     assert [offsets.get(b"%d" % n) for n in range(100)] == list(range(5, 105))
-    assert not offsets.has_room(1)
+    assert not offsets.has_capacity(1)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -64,13 +64,13 @@ class Stop:
 
     def listen(self) -> None:
         for number in STOP_SIGNALS:
-            self._before[number] = signal.signal(number, self._hear)
+            self._before[number] = signal.signal(number, self._received)
 
     def forget(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _received(self, number: int, frame: FrameType | None) -> None:
         if self._asked.is_set():
             # The JVM goes when the pipe from us closes; the checkpoint holds what is done.
             os._exit(128 + number)

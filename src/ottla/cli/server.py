@@ -37,7 +37,7 @@ log = logging.getLogger("ottla")
 DATA_DIRECTORY = "ottla-data"  # in the directory where the server was started
 
 # With less free space than this, a start that failed at its database failed for want of space.
-ROOM_TO_START = 128 * 1024
+START_BYTES_MIN = 128 * 1024
 
 # Collect young objects less often: requests make and drop many, hardly any in cycles.
 GC_THRESHOLDS = (20_000, 20, 50)
@@ -251,7 +251,7 @@ def why_not_started(error: Exception, directory: str) -> Failure:
     cause = error if isinstance(error, OSError) else error.__cause__
     if isinstance(cause, OSError):
         return cannot_use_directory(cause, directory)
-    if isinstance(error, ConnectionLoss) and shutil.disk_usage(directory).free < ROOM_TO_START:
+    if isinstance(error, ConnectionLoss) and shutil.disk_usage(directory).free < START_BYTES_MIN:
         # SQLite has several words for it, and "disk I/O error" is one of them.
         return cannot_use_directory(OSError(errno.ENOSPC, "", directory), directory)
     fact, _, hint = str(error).partition("; ")

@@ -19,7 +19,7 @@ from ottla.log.batch import scan_records
 from ottla.seams.compiled import compiled_module
 
 COMPILED_MODULE = "ottla.log._offset_map_c"
-FORM = 1  # what the compiled form must say
+FORM = 2  # what the compiled form must say
 HASH_BYTES = 16
 OFFSET_BYTES = 8
 SLOT_BYTES = HASH_BYTES + OFFSET_BYTES
@@ -55,7 +55,7 @@ class OffsetMap:
     def __len__(self) -> int:
         return self._entries
 
-    def has_room(self, count: int) -> bool:
+    def has_capacity(self, count: int) -> bool:
         """Whether `count` more keys may go in; one batch always may, or nothing would move."""
         if self._entries == 0 and count >= self._slots:
             self._allocate(count + 1)
@@ -102,7 +102,7 @@ class OffsetMap:
     def add(self, records: bytes, count: int, base_offset: int, start_offset: int) -> None:
         """Puts the keys of a batch's `count` records, those from `start_offset` on.
 
-        `has_room(count)` was asked before. Raises `CorruptBatch` when the bytes are not exactly
+        `has_capacity(count)` was asked before. Raises `CorruptBatch` when the bytes are not exactly
         `count` records.
         """
         for _, _, _, offset_delta, key, _ in scan_records(records, count):

@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 
 from ottla.wire.records import CorruptBatch
 
-FORM = 1  # raised with every change of the interface, so that an old extension is not taken
+FORM = 2  # raised with every change of the interface, so that an old extension is not taken
 COMPILED = True
 SLOT_BYTES = 24
 
@@ -162,7 +162,7 @@ cdef class OffsetMap:
     def __len__(self):
         return self._entries
 
-    def has_room(self, int64_t count):
+    def has_capacity(self, int64_t count):
         if self._entries == 0 and count >= <int64_t>self._slots:
             self._allocate(count + 1)
         return self._entries == 0 or self._entries + count <= self.entries_max

@@ -191,7 +191,7 @@ def build_offset_map(
             if batch.is_control:
                 transactions.on_control(batch)
             elif not transactions.on_batch(batch):
-                if not offsets.has_room(batch.record_count):
+                if not offsets.has_capacity(batch.record_count):
                     return offsets
                 batch.check()
                 offsets.add(batch.records(), batch.record_count, batch.base_offset, start_offset)

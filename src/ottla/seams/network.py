@@ -4,7 +4,7 @@ A `Stream` never blocks: reading and writing say how much went through, and the 
 when it is worth trying again. Both are level-triggered: the reader is called as long as bytes wait
 and reading is on, the writer as long as there is space and it was asked for. `RealNetwork` is
 non-blocking sockets on the event loop's `add_reader` and `add_writer`, with no task, no copy and
-no buffer of its own per connection. The twin in memory is in `simulated/network.py`.
+no buffer of its own per connection. The simulated one is in `simulated/network.py`.
 """
 
 import asyncio

@@ -195,7 +195,7 @@ class Connection:
             self._paused = True
             self._stream.pause()
 
-    def room_again(self) -> None:
+    def memory_available(self) -> None:
         """Other connections have given back what this one waited for."""
         self._input.starved = False
         self._go_on()

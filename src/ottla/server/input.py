@@ -36,7 +36,7 @@ class Input:
         self._held = held
         self.buffer: bytearray | None = None
         self.start = self.end = 0
-        self.starved = False  # it may not grow now; `room_again` of the owner is called
+        self.starved = False  # it may not grow now; `memory_available` of the owner is called
 
     def keep(self, buffer: bytearray, start: int, end: int, size: int) -> None:
         """Keeps buffer[start:end], where the next request of `size` bytes (-1: unknown) begins.

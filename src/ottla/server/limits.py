@@ -91,7 +91,7 @@ def connections_that_fit(descriptors: int, files_max: int) -> int:
 class Waiter(Protocol):
     """A connection that waits for bytes to be released."""
 
-    def room_again(self) -> object: ...
+    def memory_available(self) -> object: ...
 
 
 class Held:
@@ -131,8 +131,8 @@ class Held:
             self._wake_later()
 
     def may_grow(self, waiter: Waiter, size: int) -> bool:
-        """Whether the waiter may take `size` more for its request; if not, its `room_again` is
-        called later.
+        """Whether the waiter may take `size` more for its request; if not, its
+        `memory_available` is called later.
         """
         if self.used + size > self.limit:
             self.spare()
@@ -169,7 +169,7 @@ class Held:
         # Each tries again; those that still may not grow are queued anew in the same order.
         waiting, self._waiting = self._waiting, {}
         for waiter in waiting:
-            waiter.room_again()
+            waiter.memory_available()
 
 
 def nothing_to_spare() -> None:

@@ -1,6 +1,6 @@
 """Committed offsets of a group: OffsetCommit and OffsetFetch at the coordinator.
 
-One attempt each (`send`, `fetch`), from any thread, and their waiting twins that try again. Commits
+One attempt each (`send`, `fetch`), from any thread, and their waiting forms that try again. Commits
 go over one connection in the order of the calls. Who commits (member and generation) is read when
 a commit is sent.
 """

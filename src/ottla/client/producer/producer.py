@@ -227,7 +227,9 @@ class Producer(Generic[K, V]):
             else:
                 batch = None
         if batch is None:
-            batch, index = self._make_room(queue, timestamp, key, value, headers, movable)
+            batch, index = self._append_with_more_memory(
+                queue, timestamp, key, value, headers, movable
+            )
         future = FutureRecordMetadata(
             batch,
             index,
@@ -247,7 +249,7 @@ class Producer(Generic[K, V]):
         if on_delivery is not None:
             future._when_done(on_delivery)
 
-    def _make_room(
+    def _append_with_more_memory(
         self,
         queue: PartitionQueue,
         timestamp: int,
@@ -293,12 +295,12 @@ class Producer(Generic[K, V]):
                 fresh = False
                 self._sender.begun(queue)
             self._memory.reserve(reserved, deadline, self._sender.poke)
-            fresh |= self._give_room(queue, batch if grown > 0 else None, reserved)
+            fresh |= self._add_reserved(queue, batch if grown > 0 else None, reserved)
         if fresh:  # only now, for the sender passes over a batch that is still empty
             self._sender.begun(queue)
         return batch, index
 
-    def _give_room(self, queue: PartitionQueue, batch: Batch | None, reserved: int) -> bool:
+    def _add_reserved(self, queue: PartitionQueue, batch: Batch | None, reserved: int) -> bool:
         """Use reserved memory for `batch`, or for a new one, and tell whether there is a new one.
 
         If another thread was first the memory is given back.
