@@ -330,10 +330,11 @@ class TestErrors:
         assert only(response).error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
     def test_an_unassigned_replica_gets_nothing(self, harness: BrokerHarness) -> None:
-        """Only this partition's followers may fetch as one."""
+        """Only this partition's followers may fetch as one; the leader is none of them."""
         topic_id = harness.create("t")
-        answer = only(harness.ask(fetch_request(("t", 0, 0), replica_id=9), 11))
-        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        for replica_id in (9, harness.broker.node_id):
+            answer = only(harness.ask(fetch_request(("t", 0, 0), replica_id=replica_id), 11))
+            assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         request = fetch_request((topic_id, 0, 0), replica_state=ReplicaState(replica_id=9))
         request.topics[0].partitions[0].current_leader_epoch = harness.partition("t").leader_epoch
         assert only(harness.ask(request, 15)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH

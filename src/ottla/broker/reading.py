@@ -168,7 +168,9 @@ class Reader:
         error = partition.error_for_client(cached.current_leader_epoch)
         if error:
             return error
-        if self.replica_id >= 0 and self.replica_id not in partition.replicas:
+        if self.replica_id >= 0 and (
+            self.replica_id not in partition.replicas or self.replica_id == self.broker.node_id
+        ):
             # Not one of this partition's replicas, or not yet: it will ask again.
             known_epoch = cached.current_leader_epoch >= 0
             return (
