@@ -147,10 +147,7 @@ class Replication:
             self._leading.pop(partition, None)
         follows = not partition.is_leader and partition.leader_id >= 0
         loop = self._loop(partition.leader_id) if follows else None
-        before = self._following.pop(partition, None)
-        if before is not None:
-            before.fetcher.partitions.pop(partition, None)
-            before.fetcher.delayed.discard(partition)
+        self._unfollow(partition)
         if loop is not None:
             self._following[partition] = loop
             loop.fetcher.partitions[partition] = None
@@ -160,6 +157,9 @@ class Replication:
     def removed(self, partition: Partition) -> None:
         """The partition's topic was deleted."""
         self._leading.pop(partition, None)
+        self._unfollow(partition)
+
+    def _unfollow(self, partition: Partition) -> None:
         loop = self._following.pop(partition, None)
         if loop is not None:
             loop.fetcher.partitions.pop(partition, None)

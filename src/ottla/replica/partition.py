@@ -223,15 +223,12 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it no transaction is undecided: what a read_committed reader may see.
-
-        Never below the log start, also when DeleteRecords has passed an open transaction.
-        """
+        """Below it no transaction is undecided: what a read_committed reader may see."""
         high_watermark = self.high_watermark
         first_unstable = self.log.first_unstable_offset(high_watermark)
         if first_unstable is None or first_unstable > high_watermark:
             return high_watermark
-        return max(first_unstable, self.log.log_start_offset)
+        return first_unstable
 
     @property
     def producers(self) -> Mapping[int, Producer]:
