@@ -141,9 +141,24 @@ def test_overlapping_flushes_do_not_forget_a_name() -> None:
         put(log, b"a")
         log.begin_flush()  # the slow one: handed to a thread, nothing done yet
         put(log, b"b")
-        files, end_offset = log.begin_flush()
+        files, mark = log.begin_flush()
         for file in files:
             file.sync()
-        log.finish_flush(end_offset)
+        log.finish_flush(mark)
         disk.crash(seed)
         assert reopen(disk, recovery_point=2).end_offset == 2
+
+
+def test_no_flush_vouches_for_what_replaced_its_bytes() -> None:
+    """Two syncs overlap with a truncation: neither moves the recovery point over new bytes."""
+    log = new_log(SimulatedDisk())
+    put(log, b"a")
+    put(log, b"b")
+    _, first = log.begin_flush()
+    _, second = log.begin_flush()
+    log.finish_flush(first)
+    assert log.recovery_point == 2
+    log.truncate_to(1, now_ms=NOW_MS)
+    put(log, b"c")
+    log.finish_flush(second)
+    assert log.recovery_point == 1

@@ -160,11 +160,11 @@ class LogAndModel(RuleBasedStateMachine):
 
     @rule(indexes=st.booleans())
     def flush(self, indexes: bool) -> None:
-        files, end_offset = self.log.begin_flush(indexes=indexes)
+        files, mark = self.log.begin_flush(indexes=indexes)
         for file in files:
             file.sync()
-        self.log.finish_flush(end_offset)
-        self.synced = end_offset
+        self.log.finish_flush(mark)
+        self.synced = mark.end_offset
 
     @rule(seed=st.integers(0, 2**16))
     def power_cut(self, seed: int) -> None:

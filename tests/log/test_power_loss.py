@@ -20,10 +20,10 @@ ROUNDS = 150
 
 
 def sync(log: Log, *, indexes: bool = False) -> None:
-    files, end_offset = log.begin_flush(indexes=indexes)
+    files, mark = log.begin_flush(indexes=indexes)
     for file in files:
         file.sync()
-    log.finish_flush(end_offset)
+    log.finish_flush(mark)
 
 
 def start(config: LogConfig = SMALL) -> tuple[SimulatedDisk, Log]:

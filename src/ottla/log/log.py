@@ -38,7 +38,7 @@ from ottla.log.replay import (
     read_marker,
 )
 from ottla.log.segment import DELETED, INDEX_INTERVAL_BYTES_MAX, SNAPSHOT, Segment
-from ottla.log.syncing import DirectoryEntry, Syncable
+from ottla.log.syncing import DirectoryEntry, FlushMark, Syncable
 from ottla.seams.disk import OutOfDescriptors
 from ottla.wire.batch_header import (
     ATTRIBUTES_POSITION,
@@ -82,7 +82,6 @@ class Log:
     __slots__ = (
         "_config",
         "_epochs",
-        "_flush_generations",
         "_flush_messages",
         "_index_interval_bytes",
         "_latest_epoch",
@@ -150,10 +149,7 @@ class Log:
         self._unsynced_epoch_offset: int | None = None
         self._unsynced_folder = recovery_point == 0
         self._latest_epoch = -1  # the epoch the last append was stamped with
-        # A sync that began before a truncation must not vouch for what was written after it: the
-        # number of truncations when the sync up to an offset began.
-        self._truncations = 0
-        self._flush_generations: dict[int, int] = {}
+        self._truncations = 0  # see FlushMark
         self.config = config
 
     def __repr__(self) -> str:
@@ -689,8 +685,8 @@ class Log:
 
     # Flushing
 
-    def begin_flush(self, *, indexes: bool = False) -> tuple[list[Syncable], int]:
-        """What to sync, in any thread, so that all below the returned offset is safe.
+    def begin_flush(self, *, indexes: bool = False) -> tuple[list[Syncable], FlushMark]:
+        """What to sync, in any thread, so that all below the returned mark is safe.
 
         `indexes`: also the files that recovery could rebuild, as before a checkpoint.
 
@@ -726,18 +722,17 @@ class Log:
             found.append(DirectoryEntry(self.disk, self.directory))
         if self._unsynced_folder:
             found.append(DirectoryEntry(self.disk, self.directory.rpartition("/")[0]))
-        self._flush_generations.setdefault(self.end_offset, self._truncations)
-        return found, self.end_offset
+        return found, FlushMark(self.end_offset, self._truncations)
 
-    def finish_flush(self, end_offset: int) -> None:
-        """What begin_flush returned when the log ended at `end_offset` has been synced.
+    def finish_flush(self, mark: FlushMark) -> None:
+        """What begin_flush returned with `mark` has been synced.
 
-        Syncs may overlap, so a mark goes only when its cause is older than this one's beginning:
-        the segment or the epoch had a batch below `end_offset` then. After a truncation in between
+        Syncs may overlap, so a flag is cleared only when its cause is older than this beginning:
+        the segment or the epoch had a batch below the mark's end. After a truncation in between
         nothing is known: what was synced may have been replaced.
         """
-        generation = self._flush_generations.pop(end_offset, self._truncations)
-        if generation != self._truncations:
+        end_offset, truncations = mark
+        if truncations != self._truncations:
             return
         for segment in segments_from(self.segments, self.recovery_point):
             if segment.base_offset < end_offset:
@@ -756,13 +751,13 @@ class Log:
     def flush(self) -> None:
         """Sync everything here and now."""
         try:
-            files, end_offset = self.begin_flush(indexes=True)
+            files, mark = self.begin_flush(indexes=True)
             for file in files:
                 file.sync()
         except OSError as error:
             self.fail("cannot sync", error)
             raise
-        self.finish_flush(end_offset)
+        self.finish_flush(mark)
 
     def fail(self, reason: str, error: OSError | None = None) -> None:
         """Take the log offline until the next start, because of an error if there is one.

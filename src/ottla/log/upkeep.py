@@ -18,10 +18,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.log.checkpoints import PARTITION_METADATA, format_partition_metadata
+from ottla.log.syncing import sync_all
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
-    from ottla.log.syncing import Syncable
+    from ottla.log.syncing import FlushMark, Syncable
     from ottla.seams.background import Background
     from ottla.seams.clock import Clock, Timer
     from ottla.seams.disk import Disk
@@ -252,7 +253,7 @@ class Flusher:
                 return
 
     def _done(
-        self, marks: list[tuple["Log", int]], done: "asyncio.Future[list[OSError | None]]"
+        self, marks: list[tuple["Log", "FlushMark"]], done: "asyncio.Future[list[OSError | None]]"
     ) -> None:
         self._running = None
         if done.cancelled():
@@ -260,47 +261,35 @@ class Flusher:
         self._finish(marks, done.result())
         self._next()
 
-    def _finish(self, marks: list[tuple["Log", int]], failures: list[OSError | None]) -> None:
+    def _finish(
+        self, marks: list[tuple["Log", "FlushMark"]], failures: list[OSError | None]
+    ) -> None:
         now_ms = self._clock.now_ms()
-        for (log, end_offset), failure in zip(marks, failures, strict=True):
+        for (log, mark), failure in zip(marks, failures, strict=True):
             if failure is not None:
                 log.fail("cannot sync", failure)
             elif log.offline is None:
-                log.finish_flush(end_offset)
+                log.finish_flush(mark)
                 if log.config.flush_ms < FLUSH_MS_NEVER:
                     self._flushed_ms[log] = now_ms
 
 
 def _begin(
     logs: Iterable["Log"], *, indexes: bool
-) -> tuple[list[tuple["Log", int]], list[list["Syncable"]]]:
-    marks: list[tuple[Log, int]] = []
+) -> tuple[list[tuple["Log", "FlushMark"]], list[list["Syncable"]]]:
+    marks: list[tuple[Log, FlushMark]] = []
     files: list[list[Syncable]] = []
     for log in logs:
         if log.offline is not None:
             continue
         try:
-            to_sync, end_offset = log.begin_flush(indexes=indexes)
+            to_sync, mark = log.begin_flush(indexes=indexes)
         except OSError as error:
             log.fail("cannot sync", error)
             continue
-        marks.append((log, end_offset))
+        marks.append((log, mark))
         files.append(to_sync)
     return marks, files
-
-
-def sync_all(files: Sequence[Sequence["Syncable"]]) -> list[OSError | None]:
-    """On a thread: syncs each log's files; one that fails leaves the others alone."""
-    failures: list[OSError | None] = []
-    for of_one_log in files:
-        failure: OSError | None = None
-        try:
-            for file in of_one_log:
-                file.sync()
-        except OSError as error:
-            failure = error
-        failures.append(failure)
-    return failures
 
 
 def finish(log: "Log") -> bool:

@@ -14,10 +14,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ottla.log.syncing import sync_all
 from ottla.seams.disk import OutOfDescriptors
 
 if TYPE_CHECKING:
-    from ottla.log.syncing import Syncable
+    from ottla.log.syncing import FlushMark, Syncable
     from ottla.replica.partition import Partition
     from ottla.seams.background import Background
     from ottla.seams.clock import Clock
@@ -57,12 +58,12 @@ class GroupCommit:
 
     def _round(self) -> None:
         gathered, self._waiting = self._waiting, {}
-        marks: list[tuple[Partition, int]] = []
+        marks: list[tuple[Partition, FlushMark]] = []
         files: list[Sequence[Syncable]] = []
         for partition in gathered:
             try:
                 if partition.offline is None:
-                    to_sync, end_offset = partition.log.begin_flush()
+                    to_sync, mark = partition.log.begin_flush()
             except OutOfDescriptors:
                 self._again[partition] = None
                 continue
@@ -71,29 +72,31 @@ class GroupCommit:
             if partition.offline is not None:
                 partition.announce()  # requests that wait for this round end now
                 continue
-            marks.append((partition, end_offset))
+            marks.append((partition, mark))
             files.append(to_sync)
         if not marks:
             self._continue()
             return
-        future = self._background.thread(_sync, files)
+        future = self._background.thread(sync_all, files)
         future.add_done_callback(lambda done: self._finished(marks, done))
 
-    def _finished(self, marks: list[tuple[Partition, int]], done: asyncio.Future[Any]) -> None:
+    def _finished(
+        self, marks: list[tuple[Partition, FlushMark]], done: asyncio.Future[Any]
+    ) -> None:
         error = None if done.cancelled() else done.exception()
         failures: list[OSError | None] = (
             [OSError(str(error or "the broker is stopping"))] * len(marks)
             if error is not None or done.cancelled()
             else done.result()
         )
-        for (partition, end_offset), failure in zip(marks, failures, strict=True):
+        for (partition, mark), failure in zip(marks, failures, strict=True):
             if isinstance(failure, OutOfDescriptors):
                 self._again[partition] = None
                 continue
             if failure is not None:
                 partition.go_offline(f"fsync failed: {failure}")
             if partition.offline is None:
-                partition.synced(end_offset)
+                partition.synced(mark)
             else:
                 partition.announce()
         self._continue()
@@ -109,16 +112,3 @@ class GroupCommit:
             self._clock.call_later(DESCRIPTOR_RETRY_S, self._round)
         else:
             self._end()
-
-
-def _sync(files: Sequence[Sequence[Syncable]]) -> list[OSError | None]:
-    """On a thread: sync each partition's files; one that fails leaves the others alone."""
-    failures: list[OSError | None] = []
-    for partition_files in files:
-        try:
-            for file in partition_files:
-                file.sync()
-            failures.append(None)
-        except OSError as error:
-            failures.append(error)
-    return failures

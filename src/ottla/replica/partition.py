@@ -24,6 +24,7 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.log.lookup import FoundOffset
     from ottla.log.producers import Producer
+    from ottla.log.syncing import FlushMark
     from ottla.log.transaction_index import AbortedTransaction
     from ottla.metrics import TopicMetrics
     from ottla.replica.group_commit import GroupCommit
@@ -337,12 +338,12 @@ class Partition:
         self.announce()
         return True
 
-    def synced(self, end_offset: int) -> None:
-        """All below `end_offset` is on the disk, which may be what the high watermark waits for.
+    def synced(self, mark: FlushMark) -> None:
+        """All below the mark is on the disk, which may be what the high watermark waits for.
 
         Or the next fetch of this follower, whose offset acknowledges what is on its disk.
         """
-        self.log.finish_flush(end_offset)
+        self.log.finish_flush(mark)
         if not self._advance_as_leader() and not self.is_leader:
             self.announce()
 
