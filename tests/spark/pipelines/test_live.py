@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,8 @@ def rows(readings: list[dict[str, Any]], query: str) -> int:
 
 def test_a_live_run_stops_cleanly_and_goes_on(broker: Broker, topic: str, tmp_path: Path) -> None:
     """SIGTERM ends a live run with 0 and without a word too much; a killed JVM is survived with
-    --restart; the next run goes on: every record is out exactly once and the lag is 0."""
+    --restart; the next run goes on: every record is out exactly once and the lag is 0. Only of a
+    batch that runs again is the lag not known: Spark does not ask for the newest offsets there."""
     needs.java()
     servers = broker.bootstrap_servers
     make_topic(servers, topic)
@@ -117,11 +119,19 @@ def test_a_live_run_stops_cleanly_and_goes_on(broker: Broker, topic: str, tmp_pa
         "Try: --verbose shows what it said; --restart 3 starts it again",
         "ottla: the run failed; restart 1 of 2 in 1 s",
     ]
-    assert all(each["lag"] is not None for each in live.readings)
+    ran_again = Counter(each["query"] for each in live.readings if each["lag"] is None)
+    assert all(count == 1 for count in ran_again.values())  # begun before the kill, if any
+    # As if the run had been killed between the last batch's write and Spark's commit of it.
+    committed = max((tmp_path / "state" / "copied" / f"{topic}.out" / "commits").glob("[0-9]*"))
+    committed.unlink()
+    (committed.parent / f".{committed.name}.crc").unlink()
     send(servers, topic, [*({"n": n} for n in range(100, 120)), b"broken"])
     last = Process(*common, "--catch-up")
     assert last.end() == 0, last.errors
     assert last.errors == ""
+    first, second = (each for each in last.readings if each["query"] == f"{topic}.out")
+    assert first["batch_id"] == int(committed.name)
+    assert (first["lag"], second["lag"]) == (None, 0)
     assert sorted(row["n"] for row in objects(servers, f"{topic}.out")) == list(range(120))
     assert lag(servers, "copied", topic) == lag(servers, "copied-bad", topic) == 0
     assert sum(each["bad_rows"] or 0 for each in last.readings) == 1

@@ -40,6 +40,8 @@ def test_notes_are_no_offsets() -> None:
 
 
 def test_lag_is_what_is_not_read_yet() -> None:
-    """The lag of a source counts every partition, also one that no batch has seen."""
+    """The lag of a source counts every partition, also one that no batch has seen; without the
+    ends of the topics it is not known."""
     source = {"endOffset": '{"t": {"0": 5}}', "latestOffset": '{"t": {"0": 7, "1": 3}}'}
     assert lag(source) == 5
+    assert lag({**source, "latestOffset": None}) is None  # Spark has not asked: not known, not 0

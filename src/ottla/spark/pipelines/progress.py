@@ -104,15 +104,16 @@ def bad_values_text(pipeline: str, name: str, found: Mapping[str, Any]) -> str:
 
 
 def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
-    """How many offsets are still to be read; None where no source is a topic."""
-    lags = [lag(each) for each in sources if is_topic(each)]
+    """How many offsets are still to be read; None where no source is a topic, or Spark has not
+    asked for the ends."""
+    lags = [found for each in sources if is_topic(each) and (found := lag(each)) is not None]
     return sum(lags) if lags else None
 
 
 def is_topic(source: Mapping[str, Any]) -> bool:
     """Has this source offsets by topic and partition? Files and others have their own."""
     try:
-        return bool(decode(source.get("latestOffset")) and decode(source.get("endOffset")))
+        return bool(decode(source.get("endOffset")))
     except (ValueError, AttributeError):
         return False
 

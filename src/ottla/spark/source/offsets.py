@@ -48,10 +48,15 @@ def as_dict(offset: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
     return offset or {}
 
 
-def lag(source: Mapping[str, Any]) -> int:
-    """How many offsets a source of `query.lastProgress["sources"]` is behind its topics."""
+def lag(source: Mapping[str, Any]) -> int | None:
+    """How many offsets a source of `query.lastProgress["sources"]` is behind its topics.
+
+    None where Spark did not ask for their ends: in a batch that runs again, and before Spark 4.2.
+    """
     end = decode(source["endOffset"])
     latest = decode(source["latestOffset"])
+    if not latest:
+        return None
     return sum(max(0, offset - end.get(partition, 0)) for partition, offset in latest.items())
 
 
