@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from ottla import Admin, Producer, TopicPartition
@@ -103,6 +106,27 @@ def test_an_end_that_never_comes(bootstrap: str, topic: str) -> None:
     pieces = reader.read(partition, 0, 9, rows=1, value_bytes=1, timeout_ms=300)
     assert next(pieces).offsets.tolist() == [0, 1, 2, 3, 4]
     with pytest.raises(errors.KafkaTimeoutError, match="at offset 5 within 300 ms"):
+        next(pieces)
+    reader.close()
+
+
+def test_what_came_before_an_error_is_given_out(
+    bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that wait for more of them when the position fails come before the error: whoever
+    goes on from `position` has missed none."""
+    partition = fill(bootstrap, topic, 5)
+    reader = reader_of(bootstrap)
+    wait_for = reader.consumer._wait_for
+
+    def failing(add: Callable[[], Any], deadline: float) -> Any:
+        wait_for(lambda: add() or reader.position(partition) == 5, deadline)
+        raise errors.OffsetOutOfRangeError("nothing there")
+
+    monkeypatch.setattr(reader.consumer, "_wait_for", failing)
+    pieces = reader.read(partition, 0, 9, rows=100, value_bytes=1 << 20, timeout_ms=60_000)
+    assert next(pieces).offsets.tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(errors.OffsetOutOfRangeError):
         next(pieces)
     reader.close()
 

@@ -391,6 +391,8 @@ def test_the_cause_of_a_failed_query_is_found() -> None:
     assert root_cause(text) == "a reason"
     advised = text.replace("a reason.\n", "no broker answers\nTry: start it\n")
     assert root_cause(advised) == "no broker answers\nTry: start it"
+    ours = advised.replace("ValueError:", "ottla.spark.broker_wait.BrokerAway:")
+    assert root_cause(ours) == "no broker answers\nTry: start it"
     assert root_cause("[X_Y.Z] Something is so. SQLSTATE: 42P01\nmore") == "Something is so"
     assert first_line("") == "an error without words"
 

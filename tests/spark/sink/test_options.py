@@ -70,3 +70,22 @@ def test_names_in_python() -> None:
     assert option_name("delivery") == "delivery"
     assert option_name("compression_type") == "kafka.compression.type"
     assert option_name("kafka.linger.ms") == "kafka.linger.ms"
+
+
+def test_a_broker_that_is_away_is_waited_for() -> None:
+    """Tasks and commits get brokerTimeout as the client's time-outs; what the user said about
+    delivery prevails, and a broken value is an error that names the rule."""
+    servers = {"kafka.bootstrap.servers": "localhost:9092"}
+    found = read_options({**servers, "brokerTimeout": "5m"})
+    assert found.patient == {
+        "bootstrap.servers": "localhost:9092",
+        "bootstrap.timeout.ms": 300_000,
+        "max.block.ms": 300_000,
+        "delivery.timeout.ms": 300_000,
+    }
+    assert (found.properties, found.retry_s) == ({"bootstrap.servers": "localhost:9092"}, 120)
+    said = read_options({**servers, "kafka.delivery.timeout.ms": "60000"})
+    assert (said.patient["delivery.timeout.ms"], said.retry_s) == ("60000", 60)
+    assert read_options({**servers, "brokerTimeout": "1s"}).patient["delivery.timeout.ms"] == 30_000
+    with pytest.raises(SinkError, match="brokerTimeout must be a time such as"):
+        read_options({**servers, "brokerTimeout": "soon"})

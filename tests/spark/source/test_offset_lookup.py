@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator
 
@@ -10,12 +9,14 @@ import pytest
 
 from ottla.client.errors import KafkaTimeoutError
 from ottla.client.structs import TopicPartition
-from ottla.spark.source import offset_lookup
-from ottla.spark.source.offset_lookup import BrokerAway, OffsetLookup
+from ottla.spark import broker_wait
+from ottla.spark.broker_wait import BrokerAway
+from ottla.spark.source.offset_lookup import OffsetLookup
 from ottla.spark.source.options import read_options
 from ottla.testing import Broker
 from ottla.testing import broker as start_broker
 
+from ..warned import warnings_of_spark
 from .helpers import make_topic, produce
 
 TOPIC = "orders"
@@ -40,45 +41,26 @@ def lookup_of(broker: Broker, **options: str) -> OffsetLookup:
     return OffsetLookup(read_options(given, "stream"))
 
 
-class Warned(logging.Handler):
-    """Tells a test that a warning came."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.texts: list[str] = []
-        self.came = threading.Event()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(record.getMessage())
-        self.came.set()
-
-
 def test_a_broker_that_is_away_is_waited_for(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However often a wait for it ran out, the answer comes when the broker does; the log says what
     is waited for, and that it is over."""
-    monkeypatch.setattr(offset_lookup, "AWAY_AFTER_S", 0.05)
-    monkeypatch.setattr(offset_lookup, "WARN_EVERY_S", 0.05)
+    monkeypatch.setattr(broker_wait, "AWAY_AFTER_S", 0.05)
+    monkeypatch.setattr(broker_wait, "WARN_EVERY_S", 0.05)
     asked = lookup_of(own_broker, **{"fetchOffset.numRetries": "1"})
     place = TopicPartition(TOPIC, 0)
     assert asked.latest() == {place: 2}
     own_broker.stop()
-    warned = Warned()
-    offset_lookup.log.addHandler(warned)
     found: list[object] = []
-    try:
+    with warnings_of_spark() as warned:
         waiting = threading.Thread(target=lambda: found.append(asked.latest()), daemon=True)
         waiting.start()
-        for _ in range(3):  # more than once, so nothing counts the tries
-            assert warned.came.wait(60)
-            warned.came.clear()
+        warned.wait_for(3)  # more than once, so nothing counts the tries
         assert not found
         own_broker.start()
         waiting.join(60)
-    finally:
-        offset_lookup.log.removeHandler(warned)
-        asked.close()
+    asked.close()
     assert found == [{place: 2}]
     servers = own_broker.bootstrap_servers
     assert any(f"no broker answers at {servers}" in each for each in warned.texts)

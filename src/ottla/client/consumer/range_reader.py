@@ -8,12 +8,13 @@ waits for records that are not wanted. One thread at a time.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from ..codec.columns import RecordColumns
 from ..codec.records import Columns
-from ..errors import KafkaTimeoutError
+from ..errors import KafkaError, KafkaTimeoutError
+from ..network.cluster_client import ConsumerClient
 from ..structs import TopicPartition
 from .consumer import Consumer
 
@@ -32,6 +33,11 @@ class RangeReader:
         )
 
     @property
+    def client(self) -> ConsumerClient:
+        """The consumer's connections and metadata."""
+        return self.consumer._client
+
+    @property
     def partition(self) -> TopicPartition | None:
         """The partition read last."""
         return next(iter(self.consumer.assignment()), None)
@@ -45,12 +51,15 @@ class RangeReader:
         rows: int,
         value_bytes: int,
         timeout_ms: float,
+        stalled: Callable[[int], None] | None = None,
     ) -> Iterator[RecordColumns]:
         """The records of `[start, end)`, in pieces of at least so many rows or bytes of values
         (the last, and one before the kind of timestamp changes, may be smaller).
 
-        `timeout_ms` is for each step forward. Raises OffsetOutOfRangeError where there is nothing
-        at the position any more; `position` tells how far it came.
+        `timeout_ms` is for each step forward. When it has passed, KafkaTimeoutError is raised; or
+        `stalled` is called with the offset, and returns to wait as long again, or raises. Raises
+        OffsetOutOfRangeError where there is nothing at the position any more. Whatever is raised,
+        all before `position` was given out.
         """
         consumer = self.consumer
         if self.partition != partition:
@@ -66,18 +75,24 @@ class RangeReader:
             add = partial(
                 delivery.add_range, state, columns, end, rows=rows, value_bytes=value_bytes
             )
-            done = consumer._wait_for(add, time.monotonic() + timeout_ms / 1000)
-            if not done and state.position == before:
-                raise KafkaTimeoutError(
-                    f"nothing came of {partition.topic}-{partition.partition} at offset {before} "
-                    f"within {timeout_ms:.0f} ms, although it goes on to {end}\n"
-                    "Try: see whether its leader is up, or allow more time"
-                )
+            problem = None
+            try:
+                done = consumer._wait_for(add, time.monotonic() + timeout_ms / 1000)
+            except KafkaError as raised:
+                if not columns.count:
+                    raise
+                problem = raised  # of what comes after these records
             if columns.count:
                 found = RecordColumns(partition, columns, state.append_time)
                 found.cut(end)
                 if len(found):
                     yield found
+            elif not done and state.position == before:
+                if stalled is None:
+                    raise nothing_came(partition, before, end, timeout_ms)
+                stalled(before)
+            if problem is not None:
+                raise problem
 
     def _assign(self, partition: TopicPartition) -> None:
         """Take the partition, at no position yet, once its leader is known: before that, fetching
@@ -97,3 +112,13 @@ class RangeReader:
 
     def close(self) -> None:
         self.consumer.close(autocommit=False)
+
+
+def nothing_came(
+    partition: TopicPartition, offset: int, end: int, timeout_ms: float
+) -> KafkaTimeoutError:
+    return KafkaTimeoutError(
+        f"nothing came of {partition.topic}-{partition.partition} at offset {offset} within "
+        f"{timeout_ms:.0f} ms, although it goes on to {end}\n"
+        "Try: see whether its leader is up, or allow more time"
+    )

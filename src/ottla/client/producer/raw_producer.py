@@ -104,6 +104,10 @@ class RawProducer(Producer[Any, Any]):
         """The batches that begin at these offsets, as they are (see raw_batch_reader.py)."""
         return read_raw_batches(self._client, topic, partition, base_offsets, timeout_ms=timeout_ms)
 
+    def connection_failures(self) -> list[str]:
+        """Why the brokers that were tried cannot be reached; empty if they can."""
+        return self._client.connections.failures()
+
     def committed(
         self, group_id: str, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
     from .declaring import Pipeline
 
-# The last line of a traceback: an error of Python, not of Java.
+# The last line of a traceback: an error of Python, not of Java. Ours may have any name.
 CAUSE_LINES = re.compile(
-    r"^(?!(?:org|java|scala|py4j|net|io)\.)(?:\w+\.)*\w*(?:Error|Exception): (?!Traceback)(.+)$"
+    r"^(?!(?:org|java|scala|py4j|net|io)\.)"
+    r"(?:(?:\w+\.)*\w*(?:Error|Exception)|ottla(?:\.\w+)+): (?!Traceback)(.+)$"
 )
 STOPPED = re.compile(
     r"pipeline '[^']+' has no bad_records, and a record does not parse: "

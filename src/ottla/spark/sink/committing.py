@@ -25,9 +25,11 @@ from ottla.client import errors
 from ottla.client.producer.raw_producer import RawProducer
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
 
+from ..broker_wait import first_line, unanswered
 from .connections import send_all, settled
 from .faultpoints import reach
 from .ledger import REFRESH_AGE_MS, Ledger, Verdict, judge, read
+from .options import DELIVERY_TIMEOUT_MS
 from .parcels import Parcel, pieces
 from .rows import Piece
 
@@ -67,6 +69,8 @@ class Order:
     """A batch to commit; a plain batch write has no number, and no ledger.
 
     `follows` and `accept` are for `ledger.judge`; `topic` is that of all rows, if there is one.
+    A commit that brokers refuse begins again for `retry_s` at most; one that no broker answers for
+    `broker_timeout_s`.
     """
 
     name: str
@@ -76,6 +80,8 @@ class Order:
     follows: bool = False
     accept: bool = False
     topic: str | None = None
+    retry_s: float = DELIVERY_TIMEOUT_MS / 1000
+    broker_timeout_s: float = 0.0
 
 
 class Session:
@@ -144,7 +150,7 @@ _sessions: dict[tuple[str, str], Session] = {}
 
 def commit(order: Order, parcels: Sequence[Parcel]) -> bool:
     """Make the batch visible, all of it together; False if it was out already."""
-    deadline = time.monotonic() + delivery_timeout_s(order)
+    limits = RetryLimits(order)
     pause_s = 0.0
     while True:
         session = None
@@ -160,9 +166,9 @@ def commit(order: Order, parcels: Sequence[Parcel]) -> bool:
                     "Try: look into the topic before writing again; ottla.spark.write(df, …, "
                     "query=…, batch=…) keeps a ledger and can be repeated"
                 ) from problem
-            if not may_help(problem) or time.monotonic() + pause_s > deadline:
+            if not may_help(problem) or limits.passed(problem, time.monotonic() + pause_s):
                 raise
-            log.warning("commit of %s begins again: %s", order.name, problem)
+            log.warning("commit of %s begins again: %s", order.name, first_line(str(problem)))
         except BaseException:
             forget(order)
             raise
@@ -261,6 +267,21 @@ def may_help(problem: BaseException | None) -> bool:
     return False
 
 
-def delivery_timeout_s(order: Order) -> float:
-    """How long rows may be on their way, as the producer has it."""
-    return float(order.properties.get("delivery.timeout.ms", 120_000)) / 1000
+class RetryLimits:
+    """Until when a commit begins again."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.began = time.monotonic()
+        self.refused_since: float | None = None
+
+    def passed(self, problem: errors.KafkaError, at: float) -> bool:
+        """Whether it is too late, after this problem. What brokers refuse may be what a broker that
+        was away has left behind, so the time for it begins with their first answer."""
+        order = self.order
+        if unanswered(problem):
+            self.refused_since = None
+            return at > self.began + max(order.broker_timeout_s, order.retry_s)
+        if self.refused_since is None:
+            self.refused_since = time.monotonic()
+        return at > self.refused_since + order.retry_s

@@ -7,12 +7,17 @@ producer, this one or the driver's.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ottla.client.errors import KafkaTimeoutError
 from ottla.client.producer.raw_producer import BatchFuture, RawProducer
 
+from .. import broker_wait
 from .rows import Piece
+
+log = logging.getLogger("ottla.spark")
 
 PRODUCERS_MAX = 8  # clusters that one process keeps a producer for
 
@@ -41,7 +46,13 @@ def send_all(producer: RawProducer, pieces: Iterable[Piece]) -> list[BatchFuture
 def settled(producer: RawProducer, futures: Iterable[BatchFuture]) -> list[list[tuple[int, int]]]:
     """Wait until all are acknowledged; of each, first offset and number of records of what it
     became (see `BatchFuture.stored`). Raises what went wrong with any part of any of them."""
-    producer.flush()
+    while True:
+        try:
+            producer.flush(broker_wait.WARN_EVERY_S)
+            break
+        except KafkaTimeoutError as problem:  # each batch has its own end, delivery.timeout.ms
+            reasons = "; ".join(producer.connection_failures()) or "no answer"
+            log.warning("%s (%s): waiting for it", problem, reasons)
     return [future.stored(0) for future in futures]
 
 

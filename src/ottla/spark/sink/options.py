@@ -11,13 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..broker_wait import BROKER_TIMEOUT
+from ..source.option_values import duration_ms
 from .parcels import CARRIERS
 from .rows import SinkError
 
 DELIVERIES = ("exactly-once", "at-least-once")
-OWN = ("topic", "delivery", "ledger", "staging", "stagingdirectory")
+OWN = ("topic", "delivery", "ledger", "staging", "stagingdirectory", "brokertimeout")
 NEAR = 0.8  # so alike are names that were meant; Spark passes options of its own as well
 BATCH_BYTES = 512 * 1024
+REQUEST_TIMEOUT_MS = 30_000  # the client's defaults
+DELIVERY_TIMEOUT_MS = 120_000
 REQUEST_MARGIN = 1024  # what a request has besides its batches
 # What the sink decides itself, and why.
 TAKEN = {
@@ -44,6 +48,25 @@ class SinkOptions:
     batch_bytes: int
     # From ottla.spark.write: the ledger's batch.
     batch: int | None
+    # How long to wait for a broker that answered before.
+    broker_timeout_ms: int
+
+    @property
+    def patient(self) -> dict[str, Any]:
+        """The client's properties where a broker has answered before, so in tasks and commits: it
+        waits for one that is away. What the user said prevails, except about a first broker."""
+        request_ms = int(self.properties.get("request.timeout.ms", REQUEST_TIMEOUT_MS))
+        return {
+            "max.block.ms": self.broker_timeout_ms,
+            "delivery.timeout.ms": max(self.broker_timeout_ms, request_ms),
+            **self.properties,
+            "bootstrap.timeout.ms": self.broker_timeout_ms,
+        }
+
+    @property
+    def retry_s(self) -> float:
+        """How long a commit that a broker refuses is tried again."""
+        return float(self.properties.get("delivery.timeout.ms", DELIVERY_TIMEOUT_MS)) / 1000
 
 
 def read_options(options: Mapping[str, str]) -> SinkOptions:
@@ -77,7 +100,16 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
         carrier=_choice(given, "staging", CARRIERS),
         staging_root=given.get("stagingdirectory"),
         batch=None if batch is None else int(batch),
+        broker_timeout_ms=_broker_timeout_ms(given),
     )
+
+
+def _broker_timeout_ms(given: Mapping[str, str]) -> int:
+    text = given.get("brokertimeout", BROKER_TIMEOUT)
+    try:
+        return duration_ms(text)
+    except ValueError as rule:
+        raise SinkError(f"option brokerTimeout must be {rule} (got {text!r})") from None
 
 
 def _batch_bytes(properties: dict[str, Any]) -> int:

@@ -13,10 +13,10 @@ from typing import Any
 
 from ottla.client import errors
 from ottla.client.admin import Admin, NewTopic
-from ottla.client.config import COMMON
 from ottla.client.producer.raw_producer import BatchFuture, RawProducer
 from ottla.client.structs import TopicPartition
 
+from ..broker_wait import common, repeated
 from .connections import plain_producer, settled
 from .parcels import Origin, Parcel, ParcelLost, Slice
 from .rows import Piece
@@ -42,7 +42,9 @@ class StagingTopic:
     def __init__(self, properties: Mapping[str, Any], origin: Origin) -> None:
         self.name = topic_name(origin.sink)
         self.partition = origin.task % PARTITIONS
-        create(properties, self.name)
+        # As long as for a broker at the start of a connection; see SinkOptions.patient.
+        timeout_s = float(properties.get("bootstrap.timeout.ms", 0)) / 1000
+        repeated(lambda: create(properties, self.name), timeout_s)
         self._producer = plain_producer(properties)
         self._futures: list[BatchFuture] = []
 
@@ -81,11 +83,8 @@ def fetch_pieces(parcel: Parcel, producer: RawProducer) -> Iterator[Piece]:
 
 
 def admin(properties: Mapping[str, Any]) -> Admin:
-    """An admin client for the producer's cluster: with those properties that are not its alone."""
-    known = {
-        name for option in COMMON for name in (option.name.replace("_", "."), *option.properties)
-    }
-    return Admin({name: value for name, value in properties.items() if name in known})
+    """An admin client for the producer's cluster."""
+    return Admin(common(properties))
 
 
 def create(properties: Mapping[str, Any], name: str) -> None:

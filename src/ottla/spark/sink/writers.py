@@ -21,6 +21,8 @@ from pyspark.sql.datasource import (
 
 from ottla.client.errors import KafkaError
 
+from ..broker_wait import broker_away_named
+from .connections import partition_count
 from .faultpoints import reach
 from .options import SinkOptions, read_options
 from .parcels import Origin, Parcel, ParcelWriter, discard
@@ -79,7 +81,9 @@ class Sink:
         if self.staging is None:
             self.staging = prepare(self.options.staging_root)
             if self.layout.topic is not None:
-                self.partition_counts[self.layout.topic] = self._ask_count(self.layout.topic)
+                self.partition_counts[self.layout.topic] = partition_count(
+                    self.options.properties, self.layout.topic
+                )
 
     def write(self, rows: Iterator[pa.RecordBatch], name: str | None) -> Parcel:
         """In a task: encode the rows and stage them."""
@@ -95,9 +99,16 @@ class Sink:
             spread_from=origin.task + max(origin.batch, 0),
         )
         reach("task.begun")
+        with broker_away_named(self.options.properties):
+            return self._staged(rows, encoder, origin)
+
+    def _staged(
+        self, rows: Iterator[pa.RecordBatch], encoder: RowEncoder, origin: Origin
+    ) -> Parcel:
+        assert self.staging is not None
         if not self.options.exactly_once:
             return self._deliver(rows, encoder, origin)
-        writer = ParcelWriter(origin, self.options.carrier, self.staging, self.options.properties)
+        writer = ParcelWriter(origin, self.options.carrier, self.staging, self.options.patient)
         try:
             for piece in encoded(rows, encoder):
                 writer.add(piece)
@@ -112,18 +123,13 @@ class Sink:
         """At least once: straight to the topics, and nothing left to commit."""
         from .connections import plain_producer, send_all, settled
 
-        producer = plain_producer(self.options.properties)
+        producer = plain_producer(self.options.patient)
         settled(producer, send_all(producer, encoded(rows, encoder)))
         return Parcel(origin)
 
     def _partition_count(self, topic: str) -> int:
         count = self.partition_counts.get(topic)
-        return self._ask_count(topic) if count is None else count
-
-    def _ask_count(self, topic: str) -> int:
-        from .connections import partition_count
-
-        return partition_count(self.options.properties, topic)
+        return partition_count(self.options.patient, topic) if count is None else count
 
     def commit(self, parcels: Sequence[Parcel], batch: int | None) -> None:
         """On the driver: one transaction for all of them."""
@@ -134,16 +140,19 @@ class Sink:
         notes = None if directory is None else read_notes(directory, origin.sink)
         order = Order(
             name=origin.sink,
-            properties=self.options.properties,
+            properties=self.options.patient,
             batch=batch,
             run=origin.run,
             follows=follows(notes, origin.run, batch),
             accept=self.options.accept,
             topic=self.layout.topic,
+            retry_s=self.options.retry_s,
+            broker_timeout_s=self.options.broker_timeout_ms / 1000,
         )
         if notes is not None and notes.process != PROCESS:
             forget(order)  # another process has used the name since
-        commit(order, parcels)
+        with broker_away_named(self.options.properties):
+            commit(order, parcels)
         if batch is None:
             forget(order)
         elif directory is not None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 OWN = {
+    "broker_timeout": "brokerTimeout",
     "delivery": "delivery",
     "ledger": "ledger",
     "staging": "staging",
@@ -38,7 +39,8 @@ def write(
     With `batch` there is a ledger: the same batch is written once, however often it is tried.
     Numbers must not go back. `query` names the query of the batch; inside `foreachBatch` that is
     known, but several writes of one batch need a name each. Options are the sink's (`delivery`,
-    `ledger`, `staging`, `staging_directory`) and the client's (`compression_type="zstd"`).
+    `ledger`, `staging`, `staging_directory`, `broker_timeout`) and the client's
+    (`compression_type="zstd"`).
     """
     chosen = {option_name(name): str(value) for name, value in options.items()}
     chosen["kafka.bootstrap.servers"] = bootstrap_servers

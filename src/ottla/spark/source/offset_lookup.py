@@ -17,28 +17,22 @@ from typing import TypeVar
 
 from ottla.client.consumer.list_offsets import Offsets
 from ottla.client.consumer.options import read_options
-from ottla.client.errors import KafkaError, KafkaTimeoutError
+from ottla.client.errors import KafkaError
 from ottla.client.network.cluster_client import Client, ConsumerClient
-from ottla.client.network.cluster_metadata import Cluster, topic_trouble
+from ottla.client.network.cluster_metadata import topic_trouble
 from ottla.client.structs import TopicPartition
 
+from ..broker_wait import BrokerAway, BrokerWait
 from .offsets import PartitionOffsets, names
 from .option_values import EARLIEST, LATEST
 from .options import Limit, OptionError, SourceOptions
 
 log = logging.getLogger("ottla.spark")
 T = TypeVar("T")
-# A broker that answers later than this is taken for away; so often the wait is logged.
-AWAY_AFTER_S = 5.0
-WARN_EVERY_S = 30.0
 
 
 class MissingTopic(KafkaError):
     """A topic that was named is not there."""
-
-
-class BrokerAway(KafkaError):
-    """No broker has answered for as long as `brokerTimeout` allows."""
 
 
 class OffsetLookup:
@@ -160,7 +154,7 @@ class OffsetLookup:
             return set(self._known)
         client = self._bootstrapped()
         subscription = self.options.subscription
-        cluster = self._cluster(client)
+        cluster = BrokerWait(client, self.options.broker_timeout_ms).cluster()
         if subscription.pattern is not None:
             # As in Spark's connector the pattern may match anywhere in the name.
             wanted = [
@@ -188,34 +182,6 @@ class OffsetLookup:
             self._known_until = time.monotonic() + self.options.metadata_ttl_ms / 1000
         self._known = found
         return set(found)
-
-    def _cluster(self, client: ConsumerClient) -> Cluster:
-        """New metadata; waits for a broker that is away."""
-        future = client.refresh()  # fails only where another try cannot help
-        began = time.monotonic()
-        timeout_s = self.options.broker_timeout_ms / 1000
-        pause_s = min(AWAY_AFTER_S, timeout_s)
-        warned = False
-        while True:
-            try:
-                found = client.wait(future, pause_s * 1000)
-            except KafkaTimeoutError:
-                waited_s = time.monotonic() - began
-                fact = client.metadata.no_broker_text().partition("\n")[0]
-                if waited_s >= timeout_s:
-                    raise BrokerAway(
-                        f"{fact}, for {waited_s:.0f} s (brokerTimeout)\n"
-                        "Try: start the broker, then this again: it goes on where it was; the "
-                        "option brokerTimeout says how long to wait"
-                    ) from None
-                left_s = timeout_s - waited_s
-                log.warning("%s: waiting for it, for %.0f s more at most", fact, left_s)
-                warned = True
-                pause_s = min(WARN_EVERY_S, left_s)
-            else:
-                if warned:
-                    log.warning("a broker answers again, after %.0f s", time.monotonic() - began)
-                return found
 
     def _bootstrapped(self) -> ConsumerClient:
         if self._client is None:

@@ -16,6 +16,7 @@ from ottla.client.consumer.options import read_options as read_client_options
 from ottla.client.errors import KafkaConfigurationError
 from ottla.client.structs import TopicPartition
 
+from ..broker_wait import BROKER_TIMEOUT
 from .option_values import (
     COLUMNS,
     EARLIEST,
@@ -113,7 +114,7 @@ OPTIONS = (
     Option("fetchOffset.numRetries", whole(0), "3"),
     Option("fetchOffset.retryIntervalMs", whole(0), "1000"),
     Option("kafkaConsumer.pollTimeoutMs", whole(1), "120000"),
-    Option("brokerTimeout", duration_ms, "15m"),
+    Option("brokerTimeout", duration_ms, BROKER_TIMEOUT),
     # Spark looks for news up to a hundred times a second; a new partition can wait this long.
     Option("partition.metadata.cache.ttl.ms", metadata_ttl, "250"),
     Option("maxOffsetsPerTrigger", whole(1), None, "stream"),

@@ -1,5 +1,8 @@
 """What runs in a task: a range of offsets as Arrow batches.
 
+A task follows a plan that a broker answered for, so one that is away is waited for as long as
+`brokerTimeout` says; one that answers, but not for this partition, `kafkaConsumer.pollTimeoutMs`.
+
 Consumers are kept per worker process and used again, so that a small micro-batch does not pay for
 connections; they are never shared with a process forked later, nor used by two tasks at a time.
 """
@@ -17,10 +20,13 @@ import pyarrow
 from pyspark.sql.datasource import InputPartition
 
 from ottla.client import errors
-from ottla.client.consumer.range_reader import RangeReader
+from ottla.client.consumer.range_reader import RangeReader, nothing_came
 from ottla.client.errors import KafkaError
+from ottla.client.network.cluster_metadata import topic_trouble
 from ottla.client.structs import TopicPartition
 
+from .. import broker_wait
+from ..broker_wait import BrokerWait, broker_away_named
 from .options import SourceOptions
 
 log = logging.getLogger("ottla.spark")
@@ -71,7 +77,9 @@ class IdleReaders:
         if best:
             self.idle.remove(best[-1])
             return best[-1][2]
-        return RangeReader(options.client)
+        timeout = {"bootstrap.timeout.ms": str(options.broker_timeout_ms)}
+        with broker_away_named(options.client):
+            return RangeReader({**options.client, **timeout})
 
     def give(self, options: SourceOptions, reader: RangeReader) -> None:
         """Keep it for the next; the oldest are closed."""
@@ -90,21 +98,26 @@ def read_range(options: SourceOptions, work: ReadRange) -> Iterator[Any]:
         return
     partition = TopicPartition(work.topic, work.partition)
     reader = idle_readers.take(options, partition)
+    stall = Stall(reader, options, partition, work.end)
     try:
         start: int | None = work.start
-        tries = 0
+        losses = 0
+        lost = False
         while start is not None and start < work.end:
             try:
-                yield from batches(reader, options, partition, start, work.end)
+                if lost:
+                    start, lost = after_loss(reader, options, partition, work.end, losses), False
+                    continue
+                yield from batches(reader, options, partition, start, work.end, stall)
                 start = None
             except (errors.OffsetOutOfRangeError, errors.LogTruncationError):
                 # A topic made anew since this consumer last read it is not a loss by itself: the
                 # range was planned on what is there now.
-                tries += 1
-                start = after_loss(reader, options, partition, work.end, tries)
-            except errors.KafkaTimeoutError:
-                if partition.topic in reader.consumer.topics():
-                    raise
+                losses, lost = losses + 1, True
+            except (errors.KafkaTimeoutError, errors.KafkaConnectionError) as problem:
+                stall.wait(problem)
+                start = max(start or work.start, reached(reader, partition))
+            except TopicGone:
                 report_loss(options, f"topic {partition.topic!r} is gone, with offsets to be read")
                 start = None
     except BaseException:
@@ -113,12 +126,60 @@ def read_range(options: SourceOptions, work: ReadRange) -> Iterator[Any]:
     idle_readers.give(options, reader)
 
 
+class TopicGone(KafkaError):
+    """The topic of a task is not there any more."""
+
+
+class Stall:
+    """Decides how long a task waits while nothing comes of its partition."""
+
+    def __init__(
+        self, reader: RangeReader, options: SourceOptions, partition: TopicPartition, end: int
+    ) -> None:
+        self.reader = reader
+        self.options = options
+        self.partition = partition
+        self.end = end
+        self.since = time.monotonic()  # of the last progress, or of the broker's return
+
+    def progress(self) -> None:
+        self.since = time.monotonic()
+
+    def at(self, offset: int) -> None:
+        """Nothing came at this offset."""
+        self.wait(nothing_came(self.partition, offset, self.end, self.options.poll_timeout_ms))
+
+    def wait(self, problem: KafkaError) -> None:
+        """Return when there is more reason to wait; else raise the problem, or TopicGone.
+
+        Time in which no broker answered does not count for `pollTimeoutMs`.
+        """
+        wait = BrokerWait(self.reader.client, self.options.broker_timeout_ms)
+        cluster = wait.cluster()
+        now = time.monotonic()
+        if wait.was_away:
+            self.since = now
+        elif now - self.since >= self.options.poll_timeout_ms / 1000:
+            trouble = topic_trouble(
+                self.partition.topic, cluster.topics.get(self.partition.topic), auto_create=False
+            )
+            if trouble is not None and trouble[0] == errors.UnknownTopicOrPartitionError.errno:
+                raise TopicGone from None
+            raise problem
+
+
 def batches(
-    reader: RangeReader, options: SourceOptions, partition: TopicPartition, start: int, end: int
+    reader: RangeReader,
+    options: SourceOptions,
+    partition: TopicPartition,
+    start: int,
+    end: int,
+    stall: Stall,
 ) -> Iterator[Any]:
+    step_ms = min(options.poll_timeout_ms, broker_wait.AWAY_AFTER_S * 1000)
     for columns in reader.read(
         partition, start, end,
-        rows=ROWS_MIN, value_bytes=BYTES_MIN, timeout_ms=options.poll_timeout_ms,
+        rows=ROWS_MIN, value_bytes=BYTES_MIN, timeout_ms=step_ms, stalled=stall.at,
     ):  # fmt: skip
         try:
             found = columns.to_arrow(columns=options.columns, unit="us")
@@ -129,6 +190,13 @@ def batches(
                 "Try: columns without timestamp"
             ) from None
         yield found
+        stall.progress()
+
+
+def reached(reader: RangeReader, partition: TopicPartition) -> int:
+    """The offset that the reader has come to; 0 where it has not begun."""
+    position = reader.position(partition) if reader.partition == partition else None
+    return 0 if position is None else position
 
 
 def after_loss(
