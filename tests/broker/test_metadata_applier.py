@@ -34,10 +34,12 @@ class Gate:
         # The long poll that is under way was begun before: this change is its answer.
         harness.create("first-poll")
 
-    async def _held(self, broker_id: int, number: int, controller_epoch: int) -> Any:
+    async def _held(
+        self, broker_id: int, number: int, controller_epoch: int, broker_epoch: int
+    ) -> Any:
         self._controller.feed.applied(broker_id, number)
         await self._opened.wait()
-        return await self._poll(broker_id, number, controller_epoch)
+        return await self._poll(broker_id, number, controller_epoch, broker_epoch)
 
     def open(self) -> None:
         self._opened.set()

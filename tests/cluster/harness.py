@@ -1,5 +1,6 @@
 """A controller on a local tree for tests: start, stop, crash, and read the nodes."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +14,7 @@ from ottla.metadata_store.local import LocalTree
 from ottla.metadata_store.tree import Operation, Result, SessionExpired, Stat, Watcher
 from ottla.seams.chance import SeededChance
 from ottla.seams.disk import RealDisk
-from tests.simulated import loop_clock, node_background, run_simulated
+from tests.simulated import loop_clock, node_background, pass_time, run_simulated
 
 T = TypeVar("T")
 BROKER = BrokerInfo(1, {"PLAINTEXT": Endpoint("127.0.0.1", 9092)})
@@ -98,6 +99,22 @@ class ControllerHarness:
             for broker in self.brokers:
                 await self.controller.register_broker(broker)
         return self.controller
+
+    async def join(self, broker: int | BrokerInfo, previous_epoch: int = -1) -> BrokerInfo:
+        """Register a broker of another process, and let it catch up."""
+        info = BrokerInfo(broker, {}) if isinstance(broker, int) else broker
+        registered = await self.controller.register_broker(info, previous_epoch)
+        await self.catch_up(registered)
+        return self.controller.image.brokers[info.id]
+
+    async def catch_up(self, broker: BrokerInfo) -> None:
+        """Poll once, as a broker that has applied all there is."""
+        image = self.controller.image
+        poll = self.controller.poll(broker.id, image.number, image.controller_epoch, broker.epoch)
+        polled = asyncio.create_task(poll)
+        await pass_time(0)
+        await self.controller.skip_producer_ids(1, 0)  # the queue is worked off
+        polled.cancel()
 
     async def stop(self) -> None:
         await self.controller.stop()

@@ -40,11 +40,34 @@ topic_ids = st.sampled_from([bytes([n]) * 16 for n in range(1, 6)])
 configs = st.dictionaries(names, st.text(max_size=5), max_size=2)
 replicas = st.lists(int32, max_size=3).map(tuple)
 partitions = st.lists(
-    st.builds(PartitionImage, count, int32, int32, int32, replicas, replicas, replicas, replicas),
+    st.builds(
+        PartitionImage,
+        count,
+        int32,
+        int32,
+        int32,
+        replicas,
+        replicas,
+        replicas,
+        replicas,
+        replicas,
+        int32,
+        st.booleans(),
+    ),
     max_size=3,
 ).map(tuple)
 endpoints = st.dictionaries(names, st.builds(Endpoint, names, count, names), max_size=2)
-brokers = st.builds(BrokerInfo, int32, endpoints, st.none() | names, int64, st.booleans())
+brokers = st.builds(
+    BrokerInfo,
+    int32,
+    endpoints,
+    st.none() | names,
+    int64,
+    st.booleans(),
+    st.booleans(),
+    topic_ids,
+    st.lists(topic_ids, max_size=2).map(tuple),
+)
 features = st.builds(
     FeatureImage, st.dictionaries(names, st.integers(0, 2**15 - 1), max_size=2), int64
 )

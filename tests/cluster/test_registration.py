@@ -111,11 +111,12 @@ def test_what_another_broker_leads_is_left_alone(tmp_path: Path) -> None:
     """A start concerns only what the broker leads."""
 
     async def scenario(harness: ControllerHarness) -> None:
-        await harness.controller.register_broker(BrokerInfo(2, {}))
+        await harness.join(2)
         await harness.create(NewTopic("t", assignments=[(0, [1, 2]), (1, [2, 1])]))
-        await harness.controller.register_broker(BrokerInfo(2, {}))
+        await harness.join(2)
         partitions = harness.controller.image.topics["t"].partitions
-        assert [(p.leader, p.leader_epoch) for p in partitions] == [(1, 0), (2, 1)]
+        assert [(p.leader, p.leader_epoch) for p in partitions] == [(1, 0), (1, 1)]
+        assert [p.isr for p in partitions] == [(1,), (1,)]
 
     run_scenario(tmp_path, scenario)
 

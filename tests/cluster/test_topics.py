@@ -8,7 +8,7 @@ import pytest
 
 from ottla.cluster import controller as controller_module
 from ottla.cluster import topics
-from ottla.cluster.image import ZERO_ID, BrokerInfo
+from ottla.cluster.image import ZERO_ID
 from ottla.cluster.nodes import topic_value, uuid_text
 from ottla.cluster.requests import NewPartitions, NewTopic, Refusal, TopicOutcome, TopicRef
 from ottla.cluster.state import Options
@@ -230,7 +230,7 @@ def test_manual_assignment_over_brokers(tmp_path: Path) -> None:
 
     async def scenario(harness: ControllerHarness) -> None:
         for broker_id in (2, 3):
-            await harness.controller.register_broker(BrokerInfo(broker_id, {}))
+            await harness.join(broker_id)
         (made,) = await harness.create(NewTopic("t", assignments=[(1, [3, 1]), (0, [2, 3])]))
         assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 2, 2)
         first, second = harness.controller.image.topics["t"].partitions

@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.cluster.channel import IsrOutcome
 from ottla.cluster.feed import Batch, Snapshot
 from ottla.cluster.image import (
     NO_LEADER,
@@ -26,6 +25,7 @@ from ottla.cluster.image import (
     TopicCreated,
     TopicImage,
 )
+from ottla.cluster.requests import IsrOutcome
 from ottla.seams.simulated.simulation import Node
 from ottla.wire.errors import ErrorCode
 
@@ -170,7 +170,7 @@ class Channel:
             await asyncio.sleep(0.05)
 
     async def poll(
-        self, broker_id: int, number: int, controller_epoch: int
+        self, broker_id: int, number: int, controller_epoch: int, broker_epoch: int = -1
     ) -> Sequence[Batch] | Snapshot:
         controller = self._controller
         await self._travel()
@@ -185,7 +185,7 @@ class Channel:
     def leave(self, broker_id: int) -> None:
         pass
 
-    async def register_broker(self, broker: BrokerInfo) -> BrokerInfo:
+    async def register_broker(self, broker: BrokerInfo, previous_epoch: int = -1) -> BrokerInfo:
         await self._travel()
         registered = self._controller.register(broker)
         await self._travel()

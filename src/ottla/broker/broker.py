@@ -49,7 +49,7 @@ from ottla.settings import ConfigRules
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.cluster.channel import ClusterChannel, ControllerChannel
+    from ottla.cluster.channel import ControllerChannel
     from ottla.metrics import Metrics
     from ottla.seams.background import Background
     from ottla.seams.chance import Chance
@@ -77,7 +77,7 @@ class Broker:
         background: Background,
         metrics: Metrics,
         network: Network | None = None,
-        channel: ClusterChannel | None = None,
+        channel: ControllerChannel | None = None,
     ) -> None:
         """`network` and `channel`: the other brokers and the controller of a cluster of several.
 

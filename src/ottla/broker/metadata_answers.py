@@ -178,7 +178,7 @@ class Variant:
     def _partitions(self, partitions: Sequence[PartitionImage]) -> bytes:
         parts = []
         shapes = self._shapes
-        for index, leader, leader_epoch, _, replicas, isr, _, _ in partitions:
+        for index, leader, leader_epoch, _, replicas, isr, *_ in partitions:
             shape = leader, leader_epoch, replicas, isr
             known = shapes.get(shape)
             if known is None:

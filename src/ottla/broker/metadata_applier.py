@@ -75,7 +75,7 @@ class MetadataApplier:
                 # The number in the poll reports what is applied here.
                 await self._apply(
                     await self._controller.poll(
-                        broker.node_id, image.number, image.controller_epoch
+                        broker.node_id, image.number, image.controller_epoch, broker.epoch
                     )
                 )
             except NotController as reason:

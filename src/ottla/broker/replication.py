@@ -18,7 +18,7 @@ from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.cluster.channel import ClusterChannel
+    from ottla.cluster.channel import ControllerChannel
     from ottla.replica.partition import Partition
     from ottla.seams.clock import Timer
 
@@ -105,7 +105,7 @@ class FetchLoop:
 class Replication:
     """The replicas of one broker that have others on other brokers."""
 
-    def __init__(self, broker: Broker, channel: ClusterChannel | None) -> None:
+    def __init__(self, broker: Broker, channel: ControllerChannel | None) -> None:
         """Without a channel no ISR ever changes: a cluster of one broker has none to change."""
         self.broker = broker
         self.closed = False
@@ -210,7 +210,7 @@ class Replication:
             self.spawn(self._propose(self._channel, partition, change))
 
     async def _propose(
-        self, channel: ClusterChannel, partition: Partition, change: IsrChange
+        self, channel: ControllerChannel, partition: Partition, change: IsrChange
     ) -> None:
         while partition.leading is not None and partition.leading.proposed == change:
             outcome = await channel.alter_partition(

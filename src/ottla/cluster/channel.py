@@ -11,7 +11,7 @@ the controller cannot be reached they are NOT_CONTROLLER or REQUEST_TIMED_OUT.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from ottla.cluster.feed import Batch, Snapshot
 from ottla.cluster.image import BrokerInfo
@@ -19,16 +19,21 @@ from ottla.cluster.requests import (
     AdoptedTopic,
     ConfigOutcome,
     DeletionOutcome,
+    ElectionOutcome,
+    ElectionType,
     FeaturesOutcome,
     FeatureUpdate,
+    IsrOutcome,
     NewPartitions,
     NewTopic,
     PartitionsOutcome,
     Refusal,
     Resource,
+    ShutdownOutcome,
     TopicOutcome,
     TopicRef,
 )
+from ottla.wire.errors import ErrorCode
 
 
 class ControllerChannel(Protocol):
@@ -37,13 +42,17 @@ class ControllerChannel(Protocol):
     # The feed
 
     async def poll(
-        self, broker_id: int, number: int, controller_epoch: int
+        self, broker_id: int, number: int, controller_epoch: int, broker_epoch: int = -1
     ) -> Sequence[Batch] | Snapshot:
         """The changes after `number`, as soon as there are some; the broker has applied `number`.
 
         The whole image when the broker is too far behind, or when `controller_epoch` is not the
         controller's: 0 and 0 always get it. Empty when nothing came within the channel's wait.
         Raises NotController when there is no controller to ask any more.
+
+        A poll is also the sign of life of the broker that is registered with `broker_epoch`, and a
+        fenced one that has applied all up to its registration is unfenced. Another epoch, or -1,
+        counts for nothing: the image tells such a broker who is registered in its place.
         """
         ...
 
@@ -53,13 +62,61 @@ class ControllerChannel(Protocol):
 
     # Brokers
 
-    async def register_broker(self, broker: BrokerInfo) -> BrokerInfo:
-        """Register a broker that has started; its leader epochs rise. Returned with its epoch."""
+    async def register_broker(self, broker: BrokerInfo, previous_epoch: int = -1) -> BrokerInfo:
+        """Register a broker that has started. Returned with its epoch.
+
+        `previous_epoch` is what it noted when it last stopped in order, -1 if it did not: unless it
+        is that of its last registration, the broker may lack records, and is taken out of every ISR
+        and ELR first (KIP-966). It stays fenced until its polls show that it has caught up.
+
+        The same incarnation again keeps its epoch, and whether it is fenced. Raises
+        RegistrationRefused while another incarnation of that id is alive.
+        """
         ...
 
-    async def unregister_broker(self, broker_id: int) -> None:
-        """End the registration of a broker that has stopped."""
+    async def unregister_broker(self, broker_id: int) -> Refusal | None:
+        """End the registration of a broker that does not come back: it leaves ISRs and ELRs."""
         ...
+
+    async def fence_broker(self, broker_id: int, broker_epoch: int) -> ErrorCode:
+        """A broker is known to be dead: others lead what it led. STALE_BROKER_EPOCH if it is not
+        the one that is registered."""
+        ...
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> ShutdownOutcome:
+        """A broker wants to stop: it leaves the ISRs, and others lead what it led.
+
+        It asks again while others do not know of it yet, as long as it likes.
+        """
+        ...
+
+    # Leaders
+
+    async def alter_partition(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        topic_id: bytes,
+        index: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        isr: Sequence[tuple[int, int]],
+        recovering: bool = False,
+    ) -> IsrOutcome:
+        """Propose an ISR, each member with the broker epoch it is known by (KIP-497, KIP-903).
+
+        Accepted only if both epochs of the partition are the controller's, and every member may be
+        in an ISR.
+        """
+        ...
+
+    async def elect_leaders(
+        self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None
+    ) -> list[ElectionOutcome] | Refusal:
+        """Elect leaders of these partitions; None: of all, without those that need no election."""
+        ...
+
+    # Producer ids
 
     async def allocate_producer_ids(self, broker_id: int) -> range | Refusal:
         """A block of producer ids that no other broker gets."""
@@ -106,32 +163,3 @@ class ControllerChannel(Protocol):
     async def update_features(
         self, updates: Sequence[FeatureUpdate], validate_only: bool = False
     ) -> FeaturesOutcome: ...
-
-
-class IsrOutcome(NamedTuple):
-    """The controller's answer to a proposed ISR: an error, or what is committed now."""
-
-    error_code: int
-    isr: tuple[int, ...] = ()
-    partition_epoch: int = -1
-
-
-class ClusterChannel(ControllerChannel, Protocol):
-    """A controller that serves several brokers: it also decides on changes of an ISR."""
-
-    async def alter_partition(
-        self,
-        broker_id: int,
-        broker_epoch: int,
-        topic_id: bytes,
-        index: int,
-        leader_epoch: int,
-        partition_epoch: int,
-        isr: Sequence[tuple[int, int]],
-    ) -> IsrOutcome:
-        """Propose an ISR, each member with the broker epoch it is known by (KIP-497, KIP-903).
-
-        Accepted only if both epochs of the partition are the controller's, and every member may be
-        in an ISR.
-        """
-        ...

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-from ottla.cluster import config_writes, configs, registration, topic_writes
+from ottla.cluster import config_writes, configs, leadership, registration, topic_writes
 from ottla.cluster.configs import AnyConfig, ConfigRules
 from ottla.cluster.feed import Batch, Feed, Snapshot
 from ottla.cluster.image import BrokerInfo, ClusterImage
@@ -24,13 +24,18 @@ from ottla.cluster.requests import (
     AdoptedTopic,
     ConfigOutcome,
     DeletionOutcome,
+    ElectionOutcome,
+    ElectionType,
     FeaturesOutcome,
     FeatureUpdate,
+    IsrOutcome,
+    IsrProposal,
     NewPartitions,
     NewTopic,
     PartitionsOutcome,
     Refusal,
     Resource,
+    ShutdownOutcome,
     TopicOutcome,
     TopicRef,
 )
@@ -83,9 +88,12 @@ class Controller:
         """The newest image; a broker may be a little behind it."""
         return self._state.image
 
-    async def start(self) -> None:
-        """Become the controller and read the tree. Raises TreeError, CorruptNode, NotController."""
-        await registration.elect(self._state)
+    async def start(self, replace: bool = False) -> None:
+        """Become the controller and read the tree. Raises TreeError, CorruptNode, NotController.
+
+        `replace`: also in the place of another, which must be known to be gone.
+        """
+        await registration.elect(self._state, replace)
         self._state.tree.when_expired(self._expired)
         self._active = True
         self._task = asyncio.create_task(self._work(), name="controller")
@@ -100,13 +108,17 @@ class Controller:
         self.feed.close()
 
     async def poll(
-        self, broker_id: int, number: int, controller_epoch: int
+        self, broker_id: int, number: int, controller_epoch: int, broker_epoch: int = -1
     ) -> Sequence[Batch] | Snapshot:
         """The changes after `number`, which the broker has applied; see `ControllerChannel`."""
         feed = self.feed
-        feed.follow(broker_id)
+        # Requests wait only for the broker in this process: others answer for themselves.
+        if broker_id == self._state.options.node_id:
+            feed.follow(broker_id)
         if controller_epoch == self.image.controller_epoch:
-            feed.applied(broker_id, number)
+            if broker_id == self._state.options.node_id:
+                feed.applied(broker_id, number)
+            self._caught_up(broker_id, broker_epoch, number)
         update = await feed.after(number, controller_epoch)
         if feed.closed:
             raise NotController("the controller has stopped")
@@ -116,20 +128,76 @@ class Controller:
         """No longer wait for this broker to apply changes."""
         self.feed.unfollow(broker_id)
 
-    async def register_broker(self, broker: BrokerInfo) -> BrokerInfo:
-        """Register a broker that has started; its leader epochs rise. Returned with its epoch.
+    def _caught_up(self, broker_id: int, broker_epoch: int, number: int) -> None:
+        """Unfence a broker that has applied all up to its registration."""
+        state = self._state
+        broker = state.image.brokers.get(broker_id)
+        if broker is None or broker.epoch != broker_epoch:
+            return
+        state.applied[broker_id] = number
+        if broker.fenced and number >= state.registered_at.get(broker_id, number + 1):
+            self._post(lambda s: registration.unfence_broker(s, broker_id, broker_epoch))
+
+    async def register_broker(self, broker: BrokerInfo, previous_epoch: int = -1) -> BrokerInfo:
+        """Register a broker that has started; see `ControllerChannel`.
 
         Does not wait for the broker to apply the change: it may start to follow afterwards.
         """
-        registered = await self._submit(lambda s: registration.register_broker(s, broker))
+        registered = await self._submit(
+            lambda s: registration.register_broker(s, broker, previous_epoch)
+        )
         if isinstance(registered, Refusal):
             raise NotController(f"broker {broker.id} cannot register: {registered.error_message}")
         assert isinstance(registered, BrokerInfo)
         return registered
 
-    async def unregister_broker(self, broker_id: int) -> None:
-        """End the registration of a broker that has stopped."""
-        await self._submit(lambda s: registration.unregister_broker(s, broker_id))
+    async def unregister_broker(self, broker_id: int) -> Refusal | None:
+        """End the registration of a broker that does not come back."""
+        answer = await self._submit(lambda s: registration.unregister_broker(s, broker_id))
+        assert isinstance(answer, Refusal | None)
+        return answer
+
+    async def fence_broker(self, broker_id: int, broker_epoch: int) -> ErrorCode:
+        """A broker is known to be dead: others lead what it led."""
+        answer = await self._submit(lambda s: registration.fence_broker(s, broker_id, broker_epoch))
+        return ErrorCode(answer.error_code if isinstance(answer, Refusal) else answer)
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> ShutdownOutcome:
+        """A broker wants to stop: others lead what it led."""
+        answer = await self._submit(
+            lambda s: registration.controlled_shutdown(s, broker_id, broker_epoch)
+        )
+        if isinstance(answer, Refusal):
+            return ShutdownOutcome(answer.error_code)
+        assert isinstance(answer, ShutdownOutcome)
+        return answer
+
+    async def alter_partition(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        topic_id: bytes,
+        index: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        isr: Sequence[tuple[int, int]],
+        recovering: bool = False,
+    ) -> IsrOutcome:
+        """Propose an ISR; see `ControllerChannel`."""
+        proposal = IsrProposal(topic_id, index, leader_epoch, partition_epoch, isr, recovering)
+        proposed = leadership.Proposed(broker_id, broker_epoch, proposal)
+        answer = await self._submit(lambda s: leadership.alter_partition(s, proposed))
+        if isinstance(answer, Refusal):
+            return IsrOutcome(answer.error_code)
+        assert isinstance(answer, IsrOutcome)
+        return answer
+
+    async def elect_leaders(
+        self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None
+    ) -> list[ElectionOutcome] | Refusal:
+        """Answers in the order asked for."""
+        answer = await self._applied(lambda s: leadership.elect_leaders(s, kind, partitions))
+        return answer if isinstance(answer, Refusal) else list(answer)
 
     async def create_topics(
         self, topics: Sequence[NewTopic], validate_only: bool = False
@@ -242,6 +310,11 @@ class Controller:
     async def _submit(self, act: Callable[[State], Awaitable[Any]]) -> Any:
         """The answer, or a Refusal, as soon as the controller has it."""
         return (await self._queued(act))[0]
+
+    def _post(self, act: Callable[[State], Awaitable[Any]]) -> None:
+        """Put a request into the queue that nobody waits for; dropped if too many wait."""
+        if self._active and not self._events.full():
+            self._events.put_nowait(Event(act, asyncio.get_running_loop().create_future()))
 
     async def _queued(self, act: Callable[[State], Awaitable[Any]]) -> tuple[Any, int]:
         """Put a request into the queue; its answer, and the number of the change it led to."""

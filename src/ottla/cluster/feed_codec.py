@@ -194,6 +194,9 @@ def broker_record(broker: BrokerInfo) -> wire.BrokerRecord:
         rack=broker.rack,
         epoch=broker.epoch,
         fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        incarnation=broker.incarnation,
+        directories=list(broker.directories),
     )
 
 
@@ -202,7 +205,16 @@ def broker_of(record: wire.BrokerRecord) -> BrokerInfo:
         each.listener: Endpoint(each.host, each.port, each.security_protocol)
         for each in record.endpoints
     }
-    return BrokerInfo(record.id, endpoints, record.rack, record.epoch, record.fenced)
+    return BrokerInfo(
+        record.id,
+        endpoints,
+        record.rack,
+        record.epoch,
+        record.fenced,
+        record.in_controlled_shutdown,
+        record.incarnation,
+        tuple(record.directories),
+    )
 
 
 def partition_records(partitions: Sequence[PartitionImage]) -> list[wire.RecordPartition]:
@@ -216,6 +228,9 @@ def partition_records(partitions: Sequence[PartitionImage]) -> list[wire.RecordP
             isr=list(each.isr),
             adding_replicas=list(each.adding_replicas),
             removing_replicas=list(each.removing_replicas),
+            elr=list(each.elr),
+            last_known_leader=each.last_known_leader,
+            recovering=each.recovering,
         )
         for each in partitions
     ]
@@ -239,6 +254,9 @@ def partitions_of(records: Sequence[wire.RecordPartition]) -> tuple[PartitionIma
             ids(each.isr),
             ids(each.adding_replicas),
             ids(each.removing_replicas),
+            ids(each.elr),
+            each.last_known_leader,
+            each.recovering,
         )
         for each in records
     )

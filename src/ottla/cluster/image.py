@@ -22,13 +22,21 @@ class Endpoint(NamedTuple):
 
 
 class BrokerInfo(NamedTuple):
-    """A registered broker. Its epoch rises with every registration."""
+    """A registered broker. Its epoch rises with every registration of another incarnation."""
 
     id: int
     endpoints: Mapping[str, Endpoint]  # by listener name
     rack: str | None = None
     epoch: int = -1
-    fenced: bool = False
+    fenced: bool = False  # leads nothing and is in no ISR (KIP-841)
+    in_controlled_shutdown: bool = False
+    incarnation: bytes = ZERO_ID  # drawn anew by each process; ZERO_ID: not known
+    directories: tuple[bytes, ...] = ()  # ids of its data directories
+
+    @property
+    def active(self) -> bool:
+        """Whether it may lead partitions and be in an ISR."""
+        return not self.fenced and not self.in_controlled_shutdown
 
 
 class PartitionImage(NamedTuple):
@@ -42,6 +50,11 @@ class PartitionImage(NamedTuple):
     isr: tuple[int, ...]
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    # Replicas that left the ISR while it was below min.insync.replicas: they have all that was
+    # committed, and may lead when the ISR is empty (KIP-966).
+    elr: tuple[int, ...] = ()
+    last_known_leader: int = NO_LEADER  # of a partition whose ISR is empty
+    recovering: bool = False  # its leader may lack committed records, and nobody joined it since
 
 
 class TopicImage(NamedTuple):

@@ -22,6 +22,8 @@ class Loaded(NamedTuple):
     image: ClusterImage
     waiting: dict[str, dict[bytes, set[int]]]  # by topic name and id, the brokers to confirm
     repairs: list[Step]
+    registrations: dict[int, nodes.Registration]
+    broker_epoch: int
 
 
 def read_cluster(found: Nodes, values: StateValues) -> Loaded:
@@ -49,8 +51,14 @@ def read_cluster(found: Nodes, values: StateValues) -> Loaded:
             topic_configs[name] = nodes.read_config(path, data)
         else:
             repairs += removal([path])
+    registrations = {
+        each.broker.id: each
+        for path, _, data in children(found, nodes.REGISTRATIONS)
+        for each in (nodes.read_registration(path, data),)
+    }
     image = ClusterImage(
         cluster_id=read_cluster_id(found),
+        brokers={broker_id: each.broker for broker_id, each in registrations.items()},
         topics=topics,
         topics_by_id={topic.id: topic for topic in topics.values()},
         topic_configs={name: configs for name, configs in topic_configs.items() if configs},
@@ -65,7 +73,8 @@ def read_cluster(found: Nodes, values: StateValues) -> Loaded:
         features=read_features(found),
         deletions={topic_id: name for name, ids in waiting.items() for topic_id in ids},
     )
-    return Loaded(image, waiting, repairs)
+    epoch = nodes.read_broker_epoch(found.get(nodes.REGISTRATIONS, (b"", 0))[0])
+    return Loaded(image, waiting, repairs, registrations, epoch)
 
 
 class StateReader:
@@ -99,7 +108,15 @@ def read_partitions(
         else:
             state = reader.read(path, node[0])
             partition = PartitionImage(
-                index, state.leader, state.leader_epoch, node[1], replicas, state.isr
+                index,
+                state.leader,
+                state.leader_epoch,
+                node[1],
+                replicas,
+                state.isr,
+                elr=state.elr,
+                last_known_leader=state.last_known_leader,
+                recovering=state.recovering,
             )
         if moving:
             partition = partition._replace(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from ottla.cluster.image import BrokerInfo, Endpoint, FeatureImage
+from ottla.cluster.image import NO_LEADER, BrokerInfo, Endpoint, FeatureImage
 from ottla.metadata_store.tree import CorruptTree
 
 CONTROLLER = "/controller"
@@ -24,6 +24,8 @@ GROUP_CONFIGS = "/config/groups"
 DELETIONS = "/admin/delete_topics"
 PRODUCER_IDS = "/latest_producer_id_block"
 FEATURES = "/feature"
+# Every broker that has registered, alive or not; its data is the last broker epoch that was given.
+REGISTRATIONS = "/ottla/brokers"
 
 # What has to be there before anything else, parents first.
 FIXED = (
@@ -37,6 +39,8 @@ FIXED = (
     "/admin",
     DELETIONS,
     "/cluster",
+    "/ottla",
+    REGISTRATIONS,
 )
 # Kafka's name for the configs of all brokers; on the wire it is the empty string.
 ALL_BROKERS = "<default>"
@@ -68,6 +72,18 @@ class State(NamedTuple):
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    last_known_leader: int = NO_LEADER
+    recovering: bool = False
+
+
+class Registration(NamedTuple):
+    """The value of a broker's registration."""
+
+    broker: BrokerInfo
+    # How it had stopped before it registered: see `elections.Stopped`. Of use until it is unfenced.
+    unclean: bool = False
+    wiped: bool = False
 
 
 def topic_path(name: str) -> str:
@@ -106,6 +122,10 @@ def deletion_path(name: str) -> str:
 
 def broker_path(broker_id: int) -> str:
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def registration_path(broker_id: int) -> str:
+    return f"{REGISTRATIONS}/{broker_id}"
 
 
 def uuid_text(uuid: bytes) -> str:
@@ -167,21 +187,34 @@ def read_topic(path: str, data: bytes) -> Assignment:
 
 
 def state_value(state: State, controller_epoch: int) -> bytes:
-    return dump(
-        {
-            "controller_epoch": controller_epoch,
-            "leader": state.leader,
-            "version": 1,
-            "leader_epoch": state.leader_epoch,
-            "isr": state.isr,
-        }
-    )
+    """Kafka's fields, and those of KIP-966 where they say something."""
+    value: dict[str, object] = {
+        "controller_epoch": controller_epoch,
+        "leader": state.leader,
+        "version": 1,
+        "leader_epoch": state.leader_epoch,
+        "isr": state.isr,
+    }
+    if state.elr:
+        value["elr"] = state.elr
+    if state.last_known_leader != NO_LEADER:
+        value["last_known_leader"] = state.last_known_leader
+    if state.recovering:
+        value["leader_recovery_state"] = 1  # Kafka's number and name
+    return dump(value)
 
 
 def read_state(path: str, data: bytes) -> State:
     value = load(path, data)
     try:
-        return State(int(value["leader"]), int(value["leader_epoch"]), tuple(value["isr"]))
+        return State(
+            int(value["leader"]),
+            int(value["leader_epoch"]),
+            tuple(value["isr"]),
+            tuple(value.get("elr", ())),
+            int(value.get("last_known_leader", NO_LEADER)),
+            bool(value.get("leader_recovery_state", 0)),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptNode(path, data, error) from error
 
@@ -246,6 +279,55 @@ def broker_value(broker: BrokerInfo, now_ms: int) -> bytes:
     if broker.rack is not None:
         value["rack"] = broker.rack
     return dump(value)
+
+
+def registration_value(registration: Registration) -> bytes:
+    """What a controller must know of a broker that another one registered."""
+    broker = registration.broker
+    return dump(
+        {
+            "version": 1,
+            "epoch": broker.epoch,
+            "incarnation": uuid_text(broker.incarnation),
+            "fenced": broker.fenced,
+            "in_controlled_shutdown": broker.in_controlled_shutdown,
+            "unclean": registration.unclean,
+            "wiped": registration.wiped,
+            "rack": broker.rack,
+            "endpoints": {name: list(endpoint) for name, endpoint in broker.endpoints.items()},
+            "directories": [uuid_text(each) for each in broker.directories],
+        }
+    )
+
+
+def read_registration(path: str, data: bytes) -> Registration:
+    """The inverse of `registration_value`."""
+    value = load(path, data)
+    try:
+        broker = BrokerInfo(
+            int(path.rpartition("/")[2]),
+            {
+                str(name): Endpoint(str(host), int(port), str(protocol))
+                for name, (host, port, protocol) in value["endpoints"].items()
+            },
+            None if value["rack"] is None else str(value["rack"]),
+            int(value["epoch"]),
+            bool(value["fenced"]),
+            bool(value["in_controlled_shutdown"]),
+            uuid_bytes(value["incarnation"]),
+            tuple(uuid_bytes(each) for each in value["directories"]),
+        )
+        return Registration(broker, bool(value["unclean"]), bool(value["wiped"]))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise CorruptNode(path, data, error) from error
+
+
+def read_broker_epoch(data: bytes) -> int:
+    """The last broker epoch that was given; 0 before the first."""
+    try:
+        return int(data or b"0")
+    except ValueError as error:
+        raise CorruptNode(REGISTRATIONS, data, error) from error
 
 
 def controller_value(broker_id: int, now_ms: int) -> bytes:

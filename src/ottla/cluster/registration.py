@@ -1,29 +1,42 @@
-"""The controller's election, and the registration of brokers."""
+"""The controller's election, and the registration of brokers.
 
-from collections.abc import Iterator, Mapping, Sequence
+A registration lasts longer than the broker that made it, so that another controller knows who was
+fenced. What it says is written before the partitions that follow from it: a controller that takes
+over in between finishes that (`leadership.settle`).
+"""
 
-from ottla.cluster import features, loading, nodes, steps
+from collections.abc import Mapping, Sequence
+
+from ottla.cluster import features, leadership, loading, nodes
 from ottla.cluster.configs import ELR_FEATURE, MIN_ISR
+from ottla.cluster.elections import NOBODY, Stopped
 from ottla.cluster.image import (
-    NO_LEADER,
+    ZERO_ID,
     BrokerGone,
     BrokerInfo,
     BrokerRegistered,
+    Change,
     FeatureImage,
-    PartitionImage,
 )
+from ottla.cluster.nodes import Registration
+from ottla.cluster.requests import Refusal, ShutdownOutcome
 from ottla.cluster.state import NotController, State
 from ottla.cluster.steps import StateValues, Step
 from ottla.cluster.topics import Collisions
 from ottla.metadata_store.tree import Create, Delete, NodeExists, NoNode, Operation, Set
+from ottla.wire.errors import ErrorCode
 
 ELECTION = (nodes.CLUSTER_ID, nodes.FEATURES, nodes.CONTROLLER_EPOCH)
 
 
-async def elect(state: State) -> None:
-    """Become the controller, with an epoch that none had before, or raise NotController."""
+async def elect(state: State, replace: bool = False) -> None:
+    """Become the controller, with an epoch that none had before, or raise NotController.
+
+    `replace`: also when there is one. That is safe at any time, because every write of a controller
+    checks its epoch, but only one that is known to be gone should be replaced.
+    """
     # Only what the election needs: the tree is read as a whole after it, when no other node writes.
-    found = await present(state, (*nodes.FIXED, *ELECTION))
+    found = await present(state, (*nodes.FIXED, *ELECTION, nodes.CONTROLLER))
     operations: list[Operation] = [Create(path) for path in nodes.FIXED if path not in found]
     if nodes.CLUSTER_ID not in found:
         cluster_id = state.options.cluster_id or nodes.uuid_text(state.chance.uuid())
@@ -41,6 +54,8 @@ async def elect(state: State) -> None:
         operations.append(Set(nodes.CONTROLLER_EPOCH, str(epoch).encode(), version))
     now_ms = state.clock.now_ms()
     controller = nodes.controller_value(state.options.node_id, now_ms)
+    if replace and nodes.CONTROLLER in found:
+        operations.append(Delete(nodes.CONTROLLER))
     operations.append(Create(nodes.CONTROLLER, controller, ephemeral=True))
     try:
         await state.tree.multi(operations)
@@ -76,11 +91,15 @@ async def load(state: State) -> None:
     """Read the tree, finish what was begun, and start the feed with the whole image."""
     found = await state.tree.subtree("/")
     loaded = loading.read_cluster(found, state.values)
-    brokers = state.image.brokers
     state.waiting = loaded.waiting
     node = found.get(nodes.PRODUCER_IDS)
     if node is not None:
         state.last_producer_id = nodes.read_producer_ids(nodes.PRODUCER_IDS, node[0])
+    state.last_broker_epoch = loaded.broker_epoch
+    state.stopped = Stopped(
+        frozenset(each.broker.id for each in loaded.registrations.values() if each.unclean),
+        frozenset(each.broker.id for each in loaded.registrations.values() if each.wiped),
+    )
     await state.write(loaded.repairs)
     state.decisions.collisions = Collisions(loaded.image.topics)
     state.feed.restart(
@@ -88,60 +107,156 @@ async def load(state: State) -> None:
             number=state.image.number + 1,
             controller_id=state.options.node_id,
             controller_epoch=state.epoch,
-            brokers=brokers,
         )
     )
+    await leadership.settle(state)
+    state.registered_at = dict.fromkeys(state.image.brokers, state.image.number)
 
 
-async def register_broker(state: State, broker: BrokerInfo) -> BrokerInfo:
-    """Register a broker that has just started; what it leads gets a new leader epoch."""
-    path = nodes.broker_path(broker.id)
-    value = nodes.broker_value(broker, state.clock.now_ms())
-    operations: list[Operation] = [Create(path, value, ephemeral=True)]
-    if await state.tree.exists(path) is not None:
-        operations.insert(0, Delete(path))
-    await state.write([Step(operations)])
-    stat = await state.tree.exists(path)
-    registered = broker._replace(epoch=stat.created if stat is not None else -1, fenced=False)
-    await state.write([Step([], [BrokerRegistered(registered)])])
-    await state.write(new_leader_epochs(state, broker.id))
-    return registered
+async def register_broker(state: State, broker: BrokerInfo, previous_epoch: int) -> BrokerInfo:
+    """Register a broker that has just started, fenced; what it led is led by others.
 
-
-async def unregister_broker(state: State, broker_id: int) -> None:
-    """End the registration of a broker that has stopped."""
-    if broker_id in state.image.brokers:
-        operations = [Delete(nodes.broker_path(broker_id))]
-        await state.write([Step(operations, [BrokerGone(broker_id)])])
-
-
-def new_leader_epochs(state: State, broker_id: int) -> Iterator[Step]:
-    """New leader epochs for all that the broker leads, or can lead where there is no leader."""
-    for topic in list(state.image.topics.values()):
-        changed = [
-            restarted(partition, broker_id)
-            for partition in topic.partitions
-            if leads(partition, broker_id)
-        ]
-        if changed:
-            yield from steps.state_changes(topic, changed, state.values)
-
-
-def leads(partition: PartitionImage, broker_id: int) -> bool:
-    """Whether a broker that starts leads the partition, or may because it has no leader."""
-    if partition.leader == NO_LEADER:
-        return broker_id in partition.isr
-    return partition.leader == broker_id
-
-
-def restarted(partition: PartitionImage, broker_id: int) -> PartitionImage:
-    """The partition under a leader that has just started.
-
-    A leader that has restarted may lack what it had not yet written to disk: followers and
-    consumers must ask again where its log now ends (KIP-101).
+    The only broker of a cluster, beside its controller, is unfenced at once: nobody else can lead
+    what it leads.
     """
-    return partition._replace(
-        leader=broker_id,
-        leader_epoch=partition.leader_epoch + 1,
-        partition_epoch=partition.partition_epoch + 1,
+    known = state.image.brokers.get(broker.id)
+    if known is not None and broker.incarnation == known.incarnation != ZERO_ID:
+        return await amend_broker(state, known, broker)
+    clean = known is not None and known.epoch == previous_epoch
+    wiped = known is not None and not set(known.directories) <= set(broker.directories)
+    alone = broker.id == state.options.node_id and not state.image.brokers.keys() - {broker.id}
+    new = broker._replace(
+        epoch=state.last_broker_epoch + 1, fenced=not alone, in_controlled_shutdown=False
     )
+    stopped = Stopped(
+        frozenset(() if clean and not wiped else (new.id,)),
+        frozenset((new.id,) if wiped and not alone else ()),
+    )
+    if alone:
+        await write_registration(state, new, NOBODY)
+        await leadership.restart(state, new, stopped)
+        return new
+    await write_registration(state, new, stopped)
+    await leadership.settle(state)
+    state.registered_at[new.id] = state.image.number
+    return new
+
+
+async def amend_broker(state: State, known: BrokerInfo, broker: BrokerInfo) -> BrokerInfo:
+    """The same process once more: it keeps its epoch and its rights."""
+    new = broker._replace(
+        epoch=known.epoch,
+        fenced=known.fenced,
+        in_controlled_shutdown=known.in_controlled_shutdown,
+    )
+    if new != known:
+        await write_registration(state, new, of(state.stopped, new.id))
+    return new
+
+
+async def unfence_broker(state: State, broker_id: int, broker_epoch: int) -> None:
+    """A broker has caught up: it may lead what has no leader, and join ISRs."""
+    broker = state.image.brokers.get(broker_id)
+    if broker is not None and broker.epoch == broker_epoch and broker.fenced:
+        await write_registration(state, broker._replace(fenced=False), NOBODY)
+        await leadership.settle(state)
+
+
+async def fence_broker(state: State, broker_id: int, broker_epoch: int) -> ErrorCode:
+    """A broker is gone: others lead what it led, where they can."""
+    error = epoch_error(state, broker_id, broker_epoch)
+    broker = state.image.brokers.get(broker_id)
+    if error == ErrorCode.NONE and broker is not None and not broker.fenced:
+        new = broker._replace(fenced=True, in_controlled_shutdown=False)
+        await write_registration(state, new, NOBODY)
+        await leadership.settle(state)
+        state.registered_at[broker_id] = state.image.number
+    return error
+
+
+async def controlled_shutdown(state: State, broker_id: int, broker_epoch: int) -> ShutdownOutcome:
+    """A broker is about to stop: it leaves the ISRs, and others lead what it led."""
+    error = epoch_error(state, broker_id, broker_epoch)
+    broker = state.image.brokers.get(broker_id)
+    if error != ErrorCode.NONE or broker is None:
+        return ShutdownOutcome(error)
+    if not broker.fenced and not broker.in_controlled_shutdown:
+        await write_registration(state, broker._replace(in_controlled_shutdown=True), NOBODY)
+        await leadership.settle(state)
+        state.registered_at[broker_id] = state.image.number
+    moved_at = state.registered_at.get(broker_id, 0)
+    behind = sum(
+        state.applied.get(each.id, 0) < moved_at
+        for each in state.image.brokers.values()
+        if each.active
+    )
+    return ShutdownOutcome(behind=behind)
+
+
+async def unregister_broker(state: State, broker_id: int) -> Refusal | None:
+    """End the registration of a broker that does not come back."""
+    broker = state.image.brokers.get(broker_id)
+    if broker is None:
+        message = f"Broker ID {broker_id} is not currently registered"
+        return Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
+    # Its replicas are counted as lost: it is out of ISRs and ELRs before nothing is known of it.
+    lost = frozenset((broker_id,))
+    await write_registration(state, broker._replace(fenced=True), Stopped(lost, lost))
+    await leadership.settle(state)
+    operations: list[Operation] = [Delete(nodes.registration_path(broker_id))]
+    await state.write([Step(operations, [BrokerGone(broker_id)])])
+    state.stopped = without(state.stopped, broker_id)
+    state.registered_at.pop(broker_id, None)
+    return None
+
+
+def epoch_error(state: State, broker_id: int, broker_epoch: int) -> ErrorCode:
+    """STALE_BROKER_EPOCH unless the broker is registered with that epoch."""
+    broker = state.image.brokers.get(broker_id)
+    known = broker is not None and broker.epoch == broker_epoch
+    return ErrorCode.NONE if known else ErrorCode.STALE_BROKER_EPOCH
+
+
+async def write_registration(state: State, broker: BrokerInfo, stopped: Stopped) -> None:
+    """Write what is known of a broker, and publish it."""
+    known = state.image.brokers.get(broker.id)
+    path = nodes.registration_path(broker.id)
+    unclean, wiped = broker.id in stopped.unclean, broker.id in stopped.wiped
+    value = nodes.registration_value(Registration(broker, unclean, wiped))
+    operations: list[Operation] = [Create(path, value) if known is None else Set(path, value)]
+    if broker.epoch > state.last_broker_epoch:
+        operations.append(Set(nodes.REGISTRATIONS, str(broker.epoch).encode()))
+    operations += await broker_node(state, broker, known)
+    change: Change = BrokerRegistered(broker)
+    await state.write([Step(operations, [change])])
+    state.last_broker_epoch = max(broker.epoch, state.last_broker_epoch)
+    others = without(state.stopped, broker.id)
+    state.stopped = Stopped(others.unclean | stopped.unclean, others.wiped | stopped.wiped)
+
+
+async def broker_node(
+    state: State, broker: BrokerInfo, known: BrokerInfo | None
+) -> list[Operation]:
+    """Kafka's node of a live broker: there while it is not fenced."""
+    path = nodes.broker_path(broker.id)
+    there = await state.tree.exists(path) is not None
+    operations: list[Operation] = []
+    same = known is not None and (known.epoch, known.endpoints) == (broker.epoch, broker.endpoints)
+    if there and (broker.fenced or not same):
+        operations.append(Delete(path))
+    if not broker.fenced and not (there and same):
+        value = nodes.broker_value(broker, state.clock.now_ms())
+        operations.append(Create(path, value, ephemeral=True))
+    return operations
+
+
+def of(stopped: Stopped, broker_id: int) -> Stopped:
+    """The part of `stopped` that is about one broker."""
+    one = frozenset((broker_id,))
+    return Stopped(stopped.unclean & one, stopped.wiped & one)
+
+
+def without(stopped: Stopped, broker_id: int) -> Stopped:
+    """`stopped` without one broker."""
+    one = frozenset((broker_id,))
+    return Stopped(stopped.unclean - one, stopped.wiped - one)

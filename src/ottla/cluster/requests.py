@@ -52,6 +52,54 @@ class AdoptedTopic(NamedTuple):
     configs: Mapping[str, str] | None = None  # None: as the tree has them
 
 
+class IsrProposal(NamedTuple):
+    """An ISR that a leader asks for, each member with the broker epoch it is known by (KIP-903).
+
+    A broker epoch of -1 is not compared.
+    """
+
+    topic_id: bytes
+    index: int  # type: ignore[assignment] # hides tuple.index
+    leader_epoch: int
+    partition_epoch: int
+    isr: Sequence[tuple[int, int]]
+    recovering: bool = False
+
+
+class IsrOutcome(NamedTuple):
+    """The controller's answer to a proposed ISR: an error, or what is committed now."""
+
+    error_code: int
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = -1
+    leader: int = -1
+    leader_epoch: int = -1
+    recovering: bool = False
+
+
+class ShutdownOutcome(NamedTuple):
+    """The answer to a broker that wants to stop: it may when nobody is behind any more."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    behind: int = 0  # active brokers that have not applied yet what this has changed
+
+
+class ElectionType(IntEnum):
+    """Which leader is asked for, by Kafka's numbers."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class ElectionOutcome(NamedTuple):
+    """The outcome of an election that was asked for."""
+
+    topic: str
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
 class TopicRef(NamedTuple):
     """A topic to delete, by name or by id."""
 

@@ -8,16 +8,19 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.cluster import nodes, steps
-from ottla.cluster.configs import ConfigRules
+from ottla.cluster.configs import ELR_FEATURE, MIN_ISR, ConfigRules
+from ottla.cluster.elections import NOBODY, Rules
 from ottla.cluster.features import SUPPORTED, Supported
 from ottla.cluster.feed import Feed
-from ottla.cluster.image import Change, ClusterImage
+from ottla.cluster.image import Change, ClusterImage, TopicImage
+from ottla.cluster.requests import Refusal
 from ottla.cluster.steps import StateValues, Step
 from ottla.cluster.topics import RECORDS_PER_OPERATION_MAX, Defaults, TopicDecisions
 from ottla.metadata_store.tree import Check, Operation, Tree, weight
 from ottla.seams.chance import Chance
 from ottla.seams.clock import Clock
 
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
 # Partitions decided on before the event loop runs other work: about two milliseconds.
 PARTITIONS_PER_TURN = 1_000
 
@@ -34,11 +37,20 @@ class Options(NamedTuple):
     # With eligible leader replicas this becomes a config of the cluster when that is new, as in
     # Kafka; None leaves it out.
     min_insync_replicas: int | None = None
+    unclean_leader_election: bool = False
     cluster_id: str | None = None  # of the data directory; None: a new cluster draws one
 
 
 class NotController(Exception):
     """Another controller has been elected, or this one has not."""
+
+
+class RegistrationRefused(Exception):
+    """A broker may not register, for example because another one of its id is alive."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.error_message)
+        self.error_code = refusal.error_code
 
 
 class State:
@@ -58,6 +70,13 @@ class State:
         self.epoch_version = -1
         self.waiting: dict[str, dict[bytes, set[int]]] = {}  # see loading.Loaded
         self.last_producer_id: int | None = None
+        self.last_broker_epoch = 0
+        # Fenced brokers whose last stop took something from them, until they are unfenced.
+        self.stopped = NOBODY
+        # By broker, the change that its last registration, fencing or shutdown led to: a fenced one
+        # must have applied it before it is unfenced.
+        self.registered_at: dict[int, int] = {}
+        self.applied: dict[int, int] = {}  # by broker, the change that its polls say it has applied
         self.decisions = TopicDecisions(
             Defaults(options.num_partitions, options.default_replication_factor), rules, chance
         )
@@ -66,6 +85,20 @@ class State:
     @property
     def image(self) -> ClusterImage:
         return self.feed.image
+
+    def rules_of(self, topic: TopicImage) -> Rules:
+        """What the configs in force say about elections of the topic's partitions."""
+        image = self.image
+        own, default = image.configs_of(topic.name), image.broker_configs.get("", {})
+        min_isr = int(
+            own.get(MIN_ISR) or default.get(MIN_ISR) or self.options.min_insync_replicas or 1
+        )
+        unclean = own.get(UNCLEAN_ELECTION) or default.get(UNCLEAN_ELECTION)
+        return Rules(
+            min(min_isr, len(topic.partitions[0].replicas)),
+            unclean.lower() == "true" if unclean else self.options.unclean_leader_election,
+            bool(image.features.levels.get(ELR_FEATURE)),
+        )
 
     async def write(self, planned: Iterable[Step]) -> int:
         """Write the steps in order, as many in one go as fit, publishing as they are done.

@@ -40,7 +40,14 @@ class StateValues:
         self._values: dict[nodes.State, bytes] = {}
 
     def of(self, partition: PartitionImage) -> bytes:
-        state = nodes.State(partition.leader, partition.leader_epoch, partition.isr)
+        state = nodes.State(
+            partition.leader,
+            partition.leader_epoch,
+            partition.isr,
+            partition.elr,
+            partition.last_known_leader,
+            partition.recovering,
+        )
         value = self._values.get(state)
         if value is None:
             if len(self._values) > 1_000:

@@ -47,6 +47,7 @@ class FeedRequest(Struct, key=0, versions=(0, 0), flexible=0):
     number: Int64 = 0
     controller_epoch: Int32 = 0
     max_wait_ms: Int32 = 0
+    broker_epoch: Int64 = -1  # of the broker's registration; -1: it is not registered yet
 
 
 class FeedResponse(Struct, key=0, versions=(0, 0), flexible=0):
@@ -76,6 +77,9 @@ class RecordPartition(Struct):
     isr: list[Int32] = []
     adding_replicas: list[Int32] = []
     removing_replicas: list[Int32] = []
+    elr: list[Int32] = []
+    last_known_leader: Int32 = -1
+    recovering: Bool = False
 
 
 class RecordFeature(Struct):
@@ -98,6 +102,9 @@ class BrokerRecord(Struct, key=2, versions=(0, 0), flexible=0):
     rack: NullableString = None
     epoch: Int64 = 0
     fenced: Bool = False
+    in_controlled_shutdown: Bool = False
+    incarnation: Uuid = bytes(16)
+    directories: list[Uuid] = []
 
 
 class BrokerGoneRecord(Struct, key=3, versions=(0, 0), flexible=0):

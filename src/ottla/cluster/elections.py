@@ -1,0 +1,238 @@
+"""Who leads a partition, who is in its ISR and its ELR: decisions over images. Pure.
+
+As Kafka's controller decides: a leader comes from the ISR in the order of the replicas; from the
+ELR (replicas that left the ISR while it was below min.insync.replicas, KIP-966) when the ISR is
+empty; when both are empty the last known leader returns; any other replica leads only by an
+unclean election. A broker that is fenced or shuts down leads nothing and is in no ISR (KIP-841).
+
+The leader epoch rises when the leader changes, the partition epoch with every change.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from ottla.cluster.image import NO_LEADER, BrokerInfo, PartitionImage
+from ottla.cluster.requests import ElectionType, IsrProposal, Refusal
+from ottla.wire.errors import ErrorCode
+
+IsActive: TypeAlias = Callable[[int], bool]
+NONE: frozenset[int] = frozenset()
+
+
+class Election(Enum):
+    """How a leader is looked for."""
+
+    ONLINE = "from the ISR or the ELR, or the last known leader"
+    PREFERRED = "as ONLINE, but the first replica before the present leader"
+    UNCLEAN = "as ONLINE, else any replica that is active"
+
+
+class Rules(NamedTuple):
+    """What the configs of a topic say about its elections."""
+
+    min_isr: int = 1  # at most the number of its replicas
+    unclean: bool = False  # unclean.leader.election.enable
+    elr: bool = True  # whether there are eligible leader replicas: a feature of the cluster
+
+    @property
+    def election(self) -> Election:
+        """The election after a change that the controller itself makes."""
+        return Election.UNCLEAN if self.unclean else Election.ONLINE
+
+
+class Stopped(NamedTuple):
+    """Fenced brokers whose last stop took something from them."""
+
+    unclean: frozenset[int] = NONE  # records that were not synced may be gone
+    wiped: frozenset[int] = NONE  # a data directory is gone; they are in `unclean` too
+
+
+NOBODY = Stopped()
+
+
+def altered(
+    old: PartitionImage,
+    isr: Sequence[int],
+    is_active: IsActive,
+    rules: Rules,
+    election: Election = Election.ONLINE,
+    *,
+    stopped: Stopped = NOBODY,
+    recovering: bool | None = None,
+) -> PartitionImage | None:
+    """The partition with another ISR, and the ELR and leader that follow; None if all is the same.
+
+    `recovering` is what a leader says of itself; None leaves it.
+    """
+    isr = tuple(isr)
+    elr = next_elr(old, isr, rules, stopped.unclean)
+    last_known = old.last_known_leader
+    if last_known in stopped.wiped:
+        last_known = NO_LEADER
+    leader, clean = elect(old, isr, elr, last_known, is_active, rules, election)
+    recovering = old.recovering if recovering is None else recovering
+    if leader != NO_LEADER:
+        if not clean:
+            elr = ()
+            recovering = len(old.replicas) > 1  # one replica has no other to lack records of
+        if leader not in isr:
+            isr = (leader,)
+        # After the election: an ISR that commits on its own makes the others ineligible.
+        elr = () if len(isr) >= rules.min_isr else tuple(b for b in elr if b != leader)
+        last_known = NO_LEADER
+    elif not rules.elr:
+        isr = isr or old.isr  # without an ELR the last members stay, and may lead again
+    elif not isr and old.isr:
+        # One that was alone in the ISR led last, also where the ELR came after that.
+        last_known = old.isr[0] if len(old.isr) == 1 else old.leader
+        if last_known in stopped.wiped:
+            last_known = NO_LEADER
+    new = old._replace(
+        leader=leader, isr=isr, elr=elr, last_known_leader=last_known, recovering=recovering
+    )
+    if new == old:
+        return None
+    return new._replace(
+        leader_epoch=old.leader_epoch + (leader != old.leader),
+        partition_epoch=old.partition_epoch + 1,
+    )
+
+
+def next_elr(
+    old: PartitionImage, isr: Sequence[int], rules: Rules, unclean: Collection[int]
+) -> tuple[int, ...]:
+    """The replicas that have all that is committed, beside the ISR.
+
+    Nothing is committed while the ISR is below min.insync.replicas: who leaves it then, or makes it
+    so small by leaving, lacks nothing, unless its machine lost what it had.
+    """
+    if not rules.elr or len(isr) >= rules.min_isr:
+        return ()
+    candidates = (*old.elr, *(member for member in old.isr if member not in old.elr))
+    return tuple(each for each in candidates if each not in isr and each not in unclean)
+
+
+def elect(
+    old: PartitionImage,
+    isr: Sequence[int],
+    elr: Sequence[int],
+    last_known: int,
+    is_active: IsActive,
+    rules: Rules,
+    election: Election,
+) -> tuple[int, bool]:
+    """The leader, or NO_LEADER; and whether it has all that was committed."""
+    eligible = isr or elr
+    order = (old.leader, *old.replicas)
+    if election == Election.PREFERRED:
+        order = (*old.replicas[:1], *order)
+    for replica in order:
+        if replica in eligible and is_active(replica):
+            return replica, True
+    if rules.elr and not eligible and last_known != NO_LEADER and is_active(last_known):
+        return last_known, False
+    if election == Election.UNCLEAN:
+        for replica in old.replicas:
+            if is_active(replica):
+                return replica, False
+    return NO_LEADER, True
+
+
+def settled(
+    old: PartitionImage,
+    brokers: Mapping[int, BrokerInfo],
+    rules: Rules,
+    stopped: Stopped = NOBODY,
+    election: Election | None = None,
+) -> PartitionImage | None:
+    """The partition as these brokers can hold it; None if it is so already.
+
+    Members that are registered but not active leave the ISR. Of one that is not registered nothing
+    is known: it stays, and leads nothing new.
+    """
+    # Without another election a leader that nothing is known of stays.
+    kept = old.leader if old.leader not in brokers and election is None else NO_LEADER
+
+    def is_active(broker_id: int) -> bool:
+        broker = brokers.get(broker_id)
+        return broker.active if broker is not None else broker_id == kept
+
+    isr = [each for each in old.isr if each not in brokers or brokers[each].active]
+    return altered(old, isr, is_active, rules, election or rules.election, stopped=stopped)
+
+
+def restarted(
+    old: PartitionImage, broker: BrokerInfo, rules: Rules, stopped: Stopped
+) -> PartitionImage | None:
+    """The partition after its only registered broker has restarted, in one change.
+
+    A leader that has restarted may lack what it had not yet written to disk: followers and
+    consumers must ask again where its log now ends (KIP-101).
+    """
+    if old.replicas == old.isr == (old.leader,) == (broker.id,):
+        # What follows would come to the same, for thousands of partitions of a single broker.
+        return old._replace(
+            leader_epoch=old.leader_epoch + 1, partition_epoch=old.partition_epoch + 1
+        )
+    down = settled(old, {broker.id: broker._replace(fenced=True)}, rules, stopped) or old
+    up = settled(down, {broker.id: broker}, rules, stopped) or down
+    if up == old:
+        return None
+    return up._replace(
+        leader_epoch=old.leader_epoch + (up.leader_epoch > old.leader_epoch),
+        partition_epoch=old.partition_epoch + 1,
+    )
+
+
+def proposal_error(
+    partition: PartitionImage | None,
+    broker_id: int,
+    proposal: IsrProposal,
+    brokers: Mapping[int, BrokerInfo],
+) -> ErrorCode:
+    """Why a leader may not have the ISR that it proposes; NONE if it may.
+
+    Kafka's checks in Kafka's order. Newer epochs than are known here mean that this controller has
+    been replaced and does not know it yet.
+    """
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if proposal.leader_epoch > partition.leader_epoch:
+        return ErrorCode.NOT_CONTROLLER
+    if proposal.partition_epoch > partition.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER
+    if proposal.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if broker_id != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    if proposal.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    members = [member for member, _ in proposal.isr]
+    if len(set(members)) < len(members) or not set(members) <= set(partition.replicas):
+        return ErrorCode.INVALID_REQUEST
+    if partition.leader not in members:
+        return ErrorCode.INVALID_REQUEST
+    if proposal.recovering and (len(members) > 1 or not partition.recovering):
+        return ErrorCode.INVALID_REQUEST
+    for member, epoch in proposal.isr:
+        broker = brokers.get(member)
+        if broker is None or not broker.active or epoch not in (-1, broker.epoch):
+            return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def elected(
+    old: PartitionImage, brokers: Mapping[int, BrokerInfo], rules: Rules, kind: ElectionType
+) -> PartitionImage | Refusal:
+    """The partition after an election that a user has asked for (KIP-460)."""
+    if kind == ElectionType.PREFERRED:
+        election, needed = Election.PREFERRED, old.leader != old.replicas[0]
+        unavailable = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    else:
+        election, needed = Election.UNCLEAN, old.leader == NO_LEADER
+        unavailable = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    if not needed:
+        return Refusal(ErrorCode.ELECTION_NOT_NEEDED)
+    new = settled(old, brokers, rules, election=election)
+    return new if new is not None else Refusal(unavailable)
