@@ -6,11 +6,12 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args, get_origin
 
 import pytest
 
-from ottla.wire.apis import API
-from ottla.wire.schema import Blob, Field, Fixed, Struct, Text
+from ottla.wire.apis import API, Api
+from ottla.wire.schema import Blob, Field, Fixed, RequestFor, Struct, Text
 from tests.wire import facts
 from tests.wire.declared import Case, every_version, messages, named, versions
 from tests.wire.facts import FactField
@@ -101,6 +102,15 @@ def test_produce_is_advertised_from_zero_on() -> None:
     assert API[0].versions == (3, 13)
     assert API[0].advertised == (0, 13)
     assert API[1].advertised == API[1].versions
+
+
+@pytest.mark.parametrize("api", API.values(), ids=lambda api: api.name)
+def test_a_request_names_its_response(api: Api) -> None:
+    """Type checkers take the type argument of `RequestFor` for the class that a response gets."""
+    (base,) = api.request.__orig_bases__
+    assert get_origin(base) is RequestFor
+    (response,) = get_args(base)
+    assert response.__forward_arg__ == api.response.__name__
 
 
 def test_a_wrong_declaration_would_be_found() -> None:

@@ -237,6 +237,10 @@ S_co = TypeVar("S_co", bound=Struct, covariant=True)
 S_contra = TypeVar("S_contra", bound=Struct, contravariant=True)
 
 
+class RequestFor(Struct, Generic[S_co]):
+    """The base of every request; the type argument is its response, for type checkers only."""
+
+
 class Reader(Protocol, Generic[S_co]):
     """Reads one message that starts at `pos`; gives it and the position after it."""
 

@@ -4,7 +4,7 @@ v2 PRODUCER_FENCED may come back · v3 flexible · v4 batched, between brokers: 
 or only a check that the partitions are in · v5 TRANSACTION_ABORTABLE may come back.
 """
 
-from ..schema import Bool, Int16, Int32, Int64, String, Struct, since
+from ..schema import Bool, Int16, Int32, Int64, RequestFor, String, Struct, since
 
 
 class AddPartitionsToTxnTopic(Struct):
@@ -20,7 +20,9 @@ class AddPartitionsToTxnTransaction(Struct):
     topics: list[AddPartitionsToTxnTopic] = []
 
 
-class AddPartitionsToTxnRequest(Struct, key=24, versions=(0, 5), flexible=3):
+class AddPartitionsToTxnRequest(
+    RequestFor["AddPartitionsToTxnResponse"], key=24, versions=(0, 5), flexible=3
+):
     transactions: list[AddPartitionsToTxnTransaction] = since(4)
     v3_and_below_transactional_id: String = since(0, 3)
     v3_and_below_producer_id: Int64 = since(0, 3)

@@ -3,7 +3,7 @@
 v2 flexible.
 """
 
-from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct
+from ..schema import Bool, Int8, Int16, Int32, NullableString, RequestFor, String, Struct
 
 
 class AlterableConfig(Struct):
@@ -17,7 +17,7 @@ class AlterConfigsResource(Struct):
     configs: list[AlterableConfig] = []
 
 
-class AlterConfigsRequest(Struct, key=33, versions=(0, 2), flexible=2):
+class AlterConfigsRequest(RequestFor["AlterConfigsResponse"], key=33, versions=(0, 2), flexible=2):
     resources: list[AlterConfigsResource] = []
     validate_only: Bool = False
 

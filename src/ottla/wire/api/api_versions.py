@@ -5,10 +5,10 @@ version is 0 may be listed. A version that is not known is answered in v0 with U
 and the response header never has tagged fields (KIP-511).
 """
 
-from ..schema import Bool, Int16, Int32, Int64, String, Struct, since, tagged
+from ..schema import Bool, Int16, Int32, Int64, RequestFor, String, Struct, since, tagged
 
 
-class ApiVersionsRequest(Struct, key=18, versions=(0, 4), flexible=3):
+class ApiVersionsRequest(RequestFor["ApiVersionsResponse"], key=18, versions=(0, 4), flexible=3):
     client_software_name: String = since(3)
     client_software_version: String = since(3)
 

@@ -3,7 +3,7 @@
 v2 flexible · v3 THROTTLING_QUOTA_EXCEEDED may come back.
 """
 
-from ..schema import Bool, Int16, Int32, NullableString, String, Struct
+from ..schema import Bool, Int16, Int32, NullableString, RequestFor, String, Struct
 
 
 class CreatePartitionsAssignment(Struct):
@@ -16,7 +16,9 @@ class CreatePartitionsTopic(Struct):
     assignments: list[CreatePartitionsAssignment] | None = []
 
 
-class CreatePartitionsRequest(Struct, key=37, versions=(0, 3), flexible=2):
+class CreatePartitionsRequest(
+    RequestFor["CreatePartitionsResponse"], key=37, versions=(0, 3), flexible=2
+):
     topics: list[CreatePartitionsTopic] = []
     timeout_ms: Int32 = 0
     validate_only: Bool = False

@@ -4,7 +4,19 @@ v2 throttle time · v4 -1 asks for the broker's default of partitions and replic
 the answer shows what was made · v6 THROTTLING_QUOTA_EXCEEDED may come back · v7 topic id.
 """
 
-from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct, Uuid, since, tagged
+from ..schema import (
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    NullableString,
+    RequestFor,
+    String,
+    Struct,
+    Uuid,
+    since,
+    tagged,
+)
 
 
 class CreatableReplicaAssignment(Struct):
@@ -25,7 +37,7 @@ class CreatableTopic(Struct):
     configs: list[CreatableTopicConfig] = []
 
 
-class CreateTopicsRequest(Struct, key=19, versions=(2, 7), flexible=5):
+class CreateTopicsRequest(RequestFor["CreateTopicsResponse"], key=19, versions=(2, 7), flexible=5):
     topics: list[CreatableTopic] = []
     timeout_ms: Int32 = 60000
     validate_only: Bool = False

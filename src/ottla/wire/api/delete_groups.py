@@ -3,10 +3,10 @@
 v1 throttled only after the answer · v2 flexible.
 """
 
-from ..schema import Int16, Int32, String, Struct
+from ..schema import Int16, Int32, RequestFor, String, Struct
 
 
-class DeleteGroupsRequest(Struct, key=42, versions=(0, 2), flexible=2):
+class DeleteGroupsRequest(RequestFor["DeleteGroupsResponse"], key=42, versions=(0, 2), flexible=2):
     groups_names: list[String] = []
 
 

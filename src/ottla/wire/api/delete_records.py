@@ -3,7 +3,7 @@
 v2 flexible.
 """
 
-from ..schema import Int16, Int32, Int64, String, Struct
+from ..schema import Int16, Int32, Int64, RequestFor, String, Struct
 
 
 class DeleteRecordsPartition(Struct):
@@ -16,7 +16,9 @@ class DeleteRecordsTopic(Struct):
     partitions: list[DeleteRecordsPartition] = []
 
 
-class DeleteRecordsRequest(Struct, key=21, versions=(0, 2), flexible=2):
+class DeleteRecordsRequest(
+    RequestFor["DeleteRecordsResponse"], key=21, versions=(0, 2), flexible=2
+):
     topics: list[DeleteRecordsTopic] = []
     timeout_ms: Int32 = 0
 

@@ -4,7 +4,7 @@ v1 throttle time · v3 TOPIC_DELETION_DISABLED may come back · v4 flexible · v
 topics by id.
 """
 
-from ..schema import NO_UUID, Int16, Int32, NullableString, String, Struct, Uuid, since
+from ..schema import NO_UUID, Int16, Int32, NullableString, RequestFor, String, Struct, Uuid, since
 
 
 class DeleteTopicState(Struct):
@@ -12,7 +12,7 @@ class DeleteTopicState(Struct):
     topic_id: Uuid = NO_UUID
 
 
-class DeleteTopicsRequest(Struct, key=20, versions=(1, 6), flexible=4):
+class DeleteTopicsRequest(RequestFor["DeleteTopicsResponse"], key=20, versions=(1, 6), flexible=4):
     topics: list[DeleteTopicState] = since(6)
     topic_names: list[String] = since(1, 5)
     timeout_ms: Int32 = 0

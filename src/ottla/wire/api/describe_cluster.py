@@ -3,10 +3,12 @@
 v1 asks brokers or controllers · v2 fenced brokers too.
 """
 
-from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct, since
+from ..schema import Bool, Int8, Int16, Int32, NullableString, RequestFor, String, Struct, since
 
 
-class DescribeClusterRequest(Struct, key=60, versions=(0, 2), flexible=0):
+class DescribeClusterRequest(
+    RequestFor["DescribeClusterResponse"], key=60, versions=(0, 2), flexible=0
+):
     include_cluster_authorized_operations: Bool = False
     endpoint_type: Int8 = since(1, default=1)  # 1 brokers, 2 controllers
     include_fenced_brokers: Bool = since(2)

@@ -3,7 +3,7 @@
 v1 synonyms and the config's source · v3 type and documentation · v4 flexible.
 """
 
-from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct, since
+from ..schema import Bool, Int8, Int16, Int32, NullableString, RequestFor, String, Struct, since
 
 
 class DescribeConfigsResource(Struct):
@@ -12,7 +12,9 @@ class DescribeConfigsResource(Struct):
     configuration_keys: list[String] | None = []
 
 
-class DescribeConfigsRequest(Struct, key=32, versions=(1, 4), flexible=4):
+class DescribeConfigsRequest(
+    RequestFor["DescribeConfigsResponse"], key=32, versions=(1, 4), flexible=4
+):
     resources: list[DescribeConfigsResource] = []
     include_synonyms: Bool = False
     include_documentation: Bool = since(3)

@@ -4,10 +4,12 @@ v1 throttle time · v3 what the client may do · v4 static members · v5 flexibl
 message, and GROUP_ID_NOT_FOUND for what does not exist.
 """
 
-from ..schema import Bool, Bytes, Int16, Int32, NullableString, String, Struct, since
+from ..schema import Bool, Bytes, Int16, Int32, NullableString, RequestFor, String, Struct, since
 
 
-class DescribeGroupsRequest(Struct, key=15, versions=(0, 6), flexible=5):
+class DescribeGroupsRequest(
+    RequestFor["DescribeGroupsResponse"], key=15, versions=(0, 6), flexible=5
+):
     groups: list[String] = []
     include_authorized_operations: Bool = since(3)
 

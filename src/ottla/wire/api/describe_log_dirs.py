@@ -4,7 +4,7 @@ v2 flexible · v3 an error for all · v4 total and usable bytes of the volume ·
 directory is cordoned.
 """
 
-from ..schema import Bool, Int16, Int32, Int64, String, Struct, since
+from ..schema import Bool, Int16, Int32, Int64, RequestFor, String, Struct, since
 
 
 class DescribableLogDirTopic(Struct):
@@ -12,7 +12,9 @@ class DescribableLogDirTopic(Struct):
     partitions: list[Int32] = []
 
 
-class DescribeLogDirsRequest(Struct, key=35, versions=(1, 5), flexible=2):
+class DescribeLogDirsRequest(
+    RequestFor["DescribeLogDirsResponse"], key=35, versions=(1, 5), flexible=2
+):
     topics: list[DescribableLogDirTopic] | None = []
 
 

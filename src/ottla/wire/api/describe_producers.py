@@ -1,6 +1,6 @@
 """DescribeProducers (key 61): the producers that a partition remembers."""
 
-from ..schema import Int16, Int32, Int64, NullableString, String, Struct
+from ..schema import Int16, Int32, Int64, NullableString, RequestFor, String, Struct
 
 
 class TopicRequest(Struct):
@@ -8,7 +8,9 @@ class TopicRequest(Struct):
     partition_indexes: list[Int32] = []
 
 
-class DescribeProducersRequest(Struct, key=61, versions=(0, 0), flexible=0):
+class DescribeProducersRequest(
+    RequestFor["DescribeProducersResponse"], key=61, versions=(0, 0), flexible=0
+):
     topics: list[TopicRequest] = []
 
 

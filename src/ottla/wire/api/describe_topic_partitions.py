@@ -1,6 +1,6 @@
 """DescribeTopicPartitions (key 75): topics and partitions page by page (KIP-966)."""
 
-from ..schema import NO_UUID, Bool, Int16, Int32, NullableString, String, Struct, Uuid
+from ..schema import NO_UUID, Bool, Int16, Int32, NullableString, RequestFor, String, Struct, Uuid
 
 
 class TopicRequest(Struct):
@@ -12,7 +12,9 @@ class Cursor(Struct):
     partition_index: Int32 = 0
 
 
-class DescribeTopicPartitionsRequest(Struct, key=75, versions=(0, 0), flexible=0):
+class DescribeTopicPartitionsRequest(
+    RequestFor["DescribeTopicPartitionsResponse"], key=75, versions=(0, 0), flexible=0
+):
     topics: list[TopicRequest] = []
     response_partition_limit: Int32 = 2000
     cursor: Cursor | None = None

@@ -1,9 +1,11 @@
 """DescribeTransactions (key 65): state and partitions of transactions."""
 
-from ..schema import Int16, Int32, Int64, String, Struct
+from ..schema import Int16, Int32, Int64, RequestFor, String, Struct
 
 
-class DescribeTransactionsRequest(Struct, key=65, versions=(0, 0), flexible=0):
+class DescribeTransactionsRequest(
+    RequestFor["DescribeTransactionsResponse"], key=65, versions=(0, 0), flexible=0
+):
     transactional_ids: list[String] = []
 
 

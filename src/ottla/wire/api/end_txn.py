@@ -4,10 +4,10 @@ v2 PRODUCER_FENCED may come back · v3 flexible · v4 TRANSACTION_ABORTABLE may 
 next epoch is given in the answer (KIP-890).
 """
 
-from ..schema import Bool, Int16, Int32, Int64, String, Struct, since
+from ..schema import Bool, Int16, Int32, Int64, RequestFor, String, Struct, since
 
 
-class EndTxnRequest(Struct, key=26, versions=(0, 5), flexible=3):
+class EndTxnRequest(RequestFor["EndTxnResponse"], key=26, versions=(0, 5), flexible=3):
     transactional_id: String = ""
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0

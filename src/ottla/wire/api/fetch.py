@@ -13,6 +13,7 @@ from ..schema import (
     Int64,
     NullableString,
     RecordsOut,
+    RequestFor,
     String,
     Struct,
     Uuid,
@@ -49,7 +50,7 @@ class ForgottenTopic(Struct):
     partitions: list[Int32] = []
 
 
-class FetchRequest(Struct, key=1, versions=(4, 18), flexible=12):
+class FetchRequest(RequestFor["FetchResponse"], key=1, versions=(4, 18), flexible=12):
     cluster_id: NullableString = tagged(0, since=12, default=None)
     replica_id: Int32 = since(4, 14, default=-1)
     replica_state: ReplicaState = tagged(1, since=15)

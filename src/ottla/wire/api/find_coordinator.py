@@ -4,10 +4,12 @@ v1 transactional ids, error message, throttle time · v3 flexible · v4 several 
 TRANSACTION_ABORTABLE may come back · v6 share groups.
 """
 
-from ..schema import Int8, Int16, Int32, NullableString, String, Struct, since
+from ..schema import Int8, Int16, Int32, NullableString, RequestFor, String, Struct, since
 
 
-class FindCoordinatorRequest(Struct, key=10, versions=(0, 6), flexible=3):
+class FindCoordinatorRequest(
+    RequestFor["FindCoordinatorResponse"], key=10, versions=(0, 6), flexible=3
+):
     key: String = since(0, 3)
     key_type: Int8 = since(1)  # 0 group, 1 transaction, 2 share group
     coordinator_keys: list[String] = since(4)

@@ -3,10 +3,10 @@
 v1 throttle time · v3 static members · v4 flexible.
 """
 
-from ..schema import Int16, Int32, NullableString, String, Struct, since
+from ..schema import Int16, Int32, NullableString, RequestFor, String, Struct, since
 
 
-class HeartbeatRequest(Struct, key=12, versions=(0, 4), flexible=4):
+class HeartbeatRequest(RequestFor["HeartbeatResponse"], key=12, versions=(0, 4), flexible=4):
     group_id: String = ""
     generation_id: Int32 = 0
     member_id: String = ""

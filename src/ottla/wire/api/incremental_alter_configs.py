@@ -5,7 +5,7 @@ Each is set, deleted, or, if it is a list, appended to or subtracted from.
 v1 flexible.
 """
 
-from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct
+from ..schema import Bool, Int8, Int16, Int32, NullableString, RequestFor, String, Struct
 
 
 class AlterableConfig(Struct):
@@ -20,7 +20,9 @@ class AlterConfigsResource(Struct):
     configs: list[AlterableConfig] = []
 
 
-class IncrementalAlterConfigsRequest(Struct, key=44, versions=(0, 1), flexible=1):
+class IncrementalAlterConfigsRequest(
+    RequestFor["IncrementalAlterConfigsResponse"], key=44, versions=(0, 1), flexible=1
+):
     resources: list[AlterConfigsResource] = []
     validate_only: Bool = False
 

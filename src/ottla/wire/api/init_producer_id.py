@@ -5,10 +5,12 @@ PRODUCER_FENCED may come back · v5 TRANSACTION_ABORTABLE too. Version 6 (two-ph
 KIP-939) is not stable in Kafka 4.3.
 """
 
-from ..schema import Int16, Int32, Int64, NullableString, Struct, since
+from ..schema import Int16, Int32, Int64, NullableString, RequestFor, Struct, since
 
 
-class InitProducerIdRequest(Struct, key=22, versions=(0, 5), flexible=2):
+class InitProducerIdRequest(
+    RequestFor["InitProducerIdResponse"], key=22, versions=(0, 5), flexible=2
+):
     transactional_id: NullableString = ""
     transaction_timeout_ms: Int32 = 0
     producer_id: Int64 = since(3, default=-1)

@@ -5,7 +5,7 @@ v5 static members · v6 flexible · v7 protocol type; null protocol name · v8 w
 leader may be asked to keep its assignment.
 """
 
-from ..schema import Bool, Bytes, Int16, Int32, NullableString, String, Struct, since
+from ..schema import Bool, Bytes, Int16, Int32, NullableString, RequestFor, String, Struct, since
 
 
 class JoinGroupRequestProtocol(Struct):
@@ -13,7 +13,7 @@ class JoinGroupRequestProtocol(Struct):
     metadata: Bytes = b""
 
 
-class JoinGroupRequest(Struct, key=11, versions=(0, 9), flexible=6):
+class JoinGroupRequest(RequestFor["JoinGroupResponse"], key=11, versions=(0, 9), flexible=6):
     group_id: String = ""
     session_timeout_ms: Int32 = 0
     rebalance_timeout_ms: Int32 = since(1, default=-1)

@@ -3,7 +3,7 @@
 v1 throttle time · v3 several members at once, static ones too · v4 flexible · v5 why they go.
 """
 
-from ..schema import Int16, Int32, NullableString, String, Struct, since
+from ..schema import Int16, Int32, NullableString, RequestFor, String, Struct, since
 
 
 class MemberIdentity(Struct):
@@ -12,7 +12,7 @@ class MemberIdentity(Struct):
     reason: NullableString = since(5, default=None)
 
 
-class LeaveGroupRequest(Struct, key=13, versions=(0, 5), flexible=4):
+class LeaveGroupRequest(RequestFor["LeaveGroupResponse"], key=13, versions=(0, 5), flexible=4):
     group_id: String = ""
     member_id: String = since(0, 2)
     members: list[MemberIdentity] = since(3)

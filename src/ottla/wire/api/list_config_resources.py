@@ -3,10 +3,12 @@
 v0 client metrics only · v1 every type.
 """
 
-from ..schema import Int8, Int16, Int32, String, Struct, since
+from ..schema import Int8, Int16, Int32, RequestFor, String, Struct, since
 
 
-class ListConfigResourcesRequest(Struct, key=74, versions=(0, 1), flexible=0):
+class ListConfigResourcesRequest(
+    RequestFor["ListConfigResourcesResponse"], key=74, versions=(0, 1), flexible=0
+):
     resource_types: list[Int8] = since(1)
 
 

@@ -3,10 +3,10 @@
 v1 throttle time · v3 flexible · v4 by state · v5 by type.
 """
 
-from ..schema import Int16, Int32, String, Struct, since
+from ..schema import Int16, Int32, RequestFor, String, Struct, since
 
 
-class ListGroupsRequest(Struct, key=16, versions=(0, 5), flexible=3):
+class ListGroupsRequest(RequestFor["ListGroupsResponse"], key=16, versions=(0, 5), flexible=3):
     states_filter: list[String] = since(4)
     types_filter: list[String] = since(5)
 

@@ -5,7 +5,7 @@ record with the largest timestamp · v8 -4: the local start · v9 -5: the last o
 timeout for answers from remote storage · v11 -6: the first one not tiered yet.
 """
 
-from ..schema import Int8, Int16, Int32, Int64, String, Struct, since
+from ..schema import Int8, Int16, Int32, Int64, RequestFor, String, Struct, since
 
 
 class ListOffsetsPartition(Struct):
@@ -19,7 +19,7 @@ class ListOffsetsTopic(Struct):
     partitions: list[ListOffsetsPartition] = []
 
 
-class ListOffsetsRequest(Struct, key=2, versions=(1, 11), flexible=6):
+class ListOffsetsRequest(RequestFor["ListOffsetsResponse"], key=2, versions=(1, 11), flexible=6):
     replica_id: Int32 = 0
     isolation_level: Int8 = since(2)  # 0 uncommitted, 1 committed
     topics: list[ListOffsetsTopic] = []

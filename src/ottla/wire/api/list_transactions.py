@@ -3,10 +3,12 @@
 v1 by how long they have been running · v2 by a pattern of their ids.
 """
 
-from ..schema import Int16, Int32, Int64, NullableString, String, Struct, since
+from ..schema import Int16, Int32, Int64, NullableString, RequestFor, String, Struct, since
 
 
-class ListTransactionsRequest(Struct, key=66, versions=(0, 2), flexible=0):
+class ListTransactionsRequest(
+    RequestFor["ListTransactionsResponse"], key=66, versions=(0, 2), flexible=0
+):
     state_filters: list[String] = []
     producer_id_filters: list[Int64] = []
     duration_filter: Int64 = since(1, default=-1)

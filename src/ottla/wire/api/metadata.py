@@ -6,7 +6,7 @@ the client may do · v9 flexible · v10 topic id · v11 the cluster's operations
 DescribeCluster · v12 topics by id, without a name · v13 an error for all (rebootstrap).
 """
 
-from ..schema import Bool, Int16, Int32, NullableString, String, Struct, Uuid, since
+from ..schema import Bool, Int16, Int32, NullableString, RequestFor, String, Struct, Uuid, since
 
 
 class MetadataRequestTopic(Struct):
@@ -14,7 +14,7 @@ class MetadataRequestTopic(Struct):
     name: NullableString = since(0, nullable=10)
 
 
-class MetadataRequest(Struct, key=3, versions=(0, 13), flexible=9):
+class MetadataRequest(RequestFor["MetadataResponse"], key=3, versions=(0, 13), flexible=9):
     topics: list[MetadataRequestTopic] | None = since(0, nullable=1)
     allow_auto_topic_creation: Bool = since(4, default=True)
     include_cluster_authorized_operations: Bool = since(8, 10)

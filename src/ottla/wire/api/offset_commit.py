@@ -5,7 +5,7 @@ static members · v8 flexible · v9 groups of the new protocol (the generation m
 · v10 topics by id.
 """
 
-from ..schema import Int16, Int32, Int64, NullableString, String, Struct, Uuid, since
+from ..schema import Int16, Int32, Int64, NullableString, RequestFor, String, Struct, Uuid, since
 
 
 class OffsetCommitRequestPartition(Struct):
@@ -21,7 +21,7 @@ class OffsetCommitRequestTopic(Struct):
     partitions: list[OffsetCommitRequestPartition] = []
 
 
-class OffsetCommitRequest(Struct, key=8, versions=(2, 10), flexible=8):
+class OffsetCommitRequest(RequestFor["OffsetCommitResponse"], key=8, versions=(2, 10), flexible=8):
     group_id: String = ""
     generation_id_or_member_epoch: Int32 = -1
     member_id: String = ""

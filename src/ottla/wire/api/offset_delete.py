@@ -1,6 +1,6 @@
 """OffsetDelete (key 47): forget a group's committed offsets of some partitions."""
 
-from ..schema import Int16, Int32, String, Struct
+from ..schema import Int16, Int32, RequestFor, String, Struct
 
 
 class OffsetDeleteRequestPartition(Struct):
@@ -12,7 +12,7 @@ class OffsetDeleteRequestTopic(Struct):
     partitions: list[OffsetDeleteRequestPartition] = []
 
 
-class OffsetDeleteRequest(Struct, key=47, versions=(0, 0)):
+class OffsetDeleteRequest(RequestFor["OffsetDeleteResponse"], key=47, versions=(0, 0)):
     group_id: String = ""
     topics: list[OffsetDeleteRequestTopic] = []
 

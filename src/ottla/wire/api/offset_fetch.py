@@ -5,7 +5,18 @@ group · v3 throttle time · v5 leader epoch · v6 flexible · v7 wait for open 
 several groups at once · v9 member and its epoch · v10 topics by id.
 """
 
-from ..schema import Bool, Int16, Int32, Int64, NullableString, String, Struct, Uuid, since
+from ..schema import (
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    NullableString,
+    RequestFor,
+    String,
+    Struct,
+    Uuid,
+    since,
+)
 
 
 class OffsetFetchRequestTopic(Struct):
@@ -26,7 +37,7 @@ class OffsetFetchRequestGroup(Struct):
     topics: list[OffsetFetchRequestTopics] | None = []
 
 
-class OffsetFetchRequest(Struct, key=9, versions=(1, 10), flexible=6):
+class OffsetFetchRequest(RequestFor["OffsetFetchResponse"], key=9, versions=(1, 10), flexible=6):
     group_id: String = since(1, 7)
     topics: list[OffsetFetchRequestTopic] | None = since(0, 7, nullable=2)
     groups: list[OffsetFetchRequestGroup] = since(8)

@@ -3,7 +3,7 @@
 v2 the asker's leader epoch, throttle time · v3 replica id · v4 flexible.
 """
 
-from ..schema import Int16, Int32, Int64, String, Struct, since
+from ..schema import Int16, Int32, Int64, RequestFor, String, Struct, since
 
 
 class OffsetForLeaderPartition(Struct):
@@ -17,7 +17,9 @@ class OffsetForLeaderTopic(Struct):
     partitions: list[OffsetForLeaderPartition] = []
 
 
-class OffsetForLeaderEpochRequest(Struct, key=23, versions=(2, 4), flexible=4):
+class OffsetForLeaderEpochRequest(
+    RequestFor["OffsetForLeaderEpochResponse"], key=23, versions=(2, 4), flexible=4
+):
     replica_id: Int32 = since(3, default=-2)
     topics: list[OffsetForLeaderTopic] = []
 

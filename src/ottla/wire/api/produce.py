@@ -12,6 +12,7 @@ from ..schema import (
     Int64,
     NullableString,
     Records,
+    RequestFor,
     String,
     Struct,
     Uuid,
@@ -31,7 +32,7 @@ class TopicProduceData(Struct):
     partition_data: list[PartitionProduceData] = []
 
 
-class ProduceRequest(Struct, key=0, versions=(3, 13), flexible=9):
+class ProduceRequest(RequestFor["ProduceResponse"], key=0, versions=(3, 13), flexible=9):
     transactional_id: NullableString = None
     acks: Int16 = 0  # -1: all in-sync replicas, 1: the leader, 0: no answer at all
     timeout_ms: Int32 = 0

@@ -3,7 +3,7 @@
 v1 throttle time · v3 static members · v4 flexible · v5 protocol type and name, to be checked.
 """
 
-from ..schema import Bytes, Int16, Int32, NullableString, String, Struct, since
+from ..schema import Bytes, Int16, Int32, NullableString, RequestFor, String, Struct, since
 
 
 class SyncGroupRequestAssignment(Struct):
@@ -11,7 +11,7 @@ class SyncGroupRequestAssignment(Struct):
     assignment: Bytes = b""
 
 
-class SyncGroupRequest(Struct, key=14, versions=(0, 5), flexible=4):
+class SyncGroupRequest(RequestFor["SyncGroupResponse"], key=14, versions=(0, 5), flexible=4):
     group_id: String = ""
     generation_id: Int32 = 0
     member_id: String = ""

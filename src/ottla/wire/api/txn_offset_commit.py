@@ -4,7 +4,7 @@ v2 leader epoch · v3 flexible; member and generation · v4 TRANSACTION_ABORTABL
 adds the group to the transaction by itself.
 """
 
-from ..schema import Int16, Int32, Int64, NullableString, String, Struct, since
+from ..schema import Int16, Int32, Int64, NullableString, RequestFor, String, Struct, since
 
 
 class TxnOffsetCommitRequestPartition(Struct):
@@ -19,7 +19,9 @@ class TxnOffsetCommitRequestTopic(Struct):
     partitions: list[TxnOffsetCommitRequestPartition] = []
 
 
-class TxnOffsetCommitRequest(Struct, key=28, versions=(0, 5), flexible=3):
+class TxnOffsetCommitRequest(
+    RequestFor["TxnOffsetCommitResponse"], key=28, versions=(0, 5), flexible=3
+):
     transactional_id: String = ""
     group_id: String = ""
     producer_id: Int64 = 0

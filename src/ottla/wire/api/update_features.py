@@ -3,7 +3,7 @@
 v1 upgrade type instead of a flag, dry run · v2 no results per feature any more.
 """
 
-from ..schema import Bool, Int8, Int16, Int32, NullableString, String, Struct, since
+from ..schema import Bool, Int8, Int16, Int32, NullableString, RequestFor, String, Struct, since
 
 
 class FeatureUpdateKey(Struct):
@@ -13,7 +13,9 @@ class FeatureUpdateKey(Struct):
     upgrade_type: Int8 = since(1, default=1)  # 1 upgrade, 2 safe downgrade, 3 unsafe downgrade
 
 
-class UpdateFeaturesRequest(Struct, key=57, versions=(0, 2), flexible=0):
+class UpdateFeaturesRequest(
+    RequestFor["UpdateFeaturesResponse"], key=57, versions=(0, 2), flexible=0
+):
     timeout_ms: Int32 = 60000
     feature_updates: list[FeatureUpdateKey] = []
     validate_only: Bool = since(1)

@@ -3,7 +3,7 @@
 v1 flexible · v2 the transaction's version, for stricter epoch checks.
 """
 
-from ..schema import Bool, Int8, Int16, Int32, Int64, String, Struct, since
+from ..schema import Bool, Int8, Int16, Int32, Int64, RequestFor, String, Struct, since
 
 
 class WritableTxnMarkerTopic(Struct):
@@ -20,7 +20,9 @@ class WritableTxnMarker(Struct):
     transaction_version: Int8 = since(2)
 
 
-class WriteTxnMarkersRequest(Struct, key=27, versions=(1, 2), flexible=1):
+class WriteTxnMarkersRequest(
+    RequestFor["WriteTxnMarkersResponse"], key=27, versions=(1, 2), flexible=1
+):
     markers: list[WritableTxnMarker] = []
 
 
