@@ -29,6 +29,13 @@ INVALID_METADATA = {
     ErrorCode.INCONSISTENT_TOPIC_ID,
 }
 
+NO_LONGER_MEMBER = {  # of the consumer group: its partitions are another's now
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.STALE_MEMBER_EPOCH,
+}
+
 OTHER_NAMES = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "UnknownError",
     ErrorCode.CORRUPT_MESSAGE: "CorruptRecordError",

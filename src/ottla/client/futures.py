@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -17,15 +17,15 @@ def done(value: T) -> Future[T]:
     return future
 
 
-def settled(futures: Iterable[Future[object]]) -> Future[list[Future[Any]]]:
+def settled(futures: Iterable[Future[T]]) -> Future[list[Future[T]]]:
     """When all of them are over, one way or the other: the list of them."""
     waited = list(futures)
-    together: Future[list[Future[object]]] = Future()
+    together: Future[list[Future[T]]] = Future()
     left = len(waited)
     if not waited:
         together.set_result(waited)
 
-    def one_over(_: Future[object]) -> None:
+    def one_over(_: Future[T]) -> None:
         nonlocal left
         left -= 1
         if not left:

@@ -13,13 +13,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO, TypeVar
 
 from .structs import RecordMetadata
 
 __all__ = ["Chain", "Counting", "ProducerInterceptor", "ProducerRecord", "TimestampHeader"]
 
 log = logging.getLogger("ottla.client")
+T = TypeVar("T")
 
 
 class ProducerRecord(NamedTuple):
@@ -64,7 +65,7 @@ class TimestampHeader(ProducerInterceptor):
 class Counting(ProducerInterceptor):
     """Counts successes and failures, and prints them on close."""
 
-    def __init__(self, file: Any = None) -> None:
+    def __init__(self, file: TextIO | None = None) -> None:
         self.file = file
         self.lock = threading.Lock()
         self.succeeded = 0
@@ -98,7 +99,7 @@ class Chain:
     def __bool__(self) -> bool:
         return bool(self.interceptors)
 
-    def run(self, method: str, argument: object) -> Any:
+    def run(self, method: str, argument: T) -> T:
         """Pass `argument` through `method` of all; each gets what the one before gave."""
         for each in self.interceptors:
             step = getattr(each, method, None)
@@ -116,7 +117,7 @@ class Chain:
         return argument
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        return self.run("on_send", record)  # type: ignore[no-any-return]
+        return self.run("on_send", record)
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
         self._tell("on_acknowledgement", metadata, error)

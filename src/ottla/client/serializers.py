@@ -131,7 +131,7 @@ BY_NAME: dict[str, type[Serializer]] = {
 }
 
 
-def serializer_option(value: object) -> Any:
+def serializer_option(value: object) -> object:
     """What an option of this kind takes; used by the tables of options."""
     if isinstance(value, str):
         name = value.lower()
@@ -171,7 +171,7 @@ def as_deserializer(option: Any) -> Callable[[str, Headers, bytes | None], Any] 
     return lambda topic, headers, data: option(data)
 
 
-def as_bytes(what: str, data: Any) -> bytes:
+def as_bytes(what: str, data: object) -> bytes:
     """What goes into a batch when there is no serializer: bytes, or advice."""
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)

@@ -11,10 +11,14 @@ from typing import TypeAlias, TypedDict
 
 from .assignors import Assignor
 from .interceptors import ProducerInterceptor
+from .structs import OffsetAndMetadata, TopicPartition
 
 # Duck-typed as in kafka-python: the converters of the options have checked what it can do.
 SerializerOption: TypeAlias = object  # a function, or an object with serialize or deserialize
 PartitionerOption: TypeAlias = object  # a function, or an object with partition
+CommitCallback: TypeAlias = Callable[
+    [dict[TopicPartition, OffsetAndMetadata], BaseException | None], object
+]
 ConsumerInterceptorOption: TypeAlias = object  # with some of on_consume, on_commit and close
 
 
@@ -105,7 +109,7 @@ class ConsumerConfig(ClientConfig):
     auto_offset_reset: str
     enable_auto_commit: bool
     auto_commit_interval_ms: int
-    default_offset_commit_callback: Callable[[object, object], object] | None
+    default_offset_commit_callback: CommitCallback | None
     check_crcs: bool
     isolation_level: str
     allow_auto_create_topics: bool

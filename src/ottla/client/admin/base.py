@@ -8,24 +8,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ottla.wire.errors import ErrorCode
+from ottla.wire.schema import RequestFor, Struct
 
 from ..errors import raise_for
 from ..network.cluster_client import ANY, CONTROLLER, AnyClient
 from ..network.cluster_metadata import topic_trouble
+from ..network.coordinators import COORDINATOR_GONE
 from ..structs import TopicPartition
 from ..typed_config import ClientConfig
 
+if TYPE_CHECKING:
+    from ottla.wire.api.metadata import MetadataResponse
+
 T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 NEWEST = 32767
 MOVED_CONTROLLER = {ErrorCode.NOT_CONTROLLER}
-MOVED_COORDINATOR = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-}
+MOVED_COORDINATOR = {*COORDINATOR_GONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 class AdminBase:
@@ -36,16 +38,16 @@ class AdminBase:
 
     def _ask(
         self,
-        message: object,
+        message: RequestFor[S],
         node_id: int = ANY,
         *,
-        check: Callable[[Any], object] = lambda answer: None,
+        check: Callable[[S], object] = lambda answer: None,
         timeout_ms: float | None = None,
         version_max: int = NEWEST,
-    ) -> Any:
+    ) -> S:
         """The answer; `check` raises what is wrong with it, and retriable errors are retried."""
 
-        def attempt(left_ms: float) -> Any:
+        def attempt(left_ms: float) -> S:
             asked = self._client.submit(
                 node_id, message, timeout_ms=left_ms, version_max=version_max
             )
@@ -55,7 +57,7 @@ class AdminBase:
 
         return self._client.retrying(attempt, timeout_ms)
 
-    def _ask_controller(self, message: object, check: Callable[[Any], object]) -> Any:
+    def _ask_controller(self, message: RequestFor[S], check: Callable[[S], object]) -> S:
         """Ask again while it is another one; every other error is the answer, not a reason to wait.
 
         (An unknown topic is tolerable for a consumer; for a deletion it is an error.)
@@ -71,16 +73,16 @@ class AdminBase:
     def _ask_coordinator(
         self,
         key: str,
-        message: object,
-        check: Callable[[Any], object] = lambda answer: None,
+        message: RequestFor[S],
+        check: Callable[[S], object] = lambda answer: None,
         *,
         kind: str = "group",
         node_id: int | None = None,
         version_max: int = NEWEST,
-    ) -> Any:
+    ) -> S:
         """Ask the coordinator of a group or transactional id."""
 
-        def attempt(left_ms: float) -> Any:
+        def attempt(left_ms: float) -> S:
             found = node_id
             if found is None:
                 found = self._client.wait(self._client.coordinator(key, kind), left_ms)
@@ -96,7 +98,7 @@ class AdminBase:
 
         return self._client.retrying(attempt)
 
-    def _metadata(self, topics: Iterable[str] | None = None) -> Any:
+    def _metadata(self, topics: Iterable[str] | None = None) -> MetadataResponse:
         """Metadata of these topics, or of all; nothing is created by asking."""
         from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -135,8 +137,8 @@ class AdminBase:
     def _ask_leaders(
         self,
         partitions: Iterable[TopicPartition],
-        make: Callable[[list[TopicPartition]], Any],
-        take: Callable[[Any], Mapping[TopicPartition, T]],
+        make: Callable[[list[TopicPartition]], RequestFor[S]],
+        take: Callable[[S], Mapping[TopicPartition, T]],
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, T]:
         """Ask each leader about its partitions; `take` reads an answer and raises its errors."""
@@ -170,7 +172,14 @@ def text_of(code: int) -> str:
         return f"error {code}"
 
 
-def raise_first(results: Iterable[Any]) -> None:
+class Result(Protocol):
+    """A part of an answer that says how it went."""
+
+    @property
+    def error_code(self) -> int: ...
+
+
+def raise_first(results: Iterable[Result]) -> None:
     """Raise the first error among results that have `error_code` and perhaps `error_message`."""
     for each in results:
         if each.error_code:
@@ -180,7 +189,7 @@ def raise_first(results: Iterable[Any]) -> None:
             raise_for(each.error_code, text)
 
 
-def raise_if_in(answer: Any, codes: Iterable[int]) -> None:
+def raise_if_in(answer: Struct, codes: Iterable[int]) -> None:
     """Raise if one of these codes is anywhere in an answer: its parts fail together for them."""
     for field in type(answer).__schema__.fields:
         value = getattr(answer, field.name)

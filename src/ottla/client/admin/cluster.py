@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import IllegalArgumentError, error_for, raise_for
 from ..structs import TopicPartition
 from .base import AdminBase, by_topic
 from .types import UpdateFeatureType, to_dict
+
+if TYPE_CHECKING:
+    from ottla.wire.api.api_versions import ApiVersionsResponse
 
 
 class ClusterView(AdminBase):
@@ -84,7 +87,7 @@ class ClusterView(AdminBase):
             found.setdefault(each.name, {"supported": None})["finalized"] = each.max_version_level
         return {"features": found, "epoch": answer.finalized_features_epoch}
 
-    def _versions(self, broker_id: int | None) -> Any:
+    def _versions(self, broker_id: int | None) -> ApiVersionsResponse:
         from ottla import __version__
         from ottla.wire.api.api_versions import ApiVersionsRequest
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import KafkaError, error_for, raise_for
 from ..network.cluster_client import ANY
@@ -18,6 +18,20 @@ from .types import (
     ConfigType,
     to_dict,
 )
+
+if TYPE_CHECKING:
+    from ottla.wire.api import alter_configs, incremental_alter_configs
+    from ottla.wire.api.alter_configs import AlterConfigsRequest
+    from ottla.wire.api.describe_configs import (
+        DescribeConfigsResourceResult,
+        DescribeConfigsResult,
+    )
+    from ottla.wire.api.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+    AlteredConfigs: TypeAlias = (
+        alter_configs.AlterConfigsResourceResponse
+        | incremental_alter_configs.AlterConfigsResourceResponse
+    )
 
 MODIFIED = {1, 2, 3, 6, 7, 8}  # sources that were set while the cluster ran
 FILTERS = ("all", "dynamic", "modified", "default", "static")
@@ -60,10 +74,10 @@ class Configs(AdminBase):
         config_resources: Iterable[ConfigResource],
         include_synonyms: bool,
         include_documentation: bool,
-    ) -> list[Any]:
+    ) -> list[DescribeConfigsResult]:
         from ottla.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
-        results: list[object] = []
+        results: list[DescribeConfigsResult] = []
         for node_id, resources in by_node(config_resources).items():
             request = DescribeConfigsRequest(
                 resources=[
@@ -97,13 +111,23 @@ class Configs(AdminBase):
             self._check_known(resources)
         results: dict[str, dict[str, str]] = defaultdict(dict)
         for node_id, theirs in by_node(resources).items():
-            make = old_request if incremental is False else incremental_request
-            answer = self._ask(make(theirs, validate_only), self._known(node_id))
-            for response in answer.responses:
+            for response in self._altered(theirs, validate_only, incremental, node_id):
                 kind = ConfigResourceType(response.resource_type).name.lower()
                 code, text = response.error_code, response.error_message
                 results[kind][response.resource_name] = str(error_for(code, text)) if code else "OK"
         return dict(results)
+
+    def _altered(
+        self,
+        resources: list[ConfigResource],
+        validate_only: bool,
+        incremental: bool | None,
+        node_id: int,
+    ) -> Sequence[AlteredConfigs]:
+        known = self._known(node_id)
+        if incremental is False:
+            return self._ask(old_request(resources, validate_only), known).responses
+        return self._ask(incremental_request(resources, validate_only), known).responses
 
     def reset_configs(
         self,
@@ -170,7 +194,7 @@ def by_node(resources: Iterable[ConfigResource]) -> dict[int, list[ConfigResourc
     return dict(grouped)
 
 
-def wanted(config: Any, config_filter: str) -> bool:
+def wanted(config: DescribeConfigsResourceResult, config_filter: str) -> bool:
     source = config.config_source
     choice: dict[str, bool] = {
         "all": True,
@@ -182,7 +206,7 @@ def wanted(config: Any, config_filter: str) -> bool:
     return choice[config_filter]
 
 
-def readable(config: Any) -> dict[str, Any]:
+def readable(config: DescribeConfigsResourceResult) -> dict[str, Any]:
     plain: dict[str, Any] = to_dict(config)
     del plain["name"]
     plain["config_source"] = ConfigSourceType(config.config_source).name
@@ -209,7 +233,9 @@ def as_text(value: object) -> str | None:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def incremental_request(resources: list[ConfigResource], validate_only: bool) -> Any:
+def incremental_request(
+    resources: list[ConfigResource], validate_only: bool
+) -> IncrementalAlterConfigsRequest:
     from ottla.wire.api.incremental_alter_configs import (
         AlterableConfig,
         AlterConfigsResource,
@@ -232,7 +258,7 @@ def incremental_request(resources: list[ConfigResource], validate_only: bool) ->
     )
 
 
-def old_request(resources: list[ConfigResource], validate_only: bool) -> Any:
+def old_request(resources: list[ConfigResource], validate_only: bool) -> AlterConfigsRequest:
     from ottla.wire.api.alter_configs import (
         AlterableConfig,
         AlterConfigsRequest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.wire.malformed import MalformedMessage
 
@@ -14,6 +14,12 @@ from ..structs import OffsetAndMetadata, TopicPartition
 from .base import AdminBase, by_topic, raise_first
 from .records import Records
 from .types import MemberToRemove, OffsetSpec, OffsetTimestamp, to_dict
+
+if TYPE_CHECKING:
+    from ottla.wire.api.describe_groups import DescribedGroup
+    from ottla.wire.api.offset_commit import OffsetCommitResponse
+    from ottla.wire.api.offset_delete import OffsetDeleteResponse
+    from ottla.wire.api.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
 
 BY_NAME = 9  # offsets are asked for by topic id from version 10 on; names are what people have
 
@@ -273,7 +279,7 @@ class Groups(Records, AdminBase):
         }
 
 
-def described_group(group: Any) -> dict[str, Any]:
+def described_group(group: DescribedGroup) -> dict[str, Any]:
     from ottla.wire.consumer_protocol import read_assignment, read_subscription
 
     plain: dict[str, Any] = to_dict(group)
@@ -293,7 +299,9 @@ def described_group(group: Any) -> dict[str, Any]:
     return plain
 
 
-def committed_in(group: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+def committed_in(
+    group: OffsetFetchResponse | OffsetFetchResponseGroup,
+) -> dict[TopicPartition, OffsetAndMetadata]:
     found = {}
     for topic in group.topics:
         for each in topic.partitions:
@@ -305,7 +313,9 @@ def committed_in(group: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     return found
 
 
-def outcomes_in(answer: Any) -> dict[TopicPartition, ErrorClass]:
+def outcomes_in(
+    answer: OffsetCommitResponse | OffsetDeleteResponse,
+) -> dict[TopicPartition, ErrorClass]:
     return {
         TopicPartition(topic.name, each.partition_index): error_class(each.error_code)
         if each.error_code

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..errors import raise_for
 from ..structs import OffsetAndTimestamp, TopicPartition
 from .base import AdminBase, by_topic
 from .types import OffsetSpec, OffsetTimestamp
+
+if TYPE_CHECKING:
+    from ottla.wire.api.delete_records import DeleteRecordsResponse
+    from ottla.wire.api.list_offsets import ListOffsetsResponse
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -35,7 +39,7 @@ class Records(AdminBase):
         specs = {TopicPartition(*each): int(spec) for each, spec in topic_partition_specs.items()}
         limit_ms = self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms
 
-        def make(partitions: list[TopicPartition]) -> Any:
+        def make(partitions: list[TopicPartition]) -> ListOffsetsRequest:
             return ListOffsetsRequest(
                 replica_id=-1,
                 isolation_level=int(isolation_level),
@@ -61,7 +65,7 @@ class Records(AdminBase):
         records_to_delete: Mapping[TopicPartition, int],
         timeout_ms: int | None = None,
         partition_leader_id: int | None = None,
-    ) -> dict[TopicPartition, dict[str, Any]]:
+    ) -> dict[TopicPartition, dict[str, int]]:
         """Forget all records below these offsets (-1: all there are); gives the low watermarks."""
         from ottla.wire.api.delete_records import (
             DeleteRecordsPartition,
@@ -72,7 +76,7 @@ class Records(AdminBase):
         offsets = {TopicPartition(*each): offset for each, offset in records_to_delete.items()}
         limit_ms = self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms
 
-        def make(partitions: list[TopicPartition]) -> Any:
+        def make(partitions: list[TopicPartition]) -> DeleteRecordsRequest:
             return DeleteRecordsRequest(
                 topics=[
                     DeleteRecordsTopic(
@@ -94,7 +98,7 @@ class Records(AdminBase):
         return self._ask_leaders(offsets, make, _deleted_in, timeout_ms)
 
 
-def _offsets_in(answer: Any) -> dict[TopicPartition, OffsetAndTimestamp]:
+def _offsets_in(answer: ListOffsetsResponse) -> dict[TopicPartition, OffsetAndTimestamp]:
     found = {}
     for topic in answer.topics:
         for each in topic.partitions:
@@ -105,7 +109,7 @@ def _offsets_in(answer: Any) -> dict[TopicPartition, OffsetAndTimestamp]:
     return found
 
 
-def _deleted_in(answer: Any) -> dict[TopicPartition, dict[str, Any]]:
+def _deleted_in(answer: DeleteRecordsResponse) -> dict[TopicPartition, dict[str, int]]:
     found = {}
     for topic in answer.topics:
         for each in topic.partitions:

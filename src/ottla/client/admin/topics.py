@@ -20,7 +20,7 @@ class Topics(AdminBase):
 
     def list_topics(self) -> list[str]:
         """The names of all topics, internal ones too."""
-        return [topic.name for topic in self._metadata().topics]
+        return [topic.name for topic in self._metadata().topics if topic.name is not None]
 
     def describe_topics(
         self, topics: Iterable[str | uuid.UUID] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..argument_checks import check_names
 from ..errors import raise_for
@@ -18,6 +18,10 @@ from .types import (
     TransactionListing,
     TransactionState,
 )
+
+if TYPE_CHECKING:
+    from ottla.wire.api.describe_producers import DescribeProducersResponse
+    from ottla.wire.api.write_txn_markers import WriteTxnMarkersResponse
 
 HANGING_SLACK_MS = 5 * 60 * 1000  # as Kafka's tool: clocks differ
 ENDED = {
@@ -103,7 +107,7 @@ class Transactions(AdminBase):
 
         wanted = [TopicPartition(*each) for each in partitions]
 
-        def make(theirs: list[TopicPartition]) -> Any:
+        def make(theirs: list[TopicPartition]) -> DescribeProducersRequest:
             return DescribeProducersRequest(
                 topics=[
                     TopicRequest(name=name, partition_indexes=indexes)
@@ -137,7 +141,7 @@ class Transactions(AdminBase):
             ],
         )
 
-        def take(answer: Any) -> dict[TopicPartition, None]:
+        def take(answer: WriteTxnMarkersResponse) -> dict[TopicPartition, None]:
             for result in answer.markers:
                 for topic in result.topics:
                     for each in topic.partitions:
@@ -191,7 +195,7 @@ class Transactions(AdminBase):
         return hanging
 
 
-def producers_in(answer: Any) -> dict[TopicPartition, PartitionProducerState]:
+def producers_in(answer: DescribeProducersResponse) -> dict[TopicPartition, PartitionProducerState]:
     found = {}
     for topic in answer.topics:
         for each in topic.partitions:

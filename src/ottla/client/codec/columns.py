@@ -11,7 +11,9 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ..errors import KafkaError
 from ..structs import TopicPartition
@@ -107,7 +109,7 @@ class RecordColumns:
             arrays.append(self._arrow_headers(arrow, null=False))
         return arrow.RecordBatch.from_arrays(arrays, names=names)
 
-    def _arrow_column(self, arrow: Any, name: str, unit: str) -> Any:
+    def _arrow_column(self, arrow: ModuleType, name: str, unit: str) -> pyarrow.Array:
         """One column, over the memory that is there."""
         count = len(self)
         match name:
@@ -130,7 +132,7 @@ class RecordColumns:
             case _:
                 raise ValueError(f"there is no column {name!r}; there are {', '.join(COLUMNS)}")
 
-    def _arrow_headers(self, arrow: Any, *, null: bool) -> Any:
+    def _arrow_headers(self, arrow: ModuleType, *, null: bool) -> pyarrow.Array:
         """The headers as lists; a record without any has an empty one, or null."""
         count = len(self)
         kind = header_type(arrow)
@@ -158,7 +160,7 @@ def has_headers(columns: Columns) -> bool:
     return len(columns.header_lists.offsets) > 4
 
 
-def as_text(arrow: Any, names: Any) -> Any:
+def as_text(arrow: ModuleType, names: pyarrow.Array) -> pyarrow.Array:
     """Names as text; what is not UTF-8 in them is replaced."""
     try:
         return names.cast(arrow.string())
@@ -166,19 +168,21 @@ def as_text(arrow: Any, names: Any) -> Any:
         return arrow.array([name.decode("utf-8", "replace") for name in names.to_pylist()])
 
 
-def bytes_array(arrow: Any, column: BytesColumn, count: int) -> Any:
+def bytes_array(arrow: ModuleType, column: BytesColumn, count: int) -> pyarrow.Array:
     """A binary array over the memory of a column."""
     validity = arrow.py_buffer(column.validity) if column.nulls else None
     buffers = [validity, arrow.py_buffer(column.offsets), arrow.py_buffer(column.data)]
     return arrow.Array.from_buffers(arrow.binary(), count, buffers)
 
 
-def numbers_array(arrow: Any, kind: Any, data: Any, count: int) -> Any:
+def numbers_array(
+    arrow: ModuleType, kind: pyarrow.DataType, data: bytes | bytearray | memoryview, count: int
+) -> pyarrow.Array:
     """An array of int64 (whatever they mean) over their memory."""
     return arrow.Array.from_buffers(kind, count, [None, arrow.py_buffer(data)])
 
 
-def times_array(arrow: Any, data: bytearray, count: int, unit: str) -> Any:
+def times_array(arrow: ModuleType, data: bytearray, count: int, unit: str) -> pyarrow.Array:
     """Milliseconds as timestamps in `unit`; raises ArrowInvalid if one is too large for it."""
     if unit != "ms":
         numpy, factor = sys.modules.get("numpy"), FACTORS[unit]
@@ -191,10 +195,12 @@ def times_array(arrow: Any, data: bytearray, count: int, unit: str) -> Any:
     return found if unit == "ms" else found.cast(arrow.timestamp(unit, tz="UTC"))
 
 
-constants: dict[tuple[Any, str], Any] = {}
+constants: dict[tuple[str | int, str], pyarrow.Array] = {}
 
 
-def constant(arrow: Any, value: Any, kind: Any, count: int) -> Any:
+def constant(
+    arrow: ModuleType, value: str | int, kind: pyarrow.DataType, count: int
+) -> pyarrow.Array:
     """The same value in every row; made once and sliced."""
     known = constants.get((value, str(kind)))
     if known is None or len(known) < count:
@@ -205,7 +211,9 @@ def constant(arrow: Any, value: Any, kind: Any, count: int) -> Any:
     return known.slice(0, count)
 
 
-def repeated(arrow: Any, value: str | int, kind: Any, count: int) -> Any:
+def repeated(
+    arrow: ModuleType, value: str | int, kind: pyarrow.DataType, count: int
+) -> pyarrow.Array:
     """A text or a 32-bit number `count` times, from memory: for a Python value pyarrow would first
     import pandas if it is there, which takes 0.2 s."""
     if isinstance(value, int):
@@ -217,7 +225,7 @@ def repeated(arrow: Any, value: str | int, kind: Any, count: int) -> Any:
     return arrow.Array.from_buffers(kind, count, buffers)
 
 
-def header_type(arrow: Any) -> Any:
+def header_type(arrow: ModuleType) -> pyarrow.DataType:
     return arrow.list_(arrow.struct([("key", arrow.string()), ("value", arrow.binary())]))
 
 
@@ -231,11 +239,10 @@ def unpacked(column: BytesColumn, count: int) -> list[bytes | None]:
     ]
 
 
-def import_pyarrow() -> Any:
+def import_pyarrow() -> ModuleType:
     try:
-        import pyarrow
+        return import_module("pyarrow")
     except ImportError:
         raise KafkaError(
             "to_arrow() needs pyarrow, which is not installed\nTry: pip install 'ottla[arrow]'"
         ) from None
-    return pyarrow

@@ -12,11 +12,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any
 
 from ..errors import KafkaError
 from ..structs import OffsetAndMetadata, TopicPartition
-from ..typed_config import ConsumerConfig
+from ..typed_config import CommitCallback, ConsumerConfig
 from .interceptors import ConsumerInterceptors
 from .offset_commits import Commits
 from .subscription import Subscription
@@ -24,7 +23,6 @@ from .subscription import Subscription
 log = logging.getLogger("ottla.client")
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-Callback = Callable[[Any, Any], object]
 BEFORE_REBALANCE_MS_MAX = 5_000
 
 
@@ -45,11 +43,11 @@ class Committer:
         self.changed = changed
         self.automatic = commits is not None and bool(config["enable_auto_commit"])
         self.interval_s = config["auto_commit_interval_ms"] / 1000
-        self.default_callback: Callback | None = config["default_offset_commit_callback"]
+        self.default_callback: CommitCallback | None = config["default_offset_commit_callback"]
         self.due_at = time.monotonic() + self.interval_s
         self.retry_s = config["retry_backoff_ms"] / 1000
         self.last: dict[TopicPartition, int] = {}
-        self.finished: deque[tuple[Callback | None, Offsets, BaseException | None]] = deque()
+        self.finished: deque[tuple[CommitCallback | None, Offsets, BaseException | None]] = deque()
         self.commit_count = 0
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -118,15 +116,17 @@ class Committer:
         finally:
             self.call_back()
 
-    def commit_async(self, offsets: Offsets | None, callback: Callback | None) -> Future[Any]:
+    def commit_async(
+        self, offsets: Offsets | None, callback: CommitCallback | None
+    ) -> Future[None]:
         """Commit once, without waiting."""
         self.call_back()
         wanted = self.consumed() if offsets is None else dict(offsets)
         return self._send(wanted, callback or self.default_callback)
 
     def _send(
-        self, offsets: Offsets, callback: Callback | None, *, automatic: bool = False
-    ) -> Future[Any]:
+        self, offsets: Offsets, callback: CommitCallback | None, *, automatic: bool = False
+    ) -> Future[None]:
         assert self.commits is not None
         future = self.commits.send(offsets)
 

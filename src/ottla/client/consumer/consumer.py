@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import chain
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 from ..argument_checks import check_properties, check_timeout
 from ..codec.columns import RecordColumns
@@ -33,6 +33,7 @@ from ..structs import (
     TopicPartition,
     V,
 )
+from ..typed_config import CommitCallback
 from .committer import Committer
 from .deserializers import Deserializers
 from .fetcher import Fetcher
@@ -45,11 +46,12 @@ from .pending_errors import PendingErrors
 from .positions import Positions
 from .rebalance import Rebalance
 from .record_delivery import RecordDelivery
-from .subscription import PartitionState, Subscription, check_partition
+from .subscription import Listener, PartitionState, Subscription, check_partition
 from .wakeup_signal import Signal
 
 log = logging.getLogger("ottla.client")
 
+T = TypeVar("T")
 STEP_S_MAX = 0.5  # how long a poll waits at most without a look around
 LEAVE_TIMEOUT_MS = 2_000
 
@@ -61,7 +63,7 @@ class Consumer(Generic[K, V]):
 
     def __init__(
         self,
-        *topics: str | Mapping[str, Any],
+        *topics: str | Mapping[str, object],
         config: Mapping[str, object] | None = None,
         **options: object,
     ) -> None:
@@ -134,7 +136,7 @@ class Consumer(Generic[K, V]):
         self,
         topics: Sequence[str] = (),
         pattern: str | re.Pattern[str] | None = None,
-        listener: object = None,
+        listener: Listener | None = None,
     ) -> None:
         """Read these topics, or those that match a pattern, sharing them with the group."""
         self._check_open()
@@ -221,15 +223,10 @@ class Consumer(Generic[K, V]):
         self._check_open()
         self._delivery.end()
         self._iterator = None
-        return (
-            self._wait_for(
-                lambda: self._delivery.take_columns(max_records),
-                time.monotonic() + timeout_ms / 1000,
-            )
-            or []
-        )
+        deadline = time.monotonic() + timeout_ms / 1000
+        return self._wait_for(lambda: self._delivery.take_columns(max_records), deadline) or []
 
-    def _wait_for(self, take: Callable[[], Any], deadline: float) -> Any:
+    def _wait_for(self, take: Callable[[], T | None], deadline: float) -> T | None:
         """What `take` finds, waiting for it until the deadline."""
         while True:
             seen = self._signal.count
@@ -411,8 +408,8 @@ class Consumer(Generic[K, V]):
     def commit_async(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
-        callback: Callable[[Any, Any], object] | None = None,
-    ) -> Future[Any]:
+        callback: CommitCallback | None = None,
+    ) -> Future[None]:
         """The same without waiting or retrying; `callback(offsets, error or None)` is called by a
         later poll or commit."""
         self._check_group()

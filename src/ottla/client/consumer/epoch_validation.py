@@ -19,10 +19,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.wire.api.offset_for_leader_epoch import (
+    EpochEndOffset,
     OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
@@ -122,11 +124,11 @@ class Validation:
             state.stale_until = now + STALE_S_MAX
         return now < state.stale_until
 
-    def _on_response(self, asked: Asked, future: Future[Any]) -> None:
+    def _on_response(self, asked: Asked, future: Future[OffsetForLeaderEpochResponse]) -> None:
         if self.client.closed:
             return
         problem = future.exception()
-        answers: dict[TopicPartition, Any] = {}
+        answers: dict[TopicPartition, EpochEndOffset] = {}
         if problem is None:
             answers = {
                 TopicPartition(topic.topic, each.partition): each
@@ -141,7 +143,11 @@ class Validation:
         self.changed()
 
     def _judge(
-        self, state: PartitionState, leader_epoch: int, answer: Any, problem: BaseException | None
+        self,
+        state: PartitionState,
+        leader_epoch: int,
+        answer: EpochEndOffset | None,
+        problem: BaseException | None,
     ) -> None:
         if answer is None or answer.error_code:
             if answer is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ottla.wire.api.fetch import AbortedTransaction
+from ottla.wire.api.fetch import AbortedTransaction, PartitionData
 from ottla.wire.compression import decompress
 from ottla.wire.control import ABORT, control_type
 from ottla.wire.malformed import MalformedMessage
@@ -125,6 +125,15 @@ class FetchedBatch:
             f"{partition.topic}-{partition.partition} cannot be read: {problem}\n"
             f"Try: seek(partition, {header.last_offset + 1}) to go on behind it"
         )
+
+
+def records_in(data: PartitionData) -> memoryview:
+    """The batches of one partition in an answer: a view of the frame it was read from."""
+    records = data.records
+    if records is None:
+        return memoryview(b"")
+    assert isinstance(records, memoryview)
+    return records
 
 
 def split(

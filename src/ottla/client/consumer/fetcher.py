@@ -14,9 +14,14 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import Any
 
-from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.api.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from ottla.wire.errors import ErrorCode
 from ottla.wire.malformed import MalformedMessage
 
@@ -25,7 +30,7 @@ from ..network.cluster_client import ConsumerClient
 from ..network.cluster_metadata import NO_UUID, topic_trouble
 from ..structs import TopicPartition
 from .epoch_validation import Failed
-from .fetched_batches import split
+from .fetched_batches import records_in, split
 from .positions import Positions
 from .subscription import PartitionState, Subscription
 
@@ -228,13 +233,15 @@ class Fetcher:
         )
         names = {topic_id: name for name, topic_id in ids.items()}
 
-        def on_response(answer: Future[object]) -> None:
+        def on_response(answer: Future[FetchResponse]) -> None:
             busy.discard(channel)
             self._on_response(answer, asked, names)
 
         future.add_done_callback(on_response)
 
-    def _on_response(self, future: Future[Any], asked: Asked, names: dict[bytes, str]) -> None:
+    def _on_response(
+        self, future: Future[FetchResponse], asked: Asked, names: dict[bytes, str]
+    ) -> None:
         for state, version, _ in asked.values():
             if state.fetching == version:
                 state.fetching = -1
@@ -270,11 +277,11 @@ class Fetcher:
     def _take_answer(
         self,
         partition: TopicPartition,
-        data: Any,
+        data: PartitionData,
         state: PartitionState,
         version: int,
         offset: int,
-        answer: Any,
+        answer: FetchResponse,
     ) -> None:
         if state.version != version:
             return
@@ -283,7 +290,7 @@ class Fetcher:
             return
         aborted = (data.aborted_transactions or ()) if self.isolation_level else None
         try:
-            batches = list(split(data.records or memoryview(b""), offset, aborted, version))
+            batches = list(split(records_in(data), offset, aborted, version))
         except MalformedMessage as problem:
             self._fail(state, error_for(ErrorCode.CORRUPT_MESSAGE, f"{partition}: {problem}"))
             return
@@ -301,7 +308,12 @@ class Fetcher:
             state.log_start_offset = data.log_start_offset
 
     def _refused(
-        self, partition: TopicPartition, data: Any, state: PartitionState, offset: int, answer: Any
+        self,
+        partition: TopicPartition,
+        data: PartitionData,
+        state: PartitionState,
+        offset: int,
+        answer: FetchResponse,
     ) -> None:
         code = data.error_code
         state.retry_at = time.monotonic() + self.client.config["retry_backoff_ms"] / 1000
@@ -349,7 +361,9 @@ class Fetcher:
         self.failed(problem, [state])
 
 
-def answered(answer: Any, names: dict[bytes, str]) -> Iterator[tuple[TopicPartition, Any]]:
+def answered(
+    answer: FetchResponse, names: dict[bytes, str]
+) -> Iterator[tuple[TopicPartition, PartitionData]]:
     """Every partition of an answer, by name."""
     for topic in answer.responses:
         name = topic.topic or names.get(topic.topic_id, "")

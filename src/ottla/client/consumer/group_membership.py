@@ -14,14 +14,23 @@ from __future__ import annotations
 import logging
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
-from ottla.wire.api.heartbeat import HeartbeatRequest
-from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.api.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
 from ottla.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
-from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.wire.api.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from ottla.wire.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -32,12 +41,14 @@ from ottla.wire.consumer_protocol import (
 from ottla.wire.consumer_protocol import TopicPartition as TopicNumbers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.malformed import WireError
+from ottla.wire.schema import RequestFor, Struct
 
 from ..assignors import Assignor, Member, by_topic, check_assignment, is_cooperative
 from ..errors import KafkaError, error_for
-from ..futures import done
+from ..futures import done, then
 from ..network.cluster_client import ConsumerClient
 from ..network.cluster_metadata import Cluster
+from ..network.coordinators import COORDINATOR_GONE
 from ..network.io_thread import Timer
 from ..structs import ConsumerGroupMetadata, TopicPartition
 from .subscription import Subscription
@@ -50,8 +61,8 @@ JOIN_EXTRA_MS = 5_000
 SUBSCRIPTION_VERSION_MAX = 3
 MISSING_TOPIC_WAIT_S = 0.5
 
+S = TypeVar("S", bound=Struct)
 RESET = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
-COORDINATOR_GONE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 TRY_AGAIN = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
@@ -150,15 +161,15 @@ class Group:
             ],
             reason="",
         )
-        asked = self.client.submit(
-            node_id,
-            request,
-            timeout_ms=max(
-                config["max_poll_interval_ms"] + JOIN_EXTRA_MS, config["request_timeout_ms"]
-            ),
-            channel=JOIN_CHANNEL,
-        )
+        asked = self._submit_rebalance(node_id, request)
         asked.add_done_callback(lambda future: self._joined(future, attempt, tries, node_id))
+
+    def _submit_rebalance(self, node_id: int, request: RequestFor[S]) -> Future[S]:
+        """A request that the coordinator answers when the other members have sent theirs."""
+        config = self.client.config
+        waits_ms = config["max_poll_interval_ms"] + JOIN_EXTRA_MS
+        timeout_ms = max(waits_ms, config["request_timeout_ms"])
+        return self.client.submit(node_id, request, timeout_ms=timeout_ms, channel=JOIN_CHANNEL)
 
     def _wishes(self, assignor: Assignor) -> bytes:
         """What this member tells the leader."""
@@ -177,7 +188,9 @@ class Group:
             )
         )
 
-    def _joined(self, future: Future[Any], attempt: int, tries: int, node_id: int) -> None:
+    def _joined(
+        self, future: Future[JoinGroupResponse], attempt: int, tries: int, node_id: int
+    ) -> None:
         if attempt != self.attempt:
             return
         problem = future.exception()
@@ -199,7 +212,7 @@ class Group:
         else:
             self._sync(attempt, tries, node_id, {})
 
-    def _lead(self, answer: Any, attempt: int, tries: int, node_id: int) -> None:
+    def _lead(self, answer: JoinGroupResponse, attempt: int, tries: int, node_id: int) -> None:
         """Divide the partitions, once it is known how many there are."""
         members: dict[str, Member] = {}
         version = SUBSCRIPTION_VERSION_MAX
@@ -268,18 +281,10 @@ class Group:
                 for member_id, share in shares.items()
             ],
         )
-        config = self.client.config
-        asked = self.client.submit(
-            node_id,
-            request,
-            timeout_ms=max(
-                config["max_poll_interval_ms"] + JOIN_EXTRA_MS, config["request_timeout_ms"]
-            ),
-            channel=JOIN_CHANNEL,
-        )
+        asked = self._submit_rebalance(node_id, request)
         asked.add_done_callback(lambda future: self._synced(future, attempt, tries))
 
-    def _synced(self, future: Future[Any], attempt: int, tries: int) -> None:
+    def _synced(self, future: Future[SyncGroupResponse], attempt: int, tries: int) -> None:
         if attempt != self.attempt:
             return
         problem = future.exception()
@@ -325,11 +330,8 @@ class Group:
             self.rejoin = True
             self.changed()
             return
-        pause_s = (
-            0.0
-            if code == ErrorCode.REBALANCE_IN_PROGRESS and not tries
-            else (self.client.backoff_s(tries))
-        )
+        at_once = code == ErrorCode.REBALANCE_IN_PROGRESS and not tries
+        pause_s = 0.0 if at_once else self.client.backoff_s(tries)
         self.client.call_later(pause_s, self._begin, attempt, tries + 1)
 
     # Staying in it
@@ -377,7 +379,7 @@ class Group:
         )
         asked.add_done_callback(lambda future: self._beaten(future, generation))
 
-    def _beaten(self, future: Future[Any], generation: int) -> None:
+    def _beaten(self, future: Future[HeartbeatResponse], generation: int) -> None:
         self.heartbeat_open = False
         if generation != self.generation or self.joining or self.client.closed:
             return
@@ -421,7 +423,7 @@ class Group:
 
     # The way out
 
-    def leave(self, reason: str = "the consumer is being closed") -> Future[Any]:
+    def leave(self, reason: str = "the consumer is being closed") -> Future[None]:
         """Leave, so that the others need not wait; a static member stays until its session ends."""
         self.attempt += 1
         self.joining = False
@@ -435,7 +437,8 @@ class Group:
             member_id=member_id,
             members=[MemberIdentity(member_id=member_id, reason=reason)],
         )
-        return self.client.submit(node_id, request, channel=CHANNEL, timeout_ms=5_000)
+        asked = self.client.submit(node_id, request, channel=CHANNEL, timeout_ms=5_000)
+        return then(asked, lambda answer: None)
 
     # News of topics
 
@@ -470,7 +473,7 @@ class Group:
         self.client.call_later(MISSING_TOPIC_WAIT_S, look)
 
 
-def member_of(answer: Any) -> Member:
+def member_of(answer: JoinGroupResponseMember) -> Member:
     """What a member wants, out of the leader's list."""
     wishes = read_subscription(answer.metadata)
     return Member(
@@ -484,7 +487,7 @@ def member_of(answer: Any) -> Member:
     )
 
 
-def counted(cluster: Cluster, topics: Any) -> dict[str, int]:
+def counted(cluster: Cluster, topics: Iterable[str]) -> dict[str, int]:
     """How many partitions each topic has; 0 if it is not there."""
     found = {}
     for name in topics:

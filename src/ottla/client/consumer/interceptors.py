@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from ..structs import ConsumerRecord, TopicPartition
+from ..structs import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("ottla.client")
 
@@ -42,7 +41,7 @@ class ConsumerInterceptors:
             partition = TopicPartition(record.topic, record.partition)
             yield from self.on_consume({partition: [record]}).get(partition, ())
 
-    def on_commit(self, offsets: Mapping[TopicPartition, Any]) -> None:
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         for each in self.chain:
             if hasattr(each, "on_commit"):
                 try:

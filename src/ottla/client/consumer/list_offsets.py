@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any
 
 from ottla.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
+    ListOffsetsResponse,
     ListOffsetsTopic,
 )
 from ottla.wire.errors import ErrorCode
@@ -28,7 +28,7 @@ END = -1
 BEGINNING = -2
 
 Found = dict[TopicPartition, OffsetAndTimestamp]
-Failed = dict[TopicPartition, KafkaError]
+Unfound = dict[TopicPartition, KafkaError]
 
 
 class Offsets:
@@ -64,11 +64,11 @@ class Offsets:
         except KafkaTimeoutError as problem:
             raise KafkaTimeoutError(f"offsets were not found: {problem}") from None
 
-    def ask(self, wanted: Mapping[TopicPartition, int]) -> Future[tuple[Found, Failed]]:
+    def ask(self, wanted: Mapping[TopicPartition, int]) -> Future[tuple[Found, Unfound]]:
         """One attempt."""
         cluster = self.client.cluster
         by_leader: dict[int, dict[str, list[ListOffsetsPartition]]] = {}
-        failed: Failed = {}
+        failed: Unfound = {}
         for partition, time in wanted.items():
             known = cluster.partition(*partition)
             if known is None or known.leader < 0:
@@ -87,7 +87,7 @@ class Offsets:
             for leader, topics in by_leader.items()
         }
 
-        def collect(_: object) -> tuple[Found, Failed]:
+        def collect(_: object) -> tuple[Found, Unfound]:
             found: Found = {}
             for leader, future in asked.items():
                 read_answer(future, by_leader[leader], found, failed)
@@ -121,10 +121,10 @@ class Offsets:
 
 
 def read_answer(
-    future: Future[Any],
+    future: Future[ListOffsetsResponse],
     asked: Mapping[str, list[ListOffsetsPartition]],
     found: Found,
-    failed: Failed,
+    failed: Unfound,
 ) -> None:
     """Sort one broker's answer, or its failure, into found and failed."""
     problem = future.exception()

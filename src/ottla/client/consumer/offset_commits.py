@@ -10,38 +10,42 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import TypeVar
 
 from ottla.wire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from ottla.wire.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
+    OffsetFetchResponse,
 )
 from ottla.wire.errors import ErrorCode
+from ottla.wire.schema import RequestFor, Struct
 
-from ..errors import CommitFailedError, KafkaConnectionError, KafkaError, error_for
+from ..errors import (
+    NO_LONGER_MEMBER,
+    CommitFailedError,
+    KafkaConnectionError,
+    KafkaError,
+    error_for,
+)
 from ..futures import then, then_wait
 from ..network.cluster_client import AnyClient
 from ..network.cluster_metadata import NO_UUID
+from ..network.coordinators import COORDINATOR_GONE
 from ..structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 CHANNEL = "coordinator"
 NAMES_VERSION_MAX = 9  # from 10 on, both requests name topics by id
 
-COORDINATOR_GONE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-THROWN_OUT = (
-    ErrorCode.UNKNOWN_MEMBER_ID,
-    ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.FENCED_INSTANCE_ID,
-    ErrorCode.STALE_MEMBER_EPOCH,
-)
 
+S = TypeVar("S", bound=Struct)
 Committed = dict[TopicPartition, OffsetAndMetadata]
 
 
@@ -114,12 +118,12 @@ class Commits:
         )
         return request, version_max
 
-    def _read_commit(self, answer: Any, who: ConsumerGroupMetadata) -> None:
+    def _read_commit(self, answer: OffsetCommitResponse, who: ConsumerGroupMetadata) -> None:
         worst: tuple[int, str] | None = None
         for topic in answer.topics:
             name = topic.name or self.client.cluster.names.get(topic.topic_id, "?")
             for partition in topic.partitions:
-                if partition.error_code and (worst is None or worst[0] not in THROWN_OUT):
+                if partition.error_code and (worst is None or worst[0] not in NO_LONGER_MEMBER):
                     worst = partition.error_code, f"{name}-{partition.partition_index}"
         if worst is None:
             return
@@ -128,7 +132,7 @@ class Commits:
             self.client.coordinators.forget(self.group_id)
         if self.identity() == who:  # else it is news of a membership that is over
             self.on_error(code)
-        if code in THROWN_OUT:
+        if code in NO_LONGER_MEMBER:
             raise CommitFailedError(
                 f"offset of {where} not committed: group {self.group_id!r} has given its "
                 f"partitions to others ({ErrorCode(code).name})\n"
@@ -195,7 +199,7 @@ class Commits:
             timeout_ms,
         )
 
-    def _read(self, answer: Any, names: Mapping[bytes, str]) -> Committed:
+    def _read(self, answer: OffsetFetchResponse, names: Mapping[bytes, str]) -> Committed:
         group = answer.groups[0] if answer.groups else answer
         self._check(group.error_code)
         found: Committed = {}
@@ -223,7 +227,7 @@ class Commits:
         ids = {name: known[name].topic_id if name in known else NO_UUID for name in topics}
         return ids, NAMES_VERSION_MAX if NO_UUID in ids.values() else 32767
 
-    def _ask(self, request: Any, version_max: int) -> Future[Any]:
+    def _ask(self, request: RequestFor[S], version_max: int) -> Future[S]:
         asked = then_wait(
             self.client.coordinator(self.group_id),
             lambda node_id: self.client.submit(
@@ -233,13 +237,15 @@ class Commits:
         asked.add_done_callback(self._on_response)
         return asked
 
-    def _on_response(self, future: Future[object]) -> None:
+    def _on_response(self, future: Future[S]) -> None:
         """A broken connection may mean another coordinator."""
         if isinstance(future.exception(), KafkaConnectionError):
             self.client.coordinators.forget(self.group_id)
 
 
-def offsets_to_commit(offsets: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
+def offsets_to_commit(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+) -> dict[TopicPartition, OffsetAndMetadata]:
     """What a caller gives to `commit`, checked; a plain number will do for an offset."""
     found = {}
     if not isinstance(offsets, Mapping):

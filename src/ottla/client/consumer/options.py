@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from ..assignors import DEFAULT_ASSIGNORS, assignors
 from ..config import (
@@ -58,7 +58,7 @@ def isolation(value: object) -> str:
     return str(one_of("read_uncommitted", "read_committed")(value))
 
 
-def listed(value: object) -> list[Any]:
+def listed(value: object) -> list[object]:
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple) else [value]

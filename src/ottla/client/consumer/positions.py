@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import Any
 
 from ..errors import KafkaError, NoOffsetForPartitionError
 from ..network.cluster_client import ConsumerClient
 from ..structs import TopicPartition
 from .epoch_validation import Failed, Validation
-from .list_offsets import BEGINNING, END, Offsets
-from .offset_commits import Commits
+from .list_offsets import BEGINNING, END, Found, Offsets, Unfound
+from .offset_commits import Commits, Committed
 from .subscription import PartitionState, Subscription
 
 log = logging.getLogger("ottla.client")
@@ -99,15 +98,11 @@ class Positions:
             return
         asked = self.commits.fetch(list(versions))
 
-        def on_response(future: Future[Any]) -> None:
+        def on_response(future: Future[Committed]) -> None:
             problem = future.exception()
             failed: list[PartitionState] = []
             with self.subscription.lock:
-                for partition, version in versions.items():
-                    state = states[partition]
-                    if state.version != version:
-                        continue
-                    state.resolving = False
+                for partition, state in answered(states, versions):
                     if problem is not None:
                         failed.append(state)
                         self._later(state)
@@ -130,16 +125,12 @@ class Positions:
             {each: RESETS.get(states[each].reset or "latest", END) for each in versions}
         )
 
-        def on_response(future: Future[Any]) -> None:
+        def on_response(future: Future[tuple[Found, Unfound]]) -> None:
             found, problems = future.result()
             problem: KafkaError | None = None
             failed: list[PartitionState] = []
             with self.subscription.lock:
-                for partition, version in versions.items():
-                    state = states[partition]
-                    if state.version != version:
-                        continue
-                    state.resolving = False
+                for partition, state in answered(states, versions):
                     if partition in found:
                         offset, epoch = found[partition].offset, found[partition].leader_epoch
                         state.place(offset, epoch)
@@ -177,3 +168,14 @@ class Positions:
             elif problem.invalid_metadata:
                 self.client.refresh()
         self.changed()
+
+
+def answered(
+    states: dict[TopicPartition, PartitionState], versions: dict[TopicPartition, int]
+) -> Iterator[tuple[TopicPartition, PartitionState]]:
+    """The partitions that no seek has changed since they were asked about; `resolving` ends."""
+    for partition, version in versions.items():
+        state = states[partition]
+        if state.version == version:
+            state.resolving = False
+            yield partition, state

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
 
-from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.errors import ErrorCode
 from ottla.wire.malformed import MalformedMessage
 from ottla.wire.records import batch_bounds, read_header
@@ -18,6 +17,7 @@ from ottla.wire.records import batch_bounds, read_header
 from ..errors import error_for, raise_for
 from ..network.cluster_client import AnyClient
 from ..network.cluster_metadata import NO_UUID
+from .fetched_batches import records_in
 
 FETCH_BYTES = 8 * 1024 * 1024
 WAIT_MS = 500
@@ -79,11 +79,13 @@ def fetched(
     return batches_in(client.wait(future, left_ms), topic, partition, offset)
 
 
-def batches_in(answer: Any, topic: str, partition: int, offset: int) -> dict[int, memoryview]:
+def batches_in(
+    answer: FetchResponse, topic: str, partition: int, offset: int
+) -> dict[int, memoryview]:
     raise_for(answer.error_code)
     (data,) = answer.responses[0].partitions
     raise_for(data.error_code, f"{topic}-{partition} at offset {offset}")
-    records = data.records or memoryview(b"")
+    records = records_in(data)
     try:
         found = {
             read_header(records, start).base_offset: records[start:end]

@@ -8,7 +8,6 @@ iterator knows how many are left, so a record costs no bookkeeping.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ..codec.columns import RecordColumns
 from ..codec.records import Columns
@@ -33,7 +32,9 @@ class RecordDelivery:
         self.turn = 0
         self.record_count = 0
         # Of the iteration: its partition, the version then, the records, and their iterator.
-        self.current: tuple[PartitionState, int, list[ConsumerRecord], Iterator[Any]] | None = None
+        self.current: (
+            tuple[PartitionState, int, list[ConsumerRecord], Iterator[ConsumerRecord]] | None
+        ) = None
 
     # Records
 

@@ -13,7 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..errors import IllegalStateError
 from ..network.cluster_metadata import Cluster
@@ -29,9 +29,9 @@ ONE_WAY = (
 class Listener(Protocol):
     """What `subscribe(listener=…)` needs; `on_partitions_lost` may be missing."""
 
-    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> object: ...
+    def on_partitions_revoked(self, revoked: list[TopicPartition], /) -> object: ...
 
-    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> object: ...
+    def on_partitions_assigned(self, assigned: list[TopicPartition], /) -> object: ...
 
 
 class ConsumerRebalanceListener:
@@ -160,7 +160,10 @@ class Subscription:
         return self.managed or self.by_user
 
     def subscribe(
-        self, topics: Sequence[str], pattern: str | re.Pattern[str] | None, listener: Any
+        self,
+        topics: Sequence[str],
+        pattern: str | re.Pattern[str] | None,
+        listener: Listener | None,
     ) -> None:
         """Wish for topics by name, or by pattern."""
         if not topics and not pattern:

@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar, overload
 
 from ottla.client.randomness import RANDOM
 from ottla.wire.errors import ErrorCode
+from ottla.wire.schema import RequestFor, Struct
 
 from ..errors import IllegalStateError, KafkaError, KafkaTimeoutError, NoBrokersAvailable
 from ..typed_config import ClientConfig, ConsumerConfig, ProducerConfig
@@ -33,6 +34,7 @@ log = logging.getLogger("ottla.client")
 numbers = itertools.count(1)
 UNKNOWN_S_MAX = 5.0  # a new topic is known to all brokers long before
 T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 C_co = TypeVar("C_co", bound=ClientConfig, covariant=True)
 
 
@@ -58,22 +60,45 @@ class Client(Generic[C_co]):
         """Finalized features and their levels, as of the last connection."""
         return self.connections.features
 
+    @overload
     def submit(
         self,
         node_id: int,
-        message: object,
+        message: RequestFor[S],
+        *,
+        timeout_ms: float | None = None,
+        channel: str = "",
+        version_max: int = 32767,
+    ) -> Future[S]: ...
+
+    @overload
+    def submit(
+        self,
+        node_id: int,
+        message: RequestFor[S],
+        *,
+        timeout_ms: float | None = None,
+        channel: str = "",
+        answered: bool,
+        version_max: int = 32767,
+    ) -> Future[S | None]: ...
+
+    def submit(
+        self,
+        node_id: int,
+        message: RequestFor[S],
         *,
         timeout_ms: float | None = None,
         channel: str = "",
         answered: bool = True,
         version_max: int = 32767,
-    ) -> Future[Any]:
+    ) -> Future[S] | Future[S | None]:
         """Ask one broker (`ANY`, `CONTROLLER` or an id) once; the future has the answer.
 
         It fails with `KafkaConnectionError`, `KafkaTimeoutError`, `RequestTimedOutError` (all
         retriable) or `UnsupportedVersionError`. Requests on one channel are answered in order, so
         what must not wait behind a long poll goes on a channel of its own. `answered=False` is for
-        Produce with acks=0.
+        Produce with acks=0, and its result is None.
         """
         if timeout_ms is None:
             timeout_ms = self.config["request_timeout_ms"]
@@ -89,7 +114,7 @@ class Client(Generic[C_co]):
             self.loop.call_soon(self.connections.send, node_id, request, channel)
         return request.future
 
-    def call(self, node_id: int, message: object, *, timeout_ms: float | None = None) -> Any:
+    def call(self, node_id: int, message: RequestFor[S], *, timeout_ms: float | None = None) -> S:
         """Ask once and wait for the answer."""
         return self.wait(self.submit(node_id, message, timeout_ms=timeout_ms))
 

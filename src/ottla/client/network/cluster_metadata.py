@@ -8,10 +8,13 @@ leader before Metadata is asked again (KIP-951).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.wire.api.metadata import MetadataResponse
+from ottla.wire.api.metadata import MetadataResponse, MetadataResponseTopic
 from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.wire.api import fetch, produce
 
 NO_UUID = bytes(16)
 
@@ -89,23 +92,23 @@ class Cluster:
             topics.pop(name, None)
         for topic in answer.topics:
             if topic.name is not None:
-                topics[topic.name] = self._merged(topic)
+                topics[topic.name] = self._merged(topic.name, topic)
         return Cluster(
             brokers, topics, cluster_id=answer.cluster_id, controller_id=answer.controller_id
         )
 
-    def _merged(self, topic: Any) -> Topic:
-        old = self.topics.get(topic.name)
+    def _merged(self, name: str, topic: MetadataResponseTopic) -> Topic:
+        old = self.topics.get(name)
         same = old is not None and old.topic_id == topic.topic_id
         partitions = []
         for each in sorted(topic.partitions, key=lambda found: int(found.partition_index)):
-            known = self.partition(topic.name, each.partition_index) if same else None
+            known = self.partition(name, each.partition_index) if same else None
             if known is not None and -1 < each.leader_epoch < known.leader_epoch:
                 partitions.append(known)
                 continue
             partitions.append(
                 Partition(
-                    topic.name,
+                    name,
                     each.partition_index,
                     each.leader_id,
                     each.leader_epoch,
@@ -115,12 +118,15 @@ class Cluster:
                     each.error_code,
                 )
             )
-        return Topic(
-            topic.name, topic.topic_id, topic.is_internal, tuple(partitions), topic.error_code
-        )
+        return Topic(name, topic.topic_id, topic.is_internal, tuple(partitions), topic.error_code)
 
     def with_leader(
-        self, topic: str, index: int, leader: int, leader_epoch: int, endpoints: Iterable[Any] = ()
+        self,
+        topic: str,
+        index: int,
+        leader: int,
+        leader_epoch: int,
+        endpoints: Iterable[fetch.NodeEndpoint | produce.NodeEndpoint] = (),
     ) -> Cluster:
         """The metadata after a hint (KIP-951); the same object if the hint is no news."""
         known = self.partition(topic, index)

@@ -17,12 +17,14 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any
 
 from ottla import __version__
 from ottla.wire import exchange
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import Frame, FrameReader
 from ottla.wire.malformed import UnsupportedVersion, WireError
+from ottla.wire.schema import RequestFor, Struct
 
 from ..errors import (
     InvalidReceiveError,
@@ -49,7 +51,7 @@ class Request(exchange.Request):
 
     def __init__(
         self,
-        message: object,
+        message: RequestFor[Struct],
         deadline: float,
         *,
         answered: bool = True,
@@ -57,7 +59,7 @@ class Request(exchange.Request):
     ) -> None:
         super().__init__(message, answered=answered, version_max=version_max)
         self.deadline = deadline
-        self.future: Future[object] = Future()
+        self.future: Future[Any] = Future()  # of the response; `Client.submit` knows its type
 
 
 class Connection:

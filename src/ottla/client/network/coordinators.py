@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.errors import ErrorCode
 
 from ..errors import KafkaError, error_for
 from .cluster_metadata import Broker, Cluster
@@ -19,6 +20,8 @@ from .connection_pool import ANY
 if TYPE_CHECKING:
     from .cluster_client import AnyClient
 
+# Another broker coordinates, or none does now.
+COORDINATOR_GONE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 KINDS = {"group": 0, "transaction": 1, "share": 2}
 
 
@@ -60,7 +63,7 @@ class Coordinators:
 
     def _on_response(
         self,
-        answer: Future[Any],
+        answer: Future[FindCoordinatorResponse],
         key: str,
         kind: str,
         future: Future[int],

@@ -18,7 +18,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..errors import IllegalStateError
 
@@ -63,7 +63,7 @@ class Loop:
         self.wake_receiver.setblocking(False)
         self.wake_sender.setblocking(False)
         self.selector.register(self.wake_receiver, selectors.EVENT_READ, self._woken)
-        self.calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self.calls: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self.timers: list[tuple[float, int, Timer]] = []
         self.order = itertools.count()
         self.sleeping = False

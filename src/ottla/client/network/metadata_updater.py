@@ -11,10 +11,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Any
 
 from ottla.client.randomness import RANDOM
-from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.errors import ErrorCode
 
 from ..errors import IllegalArgumentError, KafkaError
@@ -106,7 +105,7 @@ class Metadata:
         request.future.add_done_callback(lambda future: self._on_response(future, asked))
         self.connections.send(ANY, request)
 
-    def _on_response(self, future: Future[Any], asked: list[str] | None) -> None:
+    def _on_response(self, future: Future[MetadataResponse], asked: list[str] | None) -> None:
         self.busy = False
         problem = future.exception()
         answer = None if problem is not None else future.result()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..codec.records import HEAD_BYTES, BatchBuilder
 from ..errors import IllegalStateError, KafkaTimeoutError
-from ..structs import TopicPartition
+from ..structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from .record_future import FutureRecordMetadata
@@ -26,7 +26,7 @@ NOT_READY = -1  # no broker has this id
 
 SPARE_MAX = 16  # full-sized buffers kept
 
-Callback = Callable[[Any, Any], object]
+Callback = Callable[[RecordMetadata | None, Exception | None], object]
 
 
 class Memory:
@@ -127,7 +127,7 @@ class Batch:
         self.producer_id = -1
         self.epoch = -1
         self.codec: int | None = None  # if it is not to be compressed as all others
-        self.encoded: Any = None  # views of its bytes; the first has the header
+        self.encoded: list[memoryview] = []  # its bytes once made; the header is in the first
         self.buffer: bytearray | None = None  # what `encoded` looks at, if it is ours
         self.done = False  # the outcome is known
         self.over = False  # and all callbacks have been called
@@ -142,7 +142,7 @@ class Batch:
     @property
     def byte_count(self) -> int:
         """Its size in a request; before it is encoded, its size without compression."""
-        if self.encoded is not None:
+        if self.encoded:
             return sum(map(len, self.encoded))
         return HEAD_BYTES + int(self.builder.byte_count)
 
@@ -187,7 +187,8 @@ class Batch:
             self.error = error
             self.done = True
             callbacks, self.callbacks = self.callbacks, None
-            self.builder = self.encoded = self.buffer = None
+            self.builder = self.buffer = None
+            self.encoded = []
         for future, action in callbacks or ():
             future.call(action)
         with self.queue.lock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 from ottla.wire.batch_header import (
     ATTRIBUTES_POSITION,
@@ -17,7 +16,7 @@ from ottla.wire.batch_header import (
 from ottla.wire.checksum import crc32c
 from ottla.wire.compression import compress
 
-from ..codec.records import carried
+from ..codec.records import BatchBuilder, carried
 from .accumulator import Batch
 
 pack_crc = struct.Struct(">I").pack_into
@@ -41,7 +40,7 @@ def encode(batch: Batch, codec: int, level: int | None, *, transactional: bool) 
     return [out]
 
 
-def seal(builder: Any, codec: int, level: int | None) -> bytearray:
+def seal(builder: BatchBuilder, codec: int, level: int | None) -> bytearray:
     """The whole batch, of no producer; uncompressed if compression would not make it smaller."""
     out: bytearray | None = None
     if codec:
@@ -59,7 +58,7 @@ def seal(builder: Any, codec: int, level: int | None) -> bytearray:
 
 def put_header(
     out: memoryview,
-    builder: Any,
+    builder: BatchBuilder,
     attributes: int,
     producer_id: int = -1,
     epoch: int = -1,

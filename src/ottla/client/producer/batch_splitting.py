@@ -39,7 +39,7 @@ def split(batch: Batch, config: ProducerConfig, incomplete: set[Batch]) -> tuple
             half.callbacks = [*(half.callbacks or []), (future, action)]
         batch.callbacks = None
         batch.parts = (first, second)
-        batch.encoded = None
+        batch.encoded = []
     if batch.event is not None:
         batch.event.set()
     return first, second

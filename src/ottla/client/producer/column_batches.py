@@ -12,12 +12,16 @@ compiled, it makes no Python object for a row.
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..codec.columns import import_pyarrow
 from ..codec.records import ArrowBytes, ArrowHeaders, ColumnWriter
 from .batch_encoding import seal
 from .options import CODECS
+
+if TYPE_CHECKING:
+    import pyarrow
 
 __all__ = ["ColumnBatches", "EncodedBatch"]
 
@@ -108,7 +112,7 @@ class ColumnBatches:
                 single,
             )
 
-    def _partitions(self, arrow: Any, column: Any) -> memoryview | None:
+    def _partitions(self, arrow: ModuleType, column: pyarrow.Array | None) -> memoryview | None:
         """Numbers as the loop wants them, all of partitions that there are."""
         if column is None or column.null_count == len(column):
             return None
@@ -140,7 +144,7 @@ class ColumnBatches:
         return int(self._writer.next_partition)
 
 
-def bytes_of(arrow: Any, column: Any, name: str) -> ArrowBytes | None:
+def bytes_of(arrow: ModuleType, column: pyarrow.Array | None, name: str) -> ArrowBytes | None:
     """A column of bytes or text for the loop; None if it is null throughout."""
     if column is None or column.null_count == len(column):
         return None
@@ -163,7 +167,7 @@ def bytes_of(arrow: Any, column: Any, name: str) -> ArrowBytes | None:
     )
 
 
-def as_large(arrow: Any, column: Any, name: str) -> Any:
+def as_large(arrow: ModuleType, column: pyarrow.Array, name: str) -> pyarrow.Array:
     """Other layouts of bytes and text in the one with 64-bit offsets."""
     kinds = arrow.types
     others = (kinds.is_binary_view, kinds.is_string_view, kinds.is_fixed_size_binary)
@@ -172,7 +176,7 @@ def as_large(arrow: Any, column: Any, name: str) -> Any:
     return column.cast(arrow.large_binary())
 
 
-def headers_of(arrow: Any, column: Any) -> ArrowHeaders | None:
+def headers_of(arrow: ModuleType, column: pyarrow.Array | None) -> ArrowHeaders | None:
     """A column of headers for the loop; None if there are none at all."""
     if column is None or column.null_count == len(column):
         return None
@@ -196,7 +200,7 @@ def headers_of(arrow: Any, column: Any) -> ArrowHeaders | None:
     )
 
 
-def required(arrow: Any, column: Any, name: str) -> ArrowBytes:
+def required(arrow: ModuleType, column: pyarrow.Array, name: str) -> ArrowBytes:
     """A column of bytes for the loop, even if it has nothing but nulls."""
     if arrow.types.is_null(column.type):
         column = column.cast(arrow.binary())
@@ -207,7 +211,7 @@ def required(arrow: Any, column: Any, name: str) -> ArrowBytes:
     return ArrowBytes(b"", bytes(4 * (count + 1)), 4, bytes(count // 8 + 1), 0, count, 0)
 
 
-def times_of(arrow: Any, column: Any, now: int) -> memoryview | None:
+def times_of(arrow: ModuleType, column: pyarrow.Array | None, now: int) -> memoryview | None:
     """Milliseconds as the loop wants them; None if no row has a time of its own."""
     if column is None or column.null_count == len(column):
         return None
@@ -218,12 +222,12 @@ def times_of(arrow: Any, column: Any, now: int) -> memoryview | None:
     return numbers(column.cast(arrow.int64()).fill_null(now), 8)
 
 
-def numbers(column: Any, width: int) -> memoryview:
+def numbers(column: pyarrow.Array, width: int) -> memoryview:
     """The numbers of an array without nulls."""
     start = column.offset * width
     return view(column.buffers()[1])[start : start + len(column) * width]
 
 
-def view(buffer: Any) -> memoryview:
+def view(buffer: pyarrow.Buffer | None) -> memoryview:
     """The bytes of a buffer that Arrow has, or leaves out."""
     return memoryview(b"" if buffer is None else buffer).cast("B")

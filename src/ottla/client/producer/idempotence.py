@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
 
-from ottla.wire.api.init_producer_id import InitProducerIdRequest
+from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.errors import ErrorCode
 
 from ..errors import BrokerResponseError, KafkaError, error_for
@@ -64,7 +63,7 @@ class Identity:
         message = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
         self.client.submit(ANY, message).add_done_callback(self._obtained)
 
-    def _obtained(self, future: Future[Any]) -> None:
+    def _obtained(self, future: Future[InitProducerIdResponse]) -> None:
         self.asking = False
         problem = future.exception()
         if problem is None:

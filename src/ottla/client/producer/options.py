@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
 from ..config import COMMON, Option, anything, boolean, endless, integer, optional, text
 from ..errors import KafkaConfigurationError
@@ -33,7 +33,7 @@ def codec(value: object) -> int:
     raise ValueError("None or one of " + ", ".join(repr(name) for name in CODECS))
 
 
-def interceptor_list(value: object) -> list[Any]:
+def interceptor_list(value: object) -> list[object]:
     items = list(value) if isinstance(value, list | tuple) else [value]
     for item in items:
         if not hasattr(item, "on_send") and not hasattr(item, "on_acknowledgement"):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 from ..codec.records import murmur2
 from ..network.cluster_metadata import Cluster
@@ -70,7 +69,7 @@ BY_NAME = {
 }
 
 
-def partitioner_option(value: object) -> Any:
+def partitioner_option(value: object) -> object:
     """What the option takes."""
     if value is None:
         return DefaultPartitioner()

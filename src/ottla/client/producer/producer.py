@@ -154,8 +154,8 @@ class Producer(Generic[K, V]):
     def _send_elaborately(
         self,
         topic: str,
-        value: Any,
-        key: Any,
+        value: object,
+        key: object,
         headers: list[tuple[str, bytes | None]] | None,
         partition: int | None,
         timestamp_ms: int | None,
@@ -255,7 +255,7 @@ class Producer(Generic[K, V]):
         timestamp: int,
         key: bytes | None,
         value: bytes | None,
-        headers: Any,
+        headers: list[tuple[str, bytes | None]] | None,
         movable: bool,
     ) -> tuple[Batch, int]:
         """Append where the quick way failed: let the buffer grow, or begin a new batch."""
@@ -341,7 +341,13 @@ class Producer(Generic[K, V]):
         batch.finish(error=error)
         return batch
 
-    def _serialize(self, what: str, topic: str, headers: Any, data: Any) -> bytes | None:
+    def _serialize(
+        self,
+        what: str,
+        topic: str,
+        headers: list[tuple[str, bytes | None]] | None,
+        data: object,
+    ) -> bytes | None:
         serializer = self._key_serializer if what == "key" else self._value_serializer
         assert serializer is not None
         try:

@@ -15,7 +15,7 @@ from ..errors import KafkaError, KafkaTimeoutError, error_for
 from ..structs import RecordMetadata
 
 if TYPE_CHECKING:
-    from .accumulator import Batch
+    from .accumulator import Batch, Callback
 
 log = logging.getLogger("ottla.client")
 
@@ -112,17 +112,23 @@ class FutureRecordMetadata:
             self.header_size,
         )
 
-    def add_callback(self, f: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+    def add_callback(
+        self, f: Callable[..., object], *args: object, **kwargs: object
+    ) -> FutureRecordMetadata:
         """`f(*args, metadata)` when the record is written."""
         f = functools.partial(f, *args, **kwargs) if args or kwargs else f
         return self._when_done(lambda metadata, error: None if error else f(metadata))
 
-    def add_errback(self, f: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+    def add_errback(
+        self, f: Callable[..., object], *args: object, **kwargs: object
+    ) -> FutureRecordMetadata:
         """`f(*args, exception)` when the record has failed."""
         f = functools.partial(f, *args, **kwargs) if args or kwargs else f
         return self._when_done(lambda metadata, error: f(error) if error else None)
 
-    def add_both(self, f: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+    def add_both(
+        self, f: Callable[..., object], *args: object, **kwargs: object
+    ) -> FutureRecordMetadata:
         """`f` with the metadata or the exception."""
         f = functools.partial(f, *args, **kwargs) if args or kwargs else f
         return self._when_done(lambda metadata, error: f(error or metadata))
@@ -136,12 +142,12 @@ class FutureRecordMetadata:
             lambda metadata, error: failure(error) if error else success(metadata)
         )
 
-    def _when_done(self, action: Callable[[Any, Any], object]) -> FutureRecordMetadata:
+    def _when_done(self, action: Callback) -> FutureRecordMetadata:
         if not self._settled_batch().add_callback(self, action):
             self.call(action)
         return self
 
-    def call(self, action: Callable[[Any, Any], object]) -> None:
+    def call(self, action: Callback) -> None:
         """Tell the outcome; what the callback raises is logged."""
         error = self.exception
         try:

@@ -22,7 +22,14 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any
 
-from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.api.produce import (
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from ottla.wire.errors import ErrorCode
 from ottla.wire.out import FileRange
 
@@ -281,7 +288,7 @@ class Sender:
 
     def _prepare(self, batch: Batch) -> None:
         """Give it its numbers and bytes."""
-        if batch.encoded is None:
+        if not batch.encoded:
             batch.count = batch.builder.record_count
             if self.identity is not None and batch.sequence < 0:
                 self.identity.assign(batch)
@@ -345,7 +352,11 @@ class Sender:
         future.add_done_callback(lambda answer: self._answered(answer, leader, batches, names))
 
     def _answered(
-        self, answer: Future[Any], leader: int, batches: list[Batch], names: dict[bytes, str]
+        self,
+        answer: Future[ProduceResponse | None],
+        leader: int,
+        batches: list[Batch],
+        names: dict[bytes, str],
     ) -> None:
         self.in_flight[leader] -= 1
         for batch in batches:
@@ -358,16 +369,18 @@ class Sender:
                 self.client.refresh()
             for batch in batches:
                 self._settle(batch, decide(batch, problem, self.identity, self.config))
-        elif self.config["acks"] == 0:
+        elif (response := answer.result()) is None:  # acks=0
             for batch in batches:
                 self.succeed(batch, -1, -1)
         else:
-            self._on_response(answer.result(), batches, names)
+            self._on_response(response, batches, names)
         # Not at once: when a connection ends, its other requests fail right after this one, and
         # what is new must not overtake what they will send again.
         self.poke()
 
-    def _on_response(self, answer: Any, batches: list[Batch], names: dict[bytes, str]) -> None:
+    def _on_response(
+        self, answer: ProduceResponse, batches: list[Batch], names: dict[bytes, str]
+    ) -> None:
         found = {
             (topic.name or names.get(topic.topic_id, ""), each.index): each
             for topic in answer.responses
@@ -399,7 +412,12 @@ class Sender:
         if stale:
             self.client.refresh()
 
-    def _follow_hint(self, queue: PartitionQueue, each: Any, endpoints: Iterable[Any]) -> None:
+    def _follow_hint(
+        self,
+        queue: PartitionQueue,
+        each: PartitionProduceResponse,
+        endpoints: Iterable[NodeEndpoint],
+    ) -> None:
         """KIP-951: the answer may name the new leader."""
         hint = each.current_leader
         connections = self.client.connections

@@ -46,8 +46,8 @@ class Topics:
         topic: str,
         partition: int | None,
         key: bytes | None,
-        key_object: Any,
-        value: Any,
+        key_object: object,
+        value: object,
         value_bytes: bytes | None,
     ) -> PartitionQueue:
         """Where the record goes; waits for metadata of a new topic."""

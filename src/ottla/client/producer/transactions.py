@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -28,8 +28,10 @@ from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from ottla.wire.errors import ErrorCode
+from ottla.wire.schema import RequestFor, Struct
 
 from ..errors import (
+    NO_LONGER_MEMBER,
     BrokerResponseError,
     CommitFailedError,
     IllegalStateError,
@@ -39,6 +41,7 @@ from ..errors import (
     raise_for,
 )
 from ..network.cluster_client import ProducerClient
+from ..network.coordinators import COORDINATOR_GONE
 from ..structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from .accumulator import PartitionQueue
 from .idempotence import FATAL, Identity
@@ -47,16 +50,11 @@ from .sender import Sender
 if TYPE_CHECKING:
     from .producer import Producer
 
+S = TypeVar("S", bound=Struct)
+
 ADD_PARTITIONS_VERSION_MAX = 3  # later versions are for brokers
 FIRST_GENERATION_VERSION_MAX = 4  # of EndTxn and TxnOffsetCommit
-LOST_COORDINATOR = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 AGAIN = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-GROUP_MOVED_ON = {
-    ErrorCode.UNKNOWN_MEMBER_ID,
-    ErrorCode.FENCED_INSTANCE_ID,
-    ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.STALE_MEMBER_EPOCH,
-}
 
 
 class State(Enum):
@@ -105,7 +103,7 @@ class Transactions:
             producer_id=identity.producer_id if bump else -1,
             producer_epoch=identity.epoch if bump else -1,
         )
-        answer = self._ask(message, timeout_s)
+        answer = self._ask(message, timeout_s, codes=lambda got: [got.error_code])
         self.client.wait(self.client.refresh())
         identity.single_phase = self.client.features.get("transaction.version", 0) >= 2
         identity.set(answer.producer_id, answer.producer_epoch)
@@ -181,7 +179,8 @@ class Transactions:
                         producer_id=self.identity.producer_id,
                         producer_epoch=self.identity.epoch,
                         group_id=group.group_id,
-                    )
+                    ),
+                    codes=lambda got: [got.error_code],
                 )
             self._commit_offsets(offsets, group)
 
@@ -258,7 +257,9 @@ class Transactions:
         )
         version_max = 32767 if identity.single_phase else FIRST_GENERATION_VERSION_MAX
         try:
-            answer = self._ask(message, timeout_s, version_max=version_max)
+            answer = self._ask(
+                message, timeout_s, version_max=version_max, codes=lambda got: [got.error_code]
+            )
         except KafkaError as problem:
             raise self._not_ended(problem, commit) from problem
         if answer.producer_id >= 0:  # the next epoch comes with the answer (KIP-890)
@@ -276,7 +277,7 @@ class Transactions:
             self.state = State.OPEN
             self.identity.abortable = problem
             return problem
-        if problem.retriable or code in LOST_COORDINATOR or code in AGAIN:
+        if problem.retriable or code in COORDINATOR_GONE or code in AGAIN:
             name = "commit" if commit else "abort"
             return KafkaTimeoutError(
                 f"the {name} of the transaction got no answer in time, so whether it is done is "
@@ -291,13 +292,13 @@ class Transactions:
 
     def _ask(
         self,
-        message: object,
+        message: RequestFor[S],
         timeout_s: float | None = None,
         *,
         version_max: int = 32767,
         place: tuple[str, str] | None = None,
-        codes: Callable[[Any], list[int]] = lambda answer: [answer.error_code],
-    ) -> Any:
+        codes: Callable[[S], list[int]],
+    ) -> S:
         """Ask the coordinator, finding it anew and waiting for it where that helps."""
         key, kind = place or (self.name, "transaction")
         seconds = self.client.config["max_block_ms"] / 1000 if timeout_s is None else timeout_s
@@ -324,7 +325,7 @@ class Transactions:
     def _judge(self, problem: KafkaError, key: str, kind: str) -> None:
         """Return if asking again may help; else raise, and remember what it means."""
         code = problem.errno if isinstance(problem, BrokerResponseError) else None
-        if code is None or code in LOST_COORDINATOR:
+        if code is None or code in COORDINATOR_GONE:
             if problem.retriable:
                 self.client.coordinators.forget(key, kind)
                 return
@@ -335,7 +336,7 @@ class Transactions:
             self.state = State.BROKEN
         elif self.state is State.OPEN and self.identity.abortable is None:
             self.identity.abortable = problem
-        if code in GROUP_MOVED_ON:
+        if code in NO_LONGER_MEMBER:
             raise CommitFailedError(
                 f"the group has moved on, its offsets are not committed: {problem}\n"
                 "Try: abort_transaction(), then poll again"
