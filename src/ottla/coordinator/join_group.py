@@ -15,14 +15,15 @@ from ottla.coordinator.group_records import group_record
 from ottla.coordinator.rebalance import (
     GroupRules,
     complete_join_if_all_joined,
+    fail_parked,
     group_error,
+    join_error,
     join_response,
     prepare_rebalance,
     rebalance_or_complete_join,
     session_timer,
 )
-from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
-from ottla.wire.api.sync_group import SyncGroupResponse
+from ottla.wire.api.join_group import JoinGroupRequest
 from ottla.wire.errors import ErrorCode
 
 # A new member cannot heartbeat yet; it is removed if its join takes longer than this.
@@ -89,10 +90,7 @@ def accepts(group: Group, member_id: str, size_max: int) -> bool:
 
 
 def reply_error(effects: Effects, joining: Joining, error: ErrorCode, member_id: str) -> None:
-    effects.reply(
-        joining.reply,
-        JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None),
-    )
+    effects.reply(joining.reply, join_error(error, member_id))
 
 
 def join_new(
@@ -201,14 +199,7 @@ def update_member(group: Group, member: Member, joining: Joining, effects: Effec
     earlier = group.take_join(member)
     if earlier is not None and earlier != joining.reply:
         # A second request of the same member: only the later one stays parked.
-        effects.reply(
-            earlier,
-            JoinGroupResponse(
-                error_code=ErrorCode.REBALANCE_IN_PROGRESS,
-                member_id=member.member_id,
-                protocol_name=None,
-            ),
-        )
+        effects.reply(earlier, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.set_protocols(member, joining.protocols)
     member.rebalance_timeout_ms = joining.rebalance_timeout_ms
     member.session_timeout_ms = joining.request.session_timeout_ms
@@ -261,7 +252,7 @@ def return_static(
 
 def replace_static(group: Group, member: Member, new_id: str, effects: Effects) -> None:
     """Give a static member a new id; requests parked under the old id are fenced."""
-    fence(group, member, effects)
+    fail_parked(group, member, ErrorCode.FENCED_INSTANCE_ID, effects, member.member_id)
     old_id = member.member_id
     effects.cancel_timer(session_timer(group, old_id))
     members = {
@@ -277,21 +268,3 @@ def replace_static(group: Group, member: Member, new_id: str, effects: Effects) 
         group.pending_sync.add(new_id)
     assert member.instance_id is not None
     group.static_members[member.instance_id] = new_id
-
-
-def fence(group: Group, member: Member, effects: Effects) -> None:
-    joining = group.take_join(member)
-    if joining is not None:
-        effects.reply(
-            joining,
-            JoinGroupResponse(
-                error_code=ErrorCode.FENCED_INSTANCE_ID,
-                member_id=member.member_id,
-                protocol_name=None,
-            ),
-        )
-    if member.awaiting_sync is not None:
-        effects.reply(
-            member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)
-        )
-        member.awaiting_sync = None

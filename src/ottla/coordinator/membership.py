@@ -8,14 +8,13 @@ from ottla.coordinator.rebalance import (
     GroupRules,
     complete_join,
     complete_join_if_all_joined,
+    fail_parked,
     prepare_rebalance,
     rebalance_or_complete_join,
     session_timer,
 )
 from ottla.wire.api.heartbeat import HeartbeatRequest
-from ottla.wire.api.join_group import JoinGroupResponse
 from ottla.wire.api.leave_group import MemberIdentity, MemberResponse
-from ottla.wire.api.sync_group import SyncGroupResponse
 from ottla.wire.errors import ErrorCode
 
 
@@ -85,19 +84,7 @@ def leave_one(group: Group, identity: MemberIdentity, effects: Effects) -> tuple
 def remove_member(group: Group, member: Member, effects: Effects) -> None:
     """Remove a member; its parked requests are answered UNKNOWN_MEMBER_ID."""
     effects.cancel_timer(session_timer(group, member.member_id))
-    joining = group.take_join(member)
-    if joining is not None:
-        effects.reply(
-            joining,
-            JoinGroupResponse(
-                error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id="", protocol_name=None
-            ),
-        )
-    if member.awaiting_sync is not None:
-        effects.reply(
-            member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-        )
-        member.awaiting_sync = None
+    fail_parked(group, member, ErrorCode.UNKNOWN_MEMBER_ID, effects)
     group.remove(member.member_id)
 
 

@@ -148,6 +148,22 @@ def join_response(group: Group, member: Member, *, with_members: bool = True) ->
     return response
 
 
+def join_error(error: ErrorCode, member_id: str) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None)
+
+
+def fail_parked(
+    group: Group, member: Member, error: ErrorCode, effects: Effects, member_id: str = ""
+) -> None:
+    """Answer the parked requests of a member; `member_id` stands in the JoinGroup response."""
+    joining = group.take_join(member)
+    if joining is not None:
+        effects.reply(joining, join_error(error, member_id))
+    if member.awaiting_sync is not None:
+        effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=error))
+        member.awaiting_sync = None
+
+
 # ---- sync ----------------------------------------------------------------------------------------
 
 

@@ -30,10 +30,17 @@ from .malformed import Buffer, MalformedMessage, UnsupportedVersion, WireError
 from .out import Out
 from .schema import reader, writer
 
-__all__ = ["Exchange", "Request", "Settled", "UnexpectedResponse", "VersionsRefused"]
+__all__ = [
+    "VERSION_MAX",
+    "Exchange",
+    "Request",
+    "Settled",
+    "UnexpectedResponse",
+    "VersionsRefused",
+]
 
 API_VERSIONS_KEY = 18
-VERSION_MAX = 32767
+VERSION_MAX = 32767  # no limit: the highest version that both sides have
 CORRELATION_MASK = 0x7FFFFFFF
 PARTS_MAX = 64  # pieces of memory in one call of sendmsg
 UNSUPPORTED = struct.pack(">h", ErrorCode.UNSUPPORTED_VERSION)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ottla.wire.errors import ErrorCode
+from ottla.wire.exchange import VERSION_MAX
 from ottla.wire.schema import RequestFor, Struct
 
 from ..errors import raise_for
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
-NEWEST = 32767
 MOVED_CONTROLLER = {ErrorCode.NOT_CONTROLLER}
 MOVED_COORDINATOR = {*COORDINATOR_GONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
@@ -43,7 +43,7 @@ class AdminBase:
         *,
         check: Callable[[S], object] = lambda answer: None,
         timeout_ms: float | None = None,
-        version_max: int = NEWEST,
+        version_max: int = VERSION_MAX,
     ) -> S:
         """The answer; `check` raises what is wrong with it, and retriable errors are retried."""
 
@@ -78,7 +78,7 @@ class AdminBase:
         *,
         kind: str = "group",
         node_id: int | None = None,
-        version_max: int = NEWEST,
+        version_max: int = VERSION_MAX,
     ) -> S:
         """Ask the coordinator of a group or transactional id."""
 

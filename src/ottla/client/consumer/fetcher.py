@@ -23,6 +23,7 @@ from ottla.wire.api.fetch import (
     PartitionData,
 )
 from ottla.wire.errors import ErrorCode
+from ottla.wire.exchange import VERSION_MAX
 from ottla.wire.malformed import MalformedMessage
 
 from ..errors import KafkaError, error_for
@@ -229,7 +230,7 @@ class Fetcher:
             request,
             timeout_ms=config["fetch_max_wait_ms"] + config["request_timeout_ms"],
             channel=channel,
-            version_max=NAMES_VERSION_MAX if NO_UUID in ids.values() else 32767,
+            version_max=NAMES_VERSION_MAX if NO_UUID in ids.values() else VERSION_MAX,
         )
         names = {topic_id: name for name, topic_id in ids.items()}
 

@@ -26,6 +26,7 @@ from ottla.wire.api.offset_fetch import (
     OffsetFetchResponse,
 )
 from ottla.wire.errors import ErrorCode
+from ottla.wire.exchange import VERSION_MAX
 from ottla.wire.schema import RequestFor, Struct
 
 from ..errors import (
@@ -225,7 +226,7 @@ class Commits:
         """The ids of topics, and the highest version that can be sent with what is known."""
         known = self.client.cluster.topics
         ids = {name: known[name].topic_id if name in known else NO_UUID for name in topics}
-        return ids, NAMES_VERSION_MAX if NO_UUID in ids.values() else 32767
+        return ids, NAMES_VERSION_MAX if NO_UUID in ids.values() else VERSION_MAX
 
     def _ask(self, request: RequestFor[S], version_max: int) -> Future[S]:
         asked = then_wait(

@@ -11,6 +11,7 @@ from functools import partial
 
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.errors import ErrorCode
+from ottla.wire.exchange import VERSION_MAX
 from ottla.wire.malformed import MalformedMessage
 from ottla.wire.records import batch_bounds, read_header
 
@@ -74,7 +75,7 @@ def fetched(
         request,
         timeout_ms=min(left_ms, WAIT_MS + client.config["request_timeout_ms"]),
         channel=CHANNEL,
-        version_max=NAMES_VERSION_MAX if topic_id == NO_UUID else 32767,
+        version_max=NAMES_VERSION_MAX if topic_id == NO_UUID else VERSION_MAX,
     )
     return batches_in(client.wait(future, left_ms), topic, partition, offset)
 

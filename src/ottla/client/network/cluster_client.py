@@ -17,6 +17,7 @@ from typing import Generic, TypeAlias, TypeVar, overload
 
 from ottla.client.randomness import RANDOM
 from ottla.wire.errors import ErrorCode
+from ottla.wire.exchange import VERSION_MAX
 from ottla.wire.schema import RequestFor, Struct
 
 from ..errors import IllegalStateError, KafkaError, KafkaTimeoutError, NoBrokersAvailable
@@ -68,7 +69,7 @@ class Client(Generic[C_co]):
         *,
         timeout_ms: float | None = None,
         channel: str = "",
-        version_max: int = 32767,
+        version_max: int = VERSION_MAX,
     ) -> Future[S]: ...
 
     @overload
@@ -80,7 +81,7 @@ class Client(Generic[C_co]):
         timeout_ms: float | None = None,
         channel: str = "",
         answered: bool,
-        version_max: int = 32767,
+        version_max: int = VERSION_MAX,
     ) -> Future[S | None]: ...
 
     def submit(
@@ -91,7 +92,7 @@ class Client(Generic[C_co]):
         timeout_ms: float | None = None,
         channel: str = "",
         answered: bool = True,
-        version_max: int = 32767,
+        version_max: int = VERSION_MAX,
     ) -> Future[S] | Future[S | None]:
         """Ask one broker (`ANY`, `CONTROLLER` or an id) once; the future has the answer.
 

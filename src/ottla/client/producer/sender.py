@@ -31,6 +31,7 @@ from ottla.wire.api.produce import (
     TopicProduceData,
 )
 from ottla.wire.errors import ErrorCode
+from ottla.wire.exchange import VERSION_MAX
 from ottla.wire.out import FileRange
 
 from ..errors import KafkaError, KafkaTimeoutError, error_for
@@ -312,7 +313,7 @@ class Sender:
         now = time.monotonic()
         topics: dict[str, TopicProduceData] = {}
         known = self.client.cluster.topics
-        version_max = 32767
+        version_max = VERSION_MAX
         for batch in batches:
             batch.attempts += 1
             batch.sent = True

@@ -28,6 +28,7 @@ from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from ottla.wire.errors import ErrorCode
+from ottla.wire.exchange import VERSION_MAX
 from ottla.wire.schema import RequestFor, Struct
 
 from ..errors import (
@@ -210,7 +211,7 @@ class Transactions:
         )
         self._ask(
             message,
-            version_max=32767 if self.identity.single_phase else FIRST_GENERATION_VERSION_MAX,
+            version_max=VERSION_MAX if self.identity.single_phase else FIRST_GENERATION_VERSION_MAX,
             place=(group.group_id, "group"),
             codes=lambda answer: [
                 each.error_code for found in answer.topics for each in found.partitions
@@ -255,7 +256,7 @@ class Transactions:
             producer_epoch=identity.epoch,
             committed=commit,
         )
-        version_max = 32767 if identity.single_phase else FIRST_GENERATION_VERSION_MAX
+        version_max = VERSION_MAX if identity.single_phase else FIRST_GENERATION_VERSION_MAX
         try:
             answer = self._ask(
                 message, timeout_s, version_max=version_max, codes=lambda got: [got.error_code]
@@ -295,7 +296,7 @@ class Transactions:
         message: RequestFor[S],
         timeout_s: float | None = None,
         *,
-        version_max: int = 32767,
+        version_max: int = VERSION_MAX,
         place: tuple[str, str] | None = None,
         codes: Callable[[S], list[int]],
     ) -> S:
