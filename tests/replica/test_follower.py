@@ -7,7 +7,7 @@ import pytest
 from ottla.log.log import Log
 from ottla.log.recovery import create_log
 from ottla.metrics import Metrics
-from ottla.replica.follower import Fetcher, Limits, truncation_offset
+from ottla.replica.follower import Failure, Fetcher, Limits, truncation_offset
 from ottla.replica.partition import Partition
 from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.settings import LogConfig
@@ -45,7 +45,7 @@ class Follower:
         self.log: Log = create_log(disk, "/d/t-0", "t", 0, TOPIC_ID, LogConfig(), now_ms=0)
         self.partition = Partition(self.log, Metrics().topic("t"))
         self.fetcher = Fetcher(NODE, LEADER)
-        self.fetcher.partitions[self.partition] = None
+        self.fetcher.add(self.partition)
         self.partition.assign(NODE, LEADER, epoch, (LEADER, NODE), (LEADER, NODE))
         if batches:
             self.partition.append_as_follower(
@@ -55,19 +55,23 @@ class Follower:
                 now_ms=0,
             )
 
-    def answer(self, **fields: object) -> tuple[list[int], list[ErrorCode]]:
+    def answer(self, **fields: object) -> tuple[list[int], list[Failure]]:
         """Ask and be answered: the offsets at which the log was cut, and the failed partitions."""
         assert self.fetcher.request(LIMITS, broker_epoch=7) is not None
         return self.take(**fields)
 
-    def take(self, **fields: object) -> tuple[list[int], list[ErrorCode]]:
+    def take(self, **fields: object) -> tuple[list[int], list[Failure]]:
         fields = {"high_watermark": 0, "records": b"", "log_start_offset": 0} | fields
         data = PartitionData(partition_index=0, **fields)
         topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[data])
-        cuts, failed = self.fetcher.answered(FetchResponse(responses=[topic]), now_ms=0)
-        for cut in cuts:
+        response = FetchResponse(session_id=77, responses=[topic])
+        answer = self.fetcher.answered(self.fetcher.number, response)
+        assert answer is not None
+        for _ in answer.append(now_ms=0):
+            pass
+        for cut in answer.truncations:
             cut.carry_out(now_ms=0)
-        return [cut.offset for cut in cuts], [each.partition for each in failed]  # type: ignore[misc]
+        return [cut.offset for cut in answer.truncations], answer.failures
 
 
 def test_a_request_says_what_the_replica_has() -> None:
@@ -103,7 +107,8 @@ def test_records_are_appended_as_they_come() -> None:
 def test_what_no_leader_may_send_is_not_appended(wrong: bytes) -> None:
     """The partition is asked for again later; what came before is kept."""
     follower = Follower(batch(0, 3))
-    assert follower.answer(records=wrong) == ([], [follower.partition])
+    corrupt = Failure(follower.partition, ErrorCode.CORRUPT_MESSAGE)
+    assert follower.answer(records=wrong) == ([], [corrupt])
     assert follower.log.end_offset == 1
 
 

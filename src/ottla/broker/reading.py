@@ -123,7 +123,10 @@ class Reader:
             if (
                 data.error_code
                 or data.diverging_epoch.epoch >= 0
-                or (data.high_watermark > cached.known_high_watermark and self.replica_id >= 0)
+                or (
+                    self.replica_id >= 0
+                    and is_behind(cached, data.high_watermark, data.log_start_offset)
+                )
             ):
                 outcome.must_answer = True
         self._arriving = False
@@ -210,6 +213,10 @@ class Reader:
             and cached.answered_log_start_offset == info.log_start_offset
             and info.diverging_epoch is None
             and not error
+            and (
+                self.replica_id < 0
+                or not is_behind(cached, info.high_watermark, info.log_start_offset)
+            )
         ):
             if self.watches:
                 self.session.watch(cached, partition)
@@ -221,7 +228,9 @@ class Reader:
                 error = self.storage_error
             answer = failed(cached.index, error)
             if self.replica_id >= 0 and error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                answer.log_start_offset = partition.log_start_offset  # where it begins again
+                # Where it begins again, or where its log must end.
+                answer.log_start_offset = partition.log_start_offset
+                answer.diverging_epoch = EpochEndOffset(end_offset=partition.end_offset)
             return answer
         records = info.records
         if records is not None and not records.size:
@@ -257,12 +266,21 @@ class Reader:
         partition.follower_fetched(
             self.replica_id,
             cached.fetch_offset,
+            log_start_offset=cached.log_start_offset,
             broker_epoch=self.replica_epoch,
             now_s=broker.clock.monotonic(),
             may_join=registered is not None
             and not registered.fenced
             and self.replica_epoch == known_epoch,
         )
+
+
+def is_behind(cached: CachedPartition, high_watermark: int, log_start_offset: int) -> bool:
+    """Whether a follower knows an old high watermark or log start: it does not wait for records."""
+    return (
+        high_watermark > cached.known_high_watermark
+        or log_start_offset > cached.log_start_offset >= 0
+    )
 
 
 def unknown(index: int, error_code: ErrorCode) -> PartitionData:

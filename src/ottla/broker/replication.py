@@ -9,10 +9,12 @@ propose (`replica/leader.py`), until there is an answer that settles them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections import deque
+from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ottla.replica.follower import Fetcher, Limits, Truncation
+from ottla.broker.replication_metrics import ReplicationMetrics, watch
+from ottla.replica.follower import Answer, Failure, Fetcher, Limits, Truncation
 from ottla.replica.leader import IsrChange
 from ottla.wire.errors import ErrorCode
 
@@ -22,6 +24,22 @@ if TYPE_CHECKING:
     from ottla.replica.partition import Partition
     from ottla.seams.clock import Timer
 
+# The first pause after an error that may be over in a moment: each one more in a row is twice as
+# long, up to `replica.fetch.backoff.ms`. A broker that is killed holds up its clients for less than
+# a second in all, so nobody may wait that long for what others learn within milliseconds.
+BACKOFF_FIRST_S = 0.01
+BACKOFF_DOUBLINGS_MAX = 20
+# The leader has not applied the cluster's last changes yet, or this broker has not.
+BEHIND = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+)
+DONE = object()
 # Until the controller is asked again for an ISR change, when it did not decide on it.
 PROPOSAL_RETRY_S = 0.1
 # The controller did not decide: it may do so when asked again.
@@ -43,63 +61,125 @@ class FetchLoop:
         self._replication = replication
         self._broker = replication.broker
         self.fetcher = Fetcher(self._broker.node_id, leader_id)
-        self._under_way = False
+        self._under_way: set[int] = set()  # numbers of requests
+        self._answers: deque[Answer] = deque()
+        self._appending: Iterator[None] | None = None
         self._paused: Timer | None = None
+        self._pauses = 0  # in a row
+        self._failures: dict[Partition, int] = {}  # in a row
+
+    def follow(self, partition: Partition) -> None:
+        """A partition has this leader in a new epoch, so the leader is there: ask it at once."""
+        self._failures.pop(partition, None)
+        self.fetcher.add(partition)
+        if self._paused is not None:
+            self._paused.cancel()
+            self._paused = None
+        # Not at once: the image that has the leader's address is not in use yet.
+        self._broker.clock.call_later(0.0, self.wake)
+
+    def unfollow(self, partition: Partition) -> None:
+        """A partition has another leader, or none."""
+        self._failures.pop(partition, None)
+        self.fetcher.remove(partition)
 
     def wake(self) -> None:
         """Send the next request, unless one is under way or the leader could not be reached."""
-        if self._under_way or self._paused is not None or self._replication.closed:
+        if self._paused is not None or self._appending is not None or self._replication.closed:
             return
-        request = self.fetcher.request(self._replication.limits, self._broker.epoch)
+        fetcher = self.fetcher
+        overtakes = bool(self._under_way)
+        if overtakes and (len(self._under_way) > 1 or not fetcher.may_overtake):
+            return
+        request = fetcher.request(self._replication.limits, self._broker.epoch, overtakes=overtakes)
         if request is not None:
-            self._under_way = True
-            self._broker.peers.send(self.fetcher.leader_id, request, self._answered)
+            number = fetcher.number
+            self._under_way.add(number)
+            self._broker.peers.send(
+                fetcher.leader_id, request, lambda response: self._answered(number, response)
+            )
 
     def close(self) -> None:
         if self._paused is not None:
             self._paused.cancel()
 
-    def _answered(self, response: Any) -> None:
-        self._under_way = False
-        clock = self._broker.clock
-        if isinstance(response, ErrorCode):
-            self._paused = clock.call_later(self._replication.backoff_s, self._resume)
+    def _answered(self, number: int, response: Any) -> None:
+        self._under_way.discard(number)
+        if self._replication.closed:
             return
-        truncations, failed = self.fetcher.answered(response, clock.now_ms())
-        for truncation in truncations:
+        if isinstance(response, ErrorCode):
+            if self.fetcher.lost(number):
+                self._pause()
+            return
+        answer = self.fetcher.answered(number, response)
+        if answer is None:
+            return
+        if answer.error_code:
+            self._pause()
+            return
+        self._pauses = 0
+        self._answers.append(answer)
+        if self._appending is None:
+            self._append_next()
+
+    def _append_next(self) -> None:
+        """Take over the answers that have come, in slices, then ask for more."""
+        if self._appending is None:
+            self._appending = self._answers[0].append(self._broker.clock.now_ms())
+        if next(self._appending, DONE) is not DONE:
+            self._broker.clock.call_later(0.0, self._append_next)
+            return
+        self._appending = None
+        answer = self._answers.popleft()
+        self._replication.metrics.bytes_in.value += answer.bytes_appended
+        for partition in answer.sound:
+            self._failures.pop(partition, None)
+        for truncation in answer.truncations:
             self._truncate(truncation)
-        for asked in failed:
-            self._delay(asked.partition)
-        clock.call_later(0.0, self.wake)
+        for failure in answer.failures:
+            self._delay(failure)
+        self._broker.clock.call_later(0.0, self._append_next if self._answers else self.wake)
+
+    def _pause(self) -> None:
+        """The leader could not be reached, or has lost the session."""
+        delay_s = self._replication.backoff_s(self._pauses)
+        self._pauses += 1
+        if self._paused is None:
+            self._paused = self._broker.clock.call_later(delay_s, self._resume)
 
     def _resume(self) -> None:
         self._paused = None
         self.wake()
 
-    def _delay(self, partition: Partition) -> None:
-        self.fetcher.delayed.add(partition)
-        self._broker.clock.call_later(
-            self._replication.backoff_s, lambda: self._end_delay(partition)
-        )
+    def _delay(self, failure: Failure) -> None:
+        partition = failure.partition
+        count = self._failures.get(partition, 0)
+        self._failures[partition] = count + 1
+        replication = self._replication
+        soon = failure.error_code in BEHIND
+        delay_s = replication.backoff_s(count) if soon else replication.backoff_s_max
+        delay = self.fetcher.delay(partition)
+        self._broker.clock.call_later(delay_s, lambda: self._end_delay(partition, delay))
 
-    def _end_delay(self, partition: Partition) -> None:
-        self.fetcher.delayed.discard(partition)
+    def _end_delay(self, partition: Partition, delay: int) -> None:
+        self.fetcher.end_delay(partition, delay)
         self.wake()
 
     def _truncate(self, truncation: Truncation) -> None:
+        """Cut a log, at once where nothing must be done before."""
         partition = truncation.asked.partition
-        if partition.synced_offset <= truncation.offset and not truncation.restart:
+        if truncation.may_be_made_at_once(self._broker.logs):
             truncation.carry_out(self._broker.clock.now_ms())
             return
-        self.fetcher.delayed.add(partition)
-        self._replication.spawn(self._truncate_synced(truncation))
+        delay = self.fetcher.delay(partition)
+        self._replication.spawn(self._prepare_and_truncate(truncation, delay))
 
-    async def _truncate_synced(self, truncation: Truncation) -> None:
-        partition = truncation.asked.partition
-        offset = 0 if truncation.restart else truncation.offset
-        await self._broker.logs.prepare_truncation(partition.topic, partition.index, offset)
-        truncation.carry_out(self._broker.clock.now_ms())
-        self._end_delay(partition)
+    async def _prepare_and_truncate(self, truncation: Truncation, delay: int) -> None:
+        loses_committed = truncation.loses_committed
+        cut = await truncation.prepare_and_carry_out(self._broker.logs, self._broker.clock)
+        if cut and loses_committed:
+            self._replication.metrics.truncations_below_watermark.value += 1
+        self._end_delay(truncation.asked.partition, delay)
 
 
 class Replication:
@@ -110,9 +190,12 @@ class Replication:
         self.broker = broker
         self.closed = False
         self._channel = channel
+        self.metrics = ReplicationMetrics(broker.metrics)
+        watch(broker)
         self._loops: dict[int, FetchLoop] = {}
-        self._following: dict[Partition, FetchLoop] = {}
-        self._leading: dict[Partition, None] = {}
+        # The loop that fetches a partition, and the leader epoch in which it does.
+        self._following: dict[Partition, tuple[FetchLoop, int]] = {}
+        self.leading: dict[Partition, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._check: Timer | None = None
 
@@ -128,48 +211,56 @@ class Replication:
         )
 
     @property
-    def backoff_s(self) -> float:
-        """The pause after an error."""
+    def backoff_s_max(self) -> float:
+        """The pause after an error that lasts."""
         return self.broker.settings.integer("replica.fetch.backoff.ms") / 1000
+
+    def backoff_s(self, failures: int) -> float:
+        """The pause after so many errors in a row and one more."""
+        doublings = min(failures, BACKOFF_DOUBLINGS_MAX)
+        return min(BACKOFF_FIRST_S * (1 << doublings), self.backoff_s_max)
 
     @property
     def lag_max_s(self) -> float:
         """How long a follower may lag and stay in the ISR."""
         return self.broker.settings.integer("replica.lag.time.max.ms") / 1000
 
+    @property
+    def fetchers(self) -> list[Fetcher]:
+        """What this broker fetches, by leader."""
+        return [loop.fetcher for loop in self._loops.values()]
+
     def assigned(self, partition: Partition) -> None:
         """The partition has a leader, or another epoch: follow it, or watch its followers."""
         if partition.is_leader:
-            self._leading[partition] = None
+            self.leading[partition] = None
             if self._check is None and not self.closed:
                 self._check = self.broker.clock.call_later(self.lag_max_s / 2, self._check_lags)
         else:
-            self._leading.pop(partition, None)
+            self.leading.pop(partition, None)
         follows = not partition.is_leader and partition.leader_id >= 0
         loop = self._loop(partition.leader_id) if follows else None
+        if loop is not None and self._following.get(partition) == (loop, partition.leader_epoch):
+            return
         self._unfollow(partition)
         if loop is not None:
-            self._following[partition] = loop
-            loop.fetcher.partitions[partition] = None
-            # Not at once: the image that has the leader's address is not in use yet.
-            self.broker.clock.call_later(0.0, loop.wake)
+            self._following[partition] = (loop, partition.leader_epoch)
+            loop.follow(partition)
 
     def removed(self, partition: Partition) -> None:
         """The partition's topic was deleted."""
-        self._leading.pop(partition, None)
+        self.leading.pop(partition, None)
         self._unfollow(partition)
 
     def _unfollow(self, partition: Partition) -> None:
-        loop = self._following.pop(partition, None)
+        loop, _ = self._following.pop(partition, (None, -1))
         if loop is not None:
-            loop.fetcher.partitions.pop(partition, None)
-            loop.fetcher.delayed.discard(partition)
+            loop.unfollow(partition)
 
     def changed(self, partition: Partition) -> None:
         """A follower's records may have been synced, which its next fetch waits for."""
-        loop = self._following.get(partition)
-        if loop is not None and partition.group_commit is not None:
-            loop.wake()
+        if partition.group_commit is not None and partition in self._following:
+            self._following[partition][0].wake()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work in the background until it is done or the broker stops."""
@@ -199,9 +290,9 @@ class Replication:
     def _check_lags(self) -> None:
         now_s = self.broker.clock.monotonic()
         self._check = None
-        for partition in self._leading:
+        for partition in self.leading:
             partition.shrink_isr(now_s, self.lag_max_s)
-        if self._leading and not self.closed:
+        if self.leading and not self.closed:
             self._check = self.broker.clock.call_later(self.lag_max_s / 2, self._check_lags)
 
     def propose_isr(self, partition: Partition, change: IsrChange) -> None:
@@ -223,13 +314,21 @@ class Replication:
                 [(each, self._broker_epoch(partition, each)) for each in change.isr],
             )
             if not outcome.error_code:
+                self._count_change(partition.in_sync, outcome.isr)
                 partition.isr_changed(change, outcome.isr, outcome.partition_epoch)
-            elif outcome.error_code in REFUSED:
+                continue
+            self.metrics.isr_updates_failed.value += 1
+            if outcome.error_code in REFUSED:
                 partition.isr_refused(change)
             elif outcome.error_code not in UNDECIDED:
                 return
             else:
                 await self._pause(PROPOSAL_RETRY_S)
+
+    def _count_change(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        metrics = self.metrics
+        counter = metrics.isr_shrinks if len(after) < len(before) else metrics.isr_expands
+        counter.value += 1
 
     def _broker_epoch(self, partition: Partition, broker_id: int) -> int:
         """The broker epoch with which a member of the ISR was seen, -1 if it was not."""

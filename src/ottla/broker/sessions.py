@@ -51,6 +51,7 @@ class CachedPartition:
         "index",
         "known_high_watermark",
         "last_fetched_epoch",
+        "log_start_offset",
         "order",
         "session",
         "topic",
@@ -68,6 +69,7 @@ class CachedPartition:
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
         known_high_watermark: int = UNKNOWN,
+        log_start_offset: int = -1,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -78,6 +80,8 @@ class CachedPartition:
         self.last_fetched_epoch = last_fetched_epoch
         # A follower does not wait for more records while the high watermark that it knows is old.
         self.known_high_watermark = known_high_watermark
+        # Where a follower's log begins.
+        self.log_start_offset = log_start_offset
         self.answered_high_watermark = -1
         self.answered_log_start_offset = -1
         # Its position in the session's order of service.
@@ -95,6 +99,7 @@ class CachedPartition:
         """Take over the fields of a newer request."""
         self.fetch_offset = other.fetch_offset
         self.known_high_watermark = other.known_high_watermark
+        self.log_start_offset = other.log_start_offset
         self.bytes_max = other.bytes_max
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch

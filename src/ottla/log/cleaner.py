@@ -209,6 +209,7 @@ class Cleaner:
         self.offsets: dict[TopicPartition, int] = {}  # cleaner-offset-checkpoint
         self.changed = False  # since the checkpoint was last written
         self.uncleanable: set[TopicPartition] = set()
+        self._paused: set[TopicPartition] = set()  # being truncated
         self.current: Log | None = None
         self._job: asyncio.Future[dict[str, object]] | None = None
         self._waiting: list[asyncio.Future[None]] = []
@@ -246,7 +247,7 @@ class Cleaner:
             if log is None or log.offline is not None or len(log.segments) < 2:
                 continue
             key = (log.topic, log.partition)
-            if key in self.uncleanable or key in put_off:
+            if key in self.uncleanable or key in self._paused or key in put_off:
                 continue
             found = candidate(
                 log,
@@ -261,6 +262,8 @@ class Cleaner:
     async def clean(self, chosen: Candidate) -> bool:
         """One cleaning of one log, swapped in; False when it failed or was called off."""
         log = chosen.log
+        if (log.topic, log.partition) in self._paused:
+            return False
         self.current, self._aborted = log, False
         try:
             outcome = await self._rewrite_and_swap(chosen)
@@ -403,6 +406,21 @@ class Cleaner:
         over = asyncio.get_running_loop().create_future()
         self._waiting.append(over)
         await over
+
+    async def pause(self, log: "Log") -> None:
+        """Calls off the cleaning of a log and begins no other before `resume`."""
+        self._paused.add((log.topic, log.partition))
+        await self.abort(log)
+
+    def resume(self, log: "Log") -> None:
+        """The log may be cleaned again."""
+        self._paused.discard((log.topic, log.partition))
+
+    def truncated(self, key: "TopicPartition", offset: int) -> None:
+        """What follows `offset` will be other records, which have not been cleaned."""
+        if self.offsets.get(key, 0) > offset:
+            self.offsets[key] = offset
+            self.changed = True
 
     def forget(self, key: "TopicPartition") -> None:
         """A partition is gone."""

@@ -219,7 +219,7 @@ class LogManager:
             entry = self._entries[topic, partition]
             if entry.topic_id != NO_TOPIC_ID:
                 data_dir = (
-                    entry.data_dir if isinstance(entry, Unopened) else self._data_dir_of(entry)
+                    entry.data_dir if isinstance(entry, Unopened) else self.data_dir_of(entry)
                 )
                 directory = f"{data_dir.path}/{partition_folder(topic, partition)}"
                 self._keep(directory, topic, entry.topic_id)
@@ -436,7 +436,7 @@ class LogManager:
         entry = self._entries.get(key)
         if entry is None:
             return None
-        data_dir = entry.data_dir if isinstance(entry, Unopened) else self._data_dir_of(entry)
+        data_dir = entry.data_dir if isinstance(entry, Unopened) else self.data_dir_of(entry)
         if isinstance(entry, Log):
             self.flusher.forget(entry)
             self._flush_by_time.discard(entry)
@@ -466,7 +466,8 @@ class LogManager:
         self._high_watermarks.pop(key, None)
         self.cleaner.forget(key)
 
-    def _data_dir_of(self, log: Log) -> DataDirectory:
+    def data_dir_of(self, log: Log) -> DataDirectory:
+        """The data directory in which a log is."""
         parent = log.directory.rpartition("/")[0]
         return next(data_dir for data_dir in self.directories if data_dir.path == parent)
 
@@ -506,17 +507,7 @@ class LogManager:
         """
         await self.background.thread(mark_compacted, self.disk, log.directory)
         await self.flusher.flush([log], indexes=True)
-        await self.checkpointer.write([self._data_dir_of(log)], [checkpoints.RECOVERY_POINTS])
-
-    async def prepare_truncation(self, topic: str, partition: int, offset: int) -> None:
-        """Before a cut below the recovery point: the checkpoint says that it is there no longer.
-
-        Otherwise a power cut could leave other bytes where the checkpoint says all is synced.
-        """
-        log = self.get(topic, partition)
-        while log is not None and log.recovery_point > offset:
-            log.lower_recovery_point(offset)
-            await self.checkpointer.write([self._data_dir_of(log)], [checkpoints.RECOVERY_POINTS])
+        await self.checkpointer.write([self.data_dir_of(log)], [checkpoints.RECOVERY_POINTS])
 
     def _last_stable_offset(self, log: Log) -> int:
         high_watermark = self.high_watermark_of(log)
@@ -525,7 +516,7 @@ class LogManager:
 
     @property
     def set_aside_bytes(self) -> int:
-        """The bytes that recovery has cut from logs since the start, and kept as `.corrupt`."""
+        """The bytes cut from logs since the start, and kept as `.corrupt`."""
         return sum(log.set_aside_bytes for log in self.opened())
 
     @property
@@ -546,7 +537,7 @@ class LogManager:
                     high_watermarks[key] = self._high_watermarks.get(key, 0)
                     if entry.log_start_offset:
                         log_starts[key] = entry.log_start_offset
-            elif only_data_dir or self._data_dir_of(entry) is data_dir:
+            elif only_data_dir or self.data_dir_of(entry) is data_dir:
                 recovery_points[key] = entry.recovery_point
                 high_watermarks[key] = self.high_watermark_of(entry)
                 if entry.log_start_offset > entry.segments[0].base_offset:
@@ -604,7 +595,7 @@ class LogManager:
         """
         return not any(
             (log.offline is not None or log.recovery_point < log.end_offset)
-            and self._data_dir_of(log) is data_dir
+            and self.data_dir_of(log) is data_dir
             for log in self.opened()
         )
 

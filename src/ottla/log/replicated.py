@@ -22,15 +22,18 @@ class InvalidReplica(Exception):
     """Bytes from a leader that cannot be appended; what came before them has been."""
 
 
-def append_replicated(log: Log, records: memoryview, *, leader_epoch: int, now_ms: int) -> int:
+def append_replicated(
+    log: Log, records: memoryview, *, leader_epoch: int, now_ms: int, bytes_max: int = 2**31
+) -> int:
     """Append the whole batches in `records`, as the leader of `leader_epoch` sent them.
 
-    A part of a batch at the end is left out. Returns the bytes appended; raises InvalidReplica at
-    the first batch that is wrong, OSError when the disk fails.
+    A part of a batch at the end is left out, and so is what follows once `bytes_max` is reached.
+    Returns the bytes appended; raises InvalidReplica at the first batch that is wrong, OSError when
+    the disk fails.
     """
     position, end = 0, len(records)
     latest_epoch = log.leader_epoch
-    while end - position >= HEADER_BYTES:
+    while end - position >= HEADER_BYTES and position < bytes_max:
         header = BatchHeader(records, position)
         if header.size < HEADER_BYTES or header.magic != MAGIC:
             raise InvalidReplica(f"{header.size} bytes of magic {header.magic} at {position}")

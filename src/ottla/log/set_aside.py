@@ -1,5 +1,7 @@
 """What recovery cuts from a log is kept in `.corrupt` files beside it, never unlinked.
 
+So is what a follower must cut below its high watermark (truncation.py).
+
 A segment keeps its name: `00000000000000000120.log` becomes `00000000000000000120.log.corrupt`,
 its indexes likewise. The bytes cut from the end of a segment that stays go into a file named after
 the offset at which the log was cut. If a name is taken, by an earlier recovery, a number is put
@@ -45,7 +47,7 @@ def set_aside_segment(disk: Disk, segment: Segment) -> int:
     if not segment.size_bytes:
         segment.delete()
         return 0
-    segment.change_suffix(_free_suffix(disk, segment.path(LOG)))
+    segment.change_suffix(free_suffix(disk, segment.path(LOG)))
     segment.close()
     return segment.size_bytes
 
@@ -59,7 +61,7 @@ def set_aside_tail(disk: Disk, segment: Segment, position: int, end: int, offset
     if not _worth_keeping(segment, position, end):
         return 0
     path = f"{segment.directory}/{offset:020d}{LOG}"
-    path += _free_suffix(disk, path)
+    path += free_suffix(disk, path)
     copy = disk.open(path, create=True)
     try:
         for start in range(position, end, COPY_BYTES):
@@ -72,7 +74,7 @@ def set_aside_tail(disk: Disk, segment: Segment, position: int, end: int, offset
     return end - position
 
 
-def _free_suffix(disk: Disk, path: str) -> str:
+def free_suffix(disk: Disk, path: str) -> str:
     """`.corrupt`, or the first `.1.corrupt`, `.2.corrupt` … under which `path` is free."""
     if not disk.exists(path + CORRUPT):
         return CORRUPT

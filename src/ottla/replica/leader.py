@@ -22,13 +22,18 @@ def high_watermark(
     return max(current, min(own_end_offset, *in_sync_follower_end_offsets, own_end_offset))
 
 
-def enough_replicas(in_sync: int, assigned: int, min_insync_replicas: int) -> bool:
-    """Whether a producer that asked for all replicas (acks=-1) may write.
+def effective_min_isr(assigned: int, min_insync_replicas: int) -> int:
+    """How many replicas must be in sync.
 
     `min.insync.replicas` above the number of replicas would allow nothing; Kafka then asks for
     all of them instead.
     """
-    return in_sync >= min(min_insync_replicas, assigned)
+    return min(min_insync_replicas, assigned)
+
+
+def enough_replicas(in_sync: int, assigned: int, min_insync_replicas: int) -> bool:
+    """Whether a producer that asked for all replicas (acks=-1) may write."""
+    return in_sync >= effective_min_isr(assigned, min_insync_replicas)
 
 
 class IsrChange(NamedTuple):
@@ -42,11 +47,19 @@ class IsrChange(NamedTuple):
 class FollowerState:
     """What the fetches of one follower told the leader, in this leader epoch."""
 
-    __slots__ = ("broker_epoch", "caught_up_s", "end_offset", "fetched_s", "leader_end_offset")
+    __slots__ = (
+        "broker_epoch",
+        "caught_up_s",
+        "end_offset",
+        "fetched_s",
+        "leader_end_offset",
+        "log_start_offset",
+    )
 
     def __init__(self, caught_up_s: float) -> None:
         self.broker_epoch = -1
         self.end_offset = 0
+        self.log_start_offset = -1  # not known before its first fetch
         # When it last had everything the leader had; for one in the ISR, at the earliest when the
         # leader began.
         self.caught_up_s = caught_up_s

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.log.failures import CorruptSegment, OffsetOutOfRange
 from ottla.log.log import AppendResult, Log, Origin
 from ottla.log.replicated import InvalidReplica, append_replicated
 from ottla.replica.leader import IsrChange, LeaderState, enough_replicas, high_watermark
+from ottla.replica.reads import FetchIsolation, LogReadInfo
 from ottla.seams.disk import OutOfDescriptors
 from ottla.wire.errors import ErrorCode
 
@@ -25,22 +25,14 @@ if TYPE_CHECKING:
     from ottla.log.lookup import FoundOffset
     from ottla.log.producers import Producer
     from ottla.log.syncing import FlushMark
-    from ottla.log.transaction_index import AbortedTransaction
     from ottla.metrics import TopicMetrics
     from ottla.replica.group_commit import GroupCommit
     from ottla.settings import LogConfig
     from ottla.wire.batch_header import BatchHeader
-    from ottla.wire.out import FileRange
+
+__all__ = ["FetchIsolation", "IsrChange", "LogReadInfo", "Partition", "Watcher"]
 
 logger = logging.getLogger("ottla.replica")
-
-
-class FetchIsolation(Enum):
-    """How far a reader may see. The names are Kafka's."""
-
-    LOG_END = "log end"
-    HIGH_WATERMARK = "high watermark"
-    TXN_COMMITTED = "last stable offset"
 
 
 # A lookup in an enum class costs more than a global, and every append and read makes some.
@@ -48,40 +40,6 @@ _HIGH_WATERMARK = FetchIsolation.HIGH_WATERMARK
 _TXN_COMMITTED = FetchIsolation.TXN_COMMITTED
 _NONE = ErrorCode.NONE
 _CLIENT = Origin.CLIENT
-
-
-class LogReadInfo:
-    """The result of one read: the partition's offsets, and the records or why there are none."""
-
-    __slots__ = (
-        "aborted_transactions",
-        "at_end",
-        "diverging_epoch",
-        "error_code",
-        "high_watermark",
-        "last_stable_offset",
-        "log_start_offset",
-        "records",
-    )
-
-    def __init__(
-        self,
-        high_watermark: int = -1,
-        last_stable_offset: int = -1,
-        log_start_offset: int = -1,
-        at_end: bool = False,
-        error_code: ErrorCode = ErrorCode.NONE,
-    ) -> None:
-        self.high_watermark = high_watermark
-        self.last_stable_offset = last_stable_offset
-        self.log_start_offset = log_start_offset
-        # Nothing visible lies at or behind the offset asked for: the reader has to wait.
-        self.at_end = at_end
-        self.error_code = error_code
-        self.records: FileRange | None = None
-        self.aborted_transactions: list[AbortedTransaction] | None = None
-        # The epoch and offset at which the reader's log and this one part (KIP-595).
-        self.diverging_epoch: tuple[int, int] | None = None
 
 
 class Watcher(Protocol):
@@ -136,6 +94,7 @@ class Partition:
         "log",
         "metrics",
         "node_id",
+        "recovering",
         "replicas",
         "topic",
         "topic_id",
@@ -168,6 +127,8 @@ class Partition:
         self.epoch_start_offset = log.end_offset
         self.replicas: tuple[int, ...] = ()
         self.in_sync: tuple[int, ...] = ()
+        # Whether the leader came from outside the ISR, so that what was committed may be lost.
+        self.recovering = False
         # What the leader of a partition with other replicas knows of them; None on all others.
         self.leading: LeaderState | None = None
         self.group_commit = group_commit
@@ -179,8 +140,7 @@ class Partition:
         # Leader, only replica, no fsync to wait for: an append is committed at once.
         self._alone = False
         log.on_change = self._log_changed
-        if group_commit is not None and log.recovery_point < log.end_offset:
-            group_commit.add(self)
+        self.sync_if_needed()
 
     def __repr__(self) -> str:
         return f"<partition {self.topic}-{self.index}>"
@@ -247,10 +207,13 @@ class Partition:
         in_sync: tuple[int, ...],
         partition_epoch: int | None = None,
         now_s: float = 0.0,
+        *,
+        recovering: bool = False,
     ) -> None:
         """Take over the cluster's decision about this partition, and announce it.
 
         An older one than is known already changes nothing. `partition_epoch` None: the next one.
+        `recovering`: the leader was elected uncleanly (KIP-966's leader recovery state).
         """
         if leader_epoch < self.leader_epoch:
             return
@@ -268,6 +231,7 @@ class Partition:
         self.is_leader = leader_id == node_id
         self.replicas = replicas
         self.in_sync = in_sync
+        self.recovering = recovering
         if leader_epoch != self.leader_epoch:
             self.leader_epoch = leader_epoch
             self.epoch_start_offset = self.log.end_offset
@@ -352,6 +316,7 @@ class Partition:
         broker_id: int,
         end_offset: int,
         *,
+        log_start_offset: int = -1,
         broker_epoch: int = -1,
         now_s: float = 0.0,
         may_join: bool = False,
@@ -366,11 +331,22 @@ class Partition:
         if leading is None or follower is None:
             return
         follower.fetched(end_offset, broker_epoch, self.log.end_offset, now_s)
+        if log_start_offset > follower.log_start_offset:
+            follower.log_start_offset = log_start_offset
+            self._announce_soon()  # a deletion of records may wait for it
         self._advance_as_leader()
         if may_join:
             change = leading.growth(broker_id, self.high_watermark)
             if change is not None:
                 self._on_isr_change(self, change)
+
+    def low_watermark(self, is_live: Callable[[int], bool]) -> int:
+        """The least log start of the live replicas, as their fetches told this leader (KIP-107)."""
+        starts = [self.log.log_start_offset]
+        if self.leading is not None:
+            followers = self.leading.followers.items()
+            starts += [each.log_start_offset for node_id, each in followers if is_live(node_id)]
+        return min(starts)
 
     def _advance_as_leader(self) -> bool:
         return self.is_leader and self.advance(self._committed_end())
@@ -502,16 +478,29 @@ class Partition:
         return result
 
     def append_as_follower(
-        self, records: memoryview, *, leader_epoch: int, leader_high_watermark: int, now_ms: int
-    ) -> ErrorCode:
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: int,
+        leader_high_watermark: int,
+        now_ms: int,
+        bytes_max: int = 2**31,
+    ) -> tuple[int, ErrorCode]:
         """Append what the leader of `leader_epoch` answered, and take over its high watermark.
 
-        CORRUPT_MESSAGE when a batch is not what a leader may send: those before it are appended.
+        Returns the bytes appended: whole batches, until `bytes_max` is reached. CORRUPT_MESSAGE
+        when a batch is not what a leader may send: those before it are appended.
         """
-        error = _NONE
+        error, size = _NONE, 0
         try:
             if len(records):
-                append_replicated(self.log, records, leader_epoch=leader_epoch, now_ms=now_ms)
+                size = append_replicated(
+                    self.log,
+                    records,
+                    leader_epoch=leader_epoch,
+                    now_ms=now_ms,
+                    bytes_max=bytes_max,
+                )
         except InvalidReplica as problem:
             logger.error("%s-%d: from its leader: %s", self.topic, self.index, problem)
             error = ErrorCode.CORRUPT_MESSAGE
@@ -519,11 +508,26 @@ class Partition:
             error = ErrorCode.KAFKA_STORAGE_ERROR
         except OSError as problem:
             self.go_offline("cannot append", problem)
-            return ErrorCode.KAFKA_STORAGE_ERROR
+            return size, ErrorCode.KAFKA_STORAGE_ERROR
+        self.sync_if_needed()
+        self.advance(min(leader_high_watermark, self.log.end_offset))
+        return size, error
+
+    def follow_log_start(self, leader_log_start_offset: int) -> None:
+        """Begin where the leader's log does, as far as that is known to be committed here."""
+        start = min(leader_log_start_offset, self.high_watermark)
+        if start > self.log.log_start_offset:
+            try:
+                self.log.delete_records_before(start)
+            except OutOfDescriptors:
+                pass  # with a later answer
+            except OSError as problem:
+                self.go_offline(f"cannot begin at {start}", problem)
+
+    def sync_if_needed(self) -> None:
+        """With `log.flush.before.ack`: sync what is not."""
         if self.group_commit is not None and self.log.recovery_point < self.log.end_offset:
             self.group_commit.add(self)
-        self.advance(min(leader_high_watermark, self.log.end_offset))
-        return error
 
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
         """Cut the log of a follower where it parts from its leader's.
@@ -531,12 +535,14 @@ class Partition:
         Below the high watermark only after an unclean election, or if something is broken.
         """
         if offset < self.high_watermark:
-            logger.error(
-                "%s-%d: cut to offset %d, below its high watermark %d",
+            logger.log(
+                logging.WARNING if self.recovering else logging.ERROR,
+                "%s-%d: cut to offset %d, below its high watermark %d%s",
                 self.topic,
                 self.index,
                 offset,
                 self.high_watermark,
+                " after an unclean election" if self.recovering else "",
             )
             self.high_watermark = offset
         try:

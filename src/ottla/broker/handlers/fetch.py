@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.context import Context, Pending
 from ottla.broker.endpoints import current_leader
 from ottla.broker.errors import error_name
-from ottla.broker.reading import Answer, Outcome, Reader, records_size, unknown
+from ottla.broker.reading import Answer, Outcome, Reader, is_behind, records_size, unknown
 from ottla.broker.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -101,6 +101,7 @@ def _requested(
                 max(each.current_leader_epoch, -1),  # any negative number means none
                 max(each.last_fetched_epoch, -1),
                 each.high_watermark,
+                each.log_start_offset,
             )
     return requested
 
@@ -224,8 +225,10 @@ class Fetch:
     def _response_if_due(self, expired: bool) -> FetchResponse | None:
         session = self.session
         if session is not None and session.epoch != self.session_epoch:
-            # Another request of the same session was served while this one waited.
-            error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            # Another request of the same session was served while this one waited. A follower sends
+            # one on purpose, when there is a partition that this one lacks (replica/follower.py).
+            overtaken = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            error = ErrorCode.NONE if session.privileged else overtaken
             return FetchResponse(error_code=error, session_id=session.id)
         outcome = self.reader.read(self._to_read())
         missing_bytes = self.bytes_min - outcome.available_bytes
@@ -277,12 +280,14 @@ class Fetch:
         return response
 
     def _count(self, answers: list[Answer]) -> None:
-        """Count what is sent, per topic."""
+        """Count what is sent, per topic; what followers get is counted apart."""
         metrics = self.context.broker.metrics
+        to_follower = self.reader.replica_id >= 0
+        replicated = self.context.broker.replication.metrics.bytes_out
         for cached, data in answers:
             topic = metrics.topic(cached.topic or "")
             topic.fetch_requests.value += 1
-            topic.bytes_out.value += records_size(data)
+            (replicated if to_follower else topic.bytes_out).value += records_size(data)
             if data.error_code:
                 metrics.error("Fetch", error_name(data.error_code))
 
@@ -307,6 +312,7 @@ def _has_news(session: FetchSession, cached: CachedPartition, data: PartitionDat
         or cached.answered_high_watermark != data.high_watermark
         or cached.answered_log_start_offset != data.log_start_offset
         or data.diverging_epoch.epoch >= 0
+        or (session.privileged and is_behind(cached, data.high_watermark, data.log_start_offset))
     )
     # After an error the partition is answered again when the error is gone.
     cached.answered_high_watermark = -1 if data.error_code else data.high_watermark

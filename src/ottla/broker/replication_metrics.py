@@ -1,0 +1,112 @@
+"""The metrics of replication, under the names of Kafka's MBeans.
+
+Counted: ISR changes that this broker proposed as a leader, and the bytes that followers fetched.
+Looked up when somebody asks: how many partitions that it leads are at or below their min-ISR, and
+how far each replica is behind its leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ottla.metrics import Metrics, Sample
+from ottla.replica.leader import effective_min_isr
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+MANAGER = "kafka_server_ReplicaManager"
+TOPICS = "kafka_server_BrokerTopicMetrics"
+# The label that Kafka's fetcher threads have; here one loop of the event loop does their work.
+CLIENT_ID = "ReplicaFetcherThread-0-{leader_id}"
+
+
+class ReplicationMetrics:
+    """What replication counts."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "isr_expands",
+        "isr_shrinks",
+        "isr_updates_failed",
+        "truncations_below_watermark",
+    )
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.isr_shrinks = metrics.counter(
+            f"{MANAGER}_IsrShrinksPerSec", "ISRs that a follower has left."
+        )
+        self.isr_expands = metrics.counter(
+            f"{MANAGER}_IsrExpandsPerSec", "ISRs that a follower has joined."
+        )
+        self.isr_updates_failed = metrics.counter(
+            f"{MANAGER}_FailedIsrUpdatesPerSec", "ISR changes that the controller did not accept."
+        )
+        self.bytes_in = metrics.counter(
+            f"{TOPICS}_ReplicationBytesInPerSec", "Bytes that this broker fetched as a follower."
+        )
+        self.bytes_out = metrics.counter(
+            f"{TOPICS}_ReplicationBytesOutPerSec", "Bytes that followers were sent."
+        )
+        self.truncations_below_watermark = metrics.counter(
+            "ottla_replica_TruncationsBelowHighWatermark",
+            "Logs cut below their high watermark without an unclean election. Should be 0.",
+        )
+
+
+def watch(broker: Broker) -> None:
+    """Show the state of this broker's replicas."""
+    metrics = broker.metrics
+    metrics.collect("gauge", lambda: min_isr_counts(broker))
+    metrics.collect("gauge", lambda: fetcher_lags(broker))
+    metrics.collect("gauge", lambda: follower_lags(broker))
+
+
+def min_isr_counts(broker: Broker) -> Iterator[Sample]:
+    """The partitions led here whose ISR is smaller than, or just as large as, their min-ISR."""
+    under = at = 0
+    for topic in broker.image.topics.values():
+        min_isr = broker.log_config(topic.name).min_insync_replicas
+        for each in topic.partitions:
+            if each.leader == broker.node_id:
+                needed = effective_min_isr(len(each.replicas), min_isr)
+                under += len(each.isr) < needed
+                at += len(each.isr) == needed
+    yield Sample(f"{MANAGER}_UnderMinIsrPartitionCount", under)
+    yield Sample(f"{MANAGER}_AtMinIsrPartitionCount", at)
+
+
+def fetcher_lags(broker: Broker) -> Iterator[Sample]:
+    """How many records each follower here lacks of what its leader has committed."""
+    fetchers = broker.replication.fetchers
+    lags = [lag for fetcher in fetchers for lag in fetcher.lags.values()]
+    replica = {"clientId": "Replica"}
+    yield Sample("kafka_server_ReplicaFetcherManager_MaxLag", max(lags, default=0), replica)
+    failed = sum(len(fetcher.delayed) for fetcher in fetchers)
+    yield Sample("kafka_server_ReplicaFetcherManager_FailedPartitionsCount", failed, replica)
+    for fetcher in fetchers:
+        client_id = CLIENT_ID.format(leader_id=fetcher.leader_id)
+        for partition, lag in fetcher.lags.items():
+            labels = {
+                "clientId": client_id,
+                "topic": partition.topic,
+                "partition": str(partition.index),
+            }
+            yield Sample("kafka_server_FetcherLagMetrics_ConsumerLag", lag, labels)
+
+
+def follower_lags(broker: Broker) -> Iterator[Sample]:
+    """How many records of this leader's log each follower lacks, as its last fetch told."""
+    for partition in broker.replication.leading:
+        if partition.leading is None:
+            continue
+        for node_id, follower in partition.leading.followers.items():
+            labels = {
+                "topic": partition.topic,
+                "partition": str(partition.index),
+                "replica": str(node_id),
+            }
+            lag = partition.end_offset - follower.end_offset
+            yield Sample("ottla_replica_FollowerLag", lag, labels)
