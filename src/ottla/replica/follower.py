@@ -278,7 +278,7 @@ class Fetcher:
         return request
 
     def _news(self) -> tuple[list[Asked], dict[bytes, list[int]]]:
-        """What the leader must be told of partitions, and those it should forget."""
+        """What the leader does not know of partitions yet, and those it should forget."""
         known = self.session.known
         said: list[Asked] = []
         forgotten: dict[bytes, list[int]] = {}
