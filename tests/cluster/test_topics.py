@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cluster import controller as controller_module
-from ottla.cluster import topics
+from ottla.cluster import request_queue, topics
 from ottla.cluster.image import ZERO_ID
 from ottla.cluster.nodes import topic_value, uuid_text
 from ottla.cluster.requests import NewPartitions, NewTopic, Refusal, TopicOutcome, TopicRef
@@ -446,7 +445,7 @@ def test_a_cancelled_caller_does_not_stop_the_creation(tmp_path: Path) -> None:
 
 def test_the_queue_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not fit is refused with a code that clients retry; the others are done."""
-    monkeypatch.setattr(controller_module, "EVENTS_WAITING_MAX", 3)
+    monkeypatch.setattr(request_queue, "REQUESTS_WAITING_MAX", 3)
 
     async def scenario(harness: ControllerHarness) -> None:
         outcomes = await asyncio.gather(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from ottla.cluster import configs, features, nodes
+from ottla.cluster import configs, features, leadership, nodes
 from ottla.cluster.image import (
     BrokerConfigured,
     Change,
@@ -35,15 +35,23 @@ async def alter(
     """Change the configs of each resource to what `decide` returns for its index."""
     outcomes: list[ConfigOutcome] = []
     changed: list[Step] = []
+    elects = False
     for place, resource in enumerate(wanted):
         decided = decide(place)
         if isinstance(decided, Refusal):
             outcomes.append(ConfigOutcome(resource, *decided))
             continue
         outcomes.append(ConfigOutcome(resource))
+        old = configs.configs_of(state.image, resource)
+        if old.get(configs.MIN_ISR) != decided.get(configs.MIN_ISR):
+            # Before the leaders know of it: one of them may commit with fewer replicas then.
+            changed += leadership.without_elr(state, resource)
+        elects |= old.get(configs.UNCLEAN_ELECTION) != decided.get(configs.UNCLEAN_ELECTION)
         changed.append(config_step(state, resource, decided))
     if not validate_only:
         await state.write(changed)
+        if elects:
+            await leadership.settle(state)
     return outcomes
 
 

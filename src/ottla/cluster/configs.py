@@ -14,6 +14,7 @@ from ottla.wire.errors import ErrorCode
 
 VALUE_LENGTH_MAX = 32_767
 MIN_ISR = "min.insync.replicas"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
 ELR_FEATURE = "eligible.leader.replicas.version"
 
 

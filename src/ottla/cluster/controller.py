@@ -5,6 +5,8 @@ features.py), written to the tree in steps (steps.py) and published in the feed;
 given once the brokers beside this controller have applied it. Every write carries a check of the
 controller's epoch, so that a controller that has been replaced can write nothing more.
 
+Elections and changes of an ISR overtake the other requests that wait (request_queue.py).
+
 When a write fails, what the tree holds is not known: before the next request the controller reads
 it again, finishes what was begun, and gives its followers the whole image.
 
@@ -14,12 +16,14 @@ A caller that goes away (a client that disconnects) does not stop a request that
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.cluster import config_writes, configs, leadership, registration, topic_writes
 from ottla.cluster.configs import AnyConfig, ConfigRules
 from ottla.cluster.feed import Batch, Feed, Snapshot
 from ottla.cluster.image import BrokerInfo, ClusterImage
+from ottla.cluster.leadership import Proposals, Proposed
+from ottla.cluster.request_queue import Request, RequestQueue
 from ottla.cluster.requests import (
     AdoptedTopic,
     ConfigOutcome,
@@ -39,7 +43,7 @@ from ottla.cluster.requests import (
     TopicOutcome,
     TopicRef,
 )
-from ottla.cluster.state import NotController, Options, State
+from ottla.cluster.state import NotController, Options, RegistrationRefused, State
 from ottla.metadata_store.tree import BadVersion, SessionExpired, Tree, TreeError
 from ottla.seams.chance import Chance
 from ottla.seams.clock import Clock
@@ -47,18 +51,11 @@ from ottla.wire.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 
-# Requests that wait for their turn; Kafka's controller has no such limit, its network threads do.
-EVENTS_WAITING_MAX = 1_000
-
 NOT_CONTROLLER = Refusal(ErrorCode.NOT_CONTROLLER, "This is not the correct controller.")
+DUPLICATE = Refusal(
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION, "Another broker is registered with that broker id."
+)
 BUSY = Refusal(ErrorCode.REQUEST_TIMED_OUT, "The controller has too many requests waiting.")
-
-
-class Event(NamedTuple):
-    """A request in the queue."""
-
-    act: Callable[[State], Awaitable[Any]]
-    answer: "asyncio.Future[tuple[Any, int]]"
 
 
 class Controller:
@@ -73,7 +70,13 @@ class Controller:
         rules: ConfigRules | None = None,
     ) -> None:
         self._state = State(tree, clock, chance, options or Options(), rules or AnyConfig())
-        self._events: asyncio.Queue[Event] = asyncio.Queue(EVENTS_WAITING_MAX)
+        # Whether a broker with that id and epoch is seen to be alive, for those who watch brokers:
+        # no other process may register in its place.
+        self.is_alive: Callable[[int, int], bool] = lambda broker_id, epoch: False
+        # Called once when this is the controller no longer, though nobody has stopped it.
+        self.on_resigned: list[Callable[[], object]] = []
+        self._queue = RequestQueue()
+        self._proposals: Proposals | None = None  # the ISR changes that the next request makes
         self._task: asyncio.Task[None] | None = None
         self._active = False
         self._must_load = False
@@ -102,8 +105,7 @@ class Controller:
         """Finish the request under way, refuse those that wait, end the polls of followers."""
         self._active = False
         if self._task is not None:
-            if self._events.empty():
-                self._events.put_nowait(Event(nothing, asyncio.Future()))  # to wake the worker
+            self._queue.wake()
             await self._task
         self.feed.close()
 
@@ -118,7 +120,7 @@ class Controller:
         if controller_epoch == self.image.controller_epoch:
             if broker_id == self._state.options.node_id:
                 feed.applied(broker_id, number)
-            self._caught_up(broker_id, broker_epoch, number)
+            self.caught_up(broker_id, broker_epoch, number)
         update = await feed.after(number, controller_epoch)
         if feed.closed:
             raise NotController("the controller has stopped")
@@ -128,8 +130,8 @@ class Controller:
         """No longer wait for this broker to apply changes."""
         self.feed.unfollow(broker_id)
 
-    def _caught_up(self, broker_id: int, broker_epoch: int, number: int) -> None:
-        """Unfence a broker that has applied all up to its registration."""
+    def caught_up(self, broker_id: int, broker_epoch: int, number: int) -> None:
+        """A broker has applied `number`: unfence it if that is all up to its registration."""
         state = self._state
         broker = state.image.brokers.get(broker_id)
         if broker is None or broker.epoch != broker_epoch:
@@ -143,11 +145,22 @@ class Controller:
 
         Does not wait for the broker to apply the change: it may start to follow afterwards.
         """
-        registered = await self._submit(
-            lambda s: registration.register_broker(s, broker, previous_epoch)
-        )
-        if isinstance(registered, Refusal):
+
+        async def act(state: State) -> BrokerInfo | Refusal:
+            known = state.image.brokers.get(broker.id)
+            if (
+                known is not None
+                and known.incarnation != broker.incarnation
+                and self.is_alive(known.id, known.epoch)
+            ):
+                return DUPLICATE
+            return await registration.register_broker(state, broker, previous_epoch)
+
+        registered = await self._submit(act, urgent=True)
+        if registered == NOT_CONTROLLER:
             raise NotController(f"broker {broker.id} cannot register: {registered.error_message}")
+        if isinstance(registered, Refusal):
+            raise RegistrationRefused(registered)
         assert isinstance(registered, BrokerInfo)
         return registered
 
@@ -159,13 +172,15 @@ class Controller:
 
     async def fence_broker(self, broker_id: int, broker_epoch: int) -> ErrorCode:
         """A broker is known to be dead: others lead what it led."""
-        answer = await self._submit(lambda s: registration.fence_broker(s, broker_id, broker_epoch))
+        answer = await self._submit(
+            lambda s: registration.fence_broker(s, broker_id, broker_epoch), urgent=True
+        )
         return ErrorCode(answer.error_code if isinstance(answer, Refusal) else answer)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> ShutdownOutcome:
         """A broker wants to stop: others lead what it led."""
         answer = await self._submit(
-            lambda s: registration.controlled_shutdown(s, broker_id, broker_epoch)
+            lambda s: registration.controlled_shutdown(s, broker_id, broker_epoch), urgent=True
         )
         if isinstance(answer, Refusal):
             return ShutdownOutcome(answer.error_code)
@@ -183,14 +198,33 @@ class Controller:
         isr: Sequence[tuple[int, int]],
         recovering: bool = False,
     ) -> IsrOutcome:
-        """Propose an ISR; see `ControllerChannel`."""
+        """Propose an ISR; see `ControllerChannel`. All that wait at once are one write."""
         proposal = IsrProposal(topic_id, index, leader_epoch, partition_epoch, isr, recovering)
-        proposed = leadership.Proposed(broker_id, broker_epoch, proposal)
-        answer = await self._submit(lambda s: leadership.alter_partition(s, proposed))
-        if isinstance(answer, Refusal):
-            return IsrOutcome(answer.error_code)
-        assert isinstance(answer, IsrOutcome)
-        return answer
+        proposals = self._proposals
+        if proposals is None or proposals.full:
+            proposals = Proposals()
+            if not self._put(self._alter(proposals), proposals.answer, urgent=True):
+                refusal = BUSY if self._active else NOT_CONTROLLER
+                return IsrOutcome(refusal.error_code)
+            self._proposals = proposals
+        place = proposals.add(Proposed(broker_id, broker_epoch, proposal))
+        # A caller that goes away must not take the others' answer with it.
+        outcomes, _ = await asyncio.shield(proposals.answer)
+        if isinstance(outcomes, Refusal):
+            return IsrOutcome(outcomes.error_code)
+        outcome = outcomes[place]
+        assert isinstance(outcome, IsrOutcome)
+        return outcome
+
+    def _alter(self, proposals: Proposals) -> Callable[[State], Awaitable[Any]]:
+        """The request that makes these changes, and takes no more from then on."""
+
+        async def act(state: State) -> list[IsrOutcome]:
+            if self._proposals is proposals:
+                self._proposals = None
+            return await leadership.alter_partitions(state, proposals.items)
+
+        return act
 
     async def elect_leaders(
         self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None
@@ -307,34 +341,42 @@ class Controller:
         await self.feed.wait_applied(number)
         return answer
 
-    async def _submit(self, act: Callable[[State], Awaitable[Any]]) -> Any:
+    async def _submit(self, act: Callable[[State], Awaitable[Any]], *, urgent: bool = False) -> Any:
         """The answer, or a Refusal, as soon as the controller has it."""
-        return (await self._queued(act))[0]
+        return (await self._queued(act, urgent=urgent))[0]
 
     def _post(self, act: Callable[[State], Awaitable[Any]]) -> None:
         """Put a request into the queue that nobody waits for; dropped if too many wait."""
-        if self._active and not self._events.full():
-            self._events.put_nowait(Event(act, asyncio.get_running_loop().create_future()))
+        self._put(act, asyncio.get_running_loop().create_future(), urgent=True)
 
-    async def _queued(self, act: Callable[[State], Awaitable[Any]]) -> tuple[Any, int]:
+    def _put(
+        self,
+        act: Callable[[State], Awaitable[Any]],
+        answer: "asyncio.Future[tuple[Any, int]]",
+        *,
+        urgent: bool,
+    ) -> bool:
+        return self._active and self._queue.put(Request(act, answer), urgent=urgent)
+
+    async def _queued(
+        self, act: Callable[[State], Awaitable[Any]], *, urgent: bool = False
+    ) -> tuple[Any, int]:
         """Put a request into the queue; its answer, and the number of the change it led to."""
-        if not self._active:
-            return NOT_CONTROLLER, 0
         answer: asyncio.Future[tuple[Any, int]] = asyncio.get_running_loop().create_future()
-        try:
-            self._events.put_nowait(Event(act, answer))
-        except asyncio.QueueFull:
-            return BUSY, 0
+        if not self._put(act, answer, urgent=urgent):
+            return (BUSY if self._active else NOT_CONTROLLER), 0
         result, number = await answer
         return result, number
 
     async def _work(self) -> None:
         """Run one request after the other; when no longer active, refuse those that wait."""
-        while self._active or not self._events.empty():
-            event = await self._events.get()
-            result = await self._run(event.act) if self._active else NOT_CONTROLLER
-            if not event.answer.done():
-                event.answer.set_result((result, self.image.number))
+        while self._active or self._queue:
+            request = await self._queue.get()
+            if request is None:
+                continue
+            result = await self._run(request.act) if self._active else NOT_CONTROLLER
+            if not request.answer.done():
+                request.answer.set_result((result, self.image.number))
 
     async def _run(self, act: Callable[[State], Awaitable[Any]]) -> Any:
         try:
@@ -364,10 +406,11 @@ class Controller:
         self._resign(SessionExpired("/controller", "the session with the tree has ended"))
 
     def _resign(self, error: TreeError) -> Refusal:
-        log.error("this node is no longer the controller: %s", error)
-        self._active = False
+        if self._active:
+            log.error("this node is no longer the controller: %s", error)
+            self._active = False
+            self._queue.wake()
+            self.feed.close()  # followers ask the next controller
+            for callback in self.on_resigned:
+                callback()
         return NOT_CONTROLLER
-
-
-async def nothing(state: State) -> None:
-    """The request that only wakes the controller."""

@@ -139,6 +139,17 @@ def elect(
     return NO_LEADER, True
 
 
+def without_elr(old: PartitionImage) -> PartitionImage | None:
+    """The partition when another min.insync.replicas is about to count; None if all is the same.
+
+    With a lower one its leader commits what the ELR lacks. Without a leader nothing is committed:
+    then the ELR says who may lead, and stays.
+    """
+    if not old.elr or old.leader == NO_LEADER:
+        return None
+    return old._replace(elr=(), partition_epoch=old.partition_epoch + 1)
+
+
 def settled(
     old: PartitionImage,
     brokers: Mapping[int, BrokerInfo],

@@ -1,7 +1,8 @@
 """Leaders and ISRs: decided by elections.py over the whole image, written in steps."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ottla.cluster import elections, steps
 from ottla.cluster.elections import Stopped
@@ -12,6 +13,8 @@ from ottla.cluster.requests import (
     IsrOutcome,
     IsrProposal,
     Refusal,
+    Resource,
+    ResourceType,
 )
 from ottla.cluster.state import State
 from ottla.cluster.steps import Step
@@ -21,12 +24,33 @@ from ottla.wire.errors import ErrorCode
 PARTITIONS_PER_WRITE = 1_000
 
 
+# ISR changes of one request: those of thousands of partitions come at once when a broker goes.
+PROPOSALS_MAX = 2_000
+
+
 class Proposed(NamedTuple):
     """A proposal, and the broker that made it."""
 
     broker_id: int
     broker_epoch: int
     proposal: IsrProposal
+
+
+class Proposals:
+    """ISR changes that wait to be made together, and their common answer."""
+
+    def __init__(self) -> None:
+        self.items: list[Proposed] = []
+        self.answer: asyncio.Future[tuple[Any, int]] = asyncio.get_running_loop().create_future()
+
+    @property
+    def full(self) -> bool:
+        return len(self.items) >= PROPOSALS_MAX
+
+    def add(self, proposed: Proposed) -> int:
+        """Its place in the answer."""
+        self.items.append(proposed)
+        return len(self.items) - 1
 
 
 async def settle(state: State) -> None:
@@ -50,6 +74,20 @@ async def settle(state: State) -> None:
         return [each for each in decided if each is not None]
 
     await change_topics(state, decide)
+
+
+def without_elr(state: State, resource: Resource) -> Iterator[Step]:
+    """The ELRs of the topics whose min.insync.replicas is about to change are given up."""
+    topics: Iterable[TopicImage | None] = ()
+    if resource.type == ResourceType.TOPIC:
+        topics = [state.image.topics.get(resource.name)]
+    elif resource.type == ResourceType.BROKER and not resource.name:
+        topics = state.image.topics.values()
+    for topic in topics:
+        decided = map(elections.without_elr, topic.partitions) if topic is not None else ()
+        changed = [each for each in decided if each is not None]
+        if topic is not None and changed:
+            yield from steps.state_changes(topic, changed, state.values)
 
 
 async def restart(state: State, broker: BrokerInfo, stopped: Stopped) -> None:
@@ -85,12 +123,49 @@ async def change_topics(
 
 
 async def alter_partitions(state: State, proposed: Sequence[Proposed]) -> list[IsrOutcome]:
-    """Change ISRs as their leaders propose."""
-    return [await alter_partition(state, each) for each in proposed]
+    """Change ISRs as their leaders propose: all in one go, as far as each is about another."""
+    outcomes = []
+    changed: dict[bytes, dict[int, PartitionImage]] = {}  # by topic id and index
+    for each in proposed:
+        topic_id, index = each.proposal.topic_id, each.proposal.index
+        if index in changed.get(topic_id, ()):
+            await write_changed(state, changed)
+            changed = {}
+        decided = alter_partition(state, each)
+        if isinstance(decided, PartitionImage):
+            if decided != state.image.topics_by_id[topic_id].partitions[index]:
+                changed.setdefault(topic_id, {})[index] = decided
+            decided = IsrOutcome(
+                ErrorCode.NONE,
+                decided.isr,
+                decided.partition_epoch,
+                decided.leader,
+                decided.leader_epoch,
+                decided.recovering,
+            )
+        outcomes.append(decided)
+        await state.take_turns(1)
+    await write_changed(state, changed)
+    return outcomes
 
 
-async def alter_partition(state: State, proposed: Proposed) -> IsrOutcome:
-    """Change an ISR as its leader proposes."""
+async def write_changed(
+    state: State, changed: Mapping[bytes, Mapping[int, PartitionImage]]
+) -> None:
+    """Write partitions, which are given by topic id and index."""
+    await state.write(
+        step
+        for topic_id, partitions in changed.items()
+        for step in steps.state_changes(
+            state.image.topics_by_id[topic_id],
+            [partitions[index] for index in sorted(partitions)],
+            state.values,
+        )
+    )
+
+
+def alter_partition(state: State, proposed: Proposed) -> PartitionImage | IsrOutcome:
+    """The partition with the ISR that its leader proposes, or why it does not get it."""
     broker_id, broker_epoch, proposal = proposed
     image = state.image
     broker = image.brokers.get(broker_id)
@@ -112,12 +187,7 @@ async def alter_partition(state: State, proposed: Proposed) -> IsrOutcome:
         rules.election,
         recovering=proposal.recovering,
     )
-    if new is not None:
-        await state.write(steps.state_changes(topic, [new], state.values))
-    now = new or old
-    return IsrOutcome(
-        ErrorCode.NONE, now.isr, now.partition_epoch, now.leader, now.leader_epoch, now.recovering
-    )
+    return new or old
 
 
 async def elect_leaders(

@@ -7,7 +7,7 @@ over in between finishes that (`leadership.settle`).
 
 from collections.abc import Mapping, Sequence
 
-from ottla.cluster import features, leadership, loading, nodes
+from ottla.cluster import features, leadership, loading, nodes, topic_writes
 from ottla.cluster.configs import ELR_FEATURE, MIN_ISR
 from ottla.cluster.elections import NOBODY, Stopped
 from ottla.cluster.image import (
@@ -65,6 +65,19 @@ async def elect(state: State, replace: bool = False) -> None:
     state.epoch_version = version + 1
     state.values = StateValues(epoch)
     await load(state)
+    await state.write([Step(await broker_nodes(state))])
+
+
+async def broker_nodes(state: State) -> list[Operation]:
+    """Nodes in this session of all live brokers but this one, which registers by itself.
+
+    Nobody is fenced because the controller has changed: brokers have time to come back.
+    """
+    operations: list[Operation] = []
+    for broker in state.image.brokers.values():
+        if not broker.fenced and broker.id != state.options.node_id:
+            operations += await broker_node(state, broker, None)
+    return operations
 
 
 async def present(state: State, paths: Sequence[str]) -> dict[str, tuple[bytes, int]]:
@@ -123,7 +136,7 @@ async def register_broker(state: State, broker: BrokerInfo, previous_epoch: int)
     if known is not None and broker.incarnation == known.incarnation != ZERO_ID:
         return await amend_broker(state, known, broker)
     clean = known is not None and known.epoch == previous_epoch
-    wiped = known is not None and not set(known.directories) <= set(broker.directories)
+    wiped = known is None or not set(known.directories) <= set(broker.directories)
     alone = broker.id == state.options.node_id and not state.image.brokers.keys() - {broker.id}
     new = broker._replace(
         epoch=state.last_broker_epoch + 1, fenced=not alone, in_controlled_shutdown=False
@@ -137,6 +150,7 @@ async def register_broker(state: State, broker: BrokerInfo, previous_epoch: int)
         await leadership.restart(state, new, stopped)
         return new
     await write_registration(state, new, stopped)
+    state.applied.pop(new.id, None)
     await leadership.settle(state)
     state.registered_at[new.id] = state.image.number
     return new
@@ -167,8 +181,7 @@ async def fence_broker(state: State, broker_id: int, broker_epoch: int) -> Error
     error = epoch_error(state, broker_id, broker_epoch)
     broker = state.image.brokers.get(broker_id)
     if error == ErrorCode.NONE and broker is not None and not broker.fenced:
-        new = broker._replace(fenced=True, in_controlled_shutdown=False)
-        await write_registration(state, new, NOBODY)
+        await write_registration(state, broker._replace(fenced=True), NOBODY)
         await leadership.settle(state)
         state.registered_at[broker_id] = state.image.number
     return error
@@ -200,9 +213,10 @@ async def unregister_broker(state: State, broker_id: int) -> Refusal | None:
         message = f"Broker ID {broker_id} is not currently registered"
         return Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
     # Its replicas are counted as lost: it is out of ISRs and ELRs before nothing is known of it.
-    lost = frozenset((broker_id,))
-    await write_registration(state, broker._replace(fenced=True), Stopped(lost, lost))
+    stopped = Stopped(frozenset((broker_id,)))
+    await write_registration(state, broker._replace(fenced=True), stopped)
     await leadership.settle(state)
+    await topic_writes.confirm_deletions(state, broker_id, list(state.image.deletions))
     operations: list[Operation] = [Delete(nodes.registration_path(broker_id))]
     await state.write([Step(operations, [BrokerGone(broker_id)])])
     state.stopped = without(state.stopped, broker_id)

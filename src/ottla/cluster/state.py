@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.cluster import nodes, steps
-from ottla.cluster.configs import ELR_FEATURE, MIN_ISR, ConfigRules
+from ottla.cluster.configs import ELR_FEATURE, MIN_ISR, UNCLEAN_ELECTION, ConfigRules
 from ottla.cluster.elections import NOBODY, Rules
 from ottla.cluster.features import SUPPORTED, Supported
 from ottla.cluster.feed import Feed
@@ -20,7 +20,6 @@ from ottla.metadata_store.tree import Check, Operation, Tree, weight
 from ottla.seams.chance import Chance
 from ottla.seams.clock import Clock
 
-UNCLEAN_ELECTION = "unclean.leader.election.enable"
 # Partitions decided on before the event loop runs other work: about two milliseconds.
 PARTITIONS_PER_TURN = 1_000
 

@@ -256,7 +256,12 @@ def usable_configs(rules: ConfigRules, adopted: AdoptedTopic) -> dict[str, str]:
 
 
 def usable_brokers(image: ClusterImage) -> list[UsableBroker]:
-    return [UsableBroker(b.id, b.rack, b.fenced) for b in image.brokers.values()]
+    """The brokers that may get replicas: not one that is about to stop."""
+    return [
+        UsableBroker(b.id, b.rack, b.fenced)
+        for b in image.brokers.values()
+        if not b.in_controlled_shutdown
+    ]
 
 
 def manual_assignment(image: ClusterImage, new: NewTopic) -> list[Sequence[int]] | Refusal:
@@ -320,7 +325,7 @@ def assignment_error(image: ClusterImage, ids: Sequence[int], factor: int | None
 
 
 def all_fenced(image: ClusterImage, index: int, ids: Sequence[int]) -> Refusal | None:
-    if any(not image.brokers[broker_id].fenced for broker_id in ids):
+    if any(image.brokers[broker_id].active for broker_id in ids):
         return None
     return Refusal(
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -332,14 +337,14 @@ def all_fenced(image: ClusterImage, index: int, ids: Sequence[int]) -> Refusal |
 def new_partitions(
     image: ClusterImage, replicas: Sequence[Sequence[int]], first: int, code: ErrorCode
 ) -> tuple[PartitionImage, ...] | Refusal:
-    """Partitions from `first` on, led by the first replica that is not fenced."""
+    """Partitions from `first` on, led by the first replica that is active."""
     partitions = []
     isrs: dict[tuple[int, ...], tuple[int, ...]] = {}
     for index, given in enumerate(replicas, first):
         ids = tuple(given)
         isr = isrs.get(ids)
         if isr is None:
-            isr = isrs[ids] = tuple(b for b in ids if not image.brokers[b].fenced)
+            isr = isrs[ids] = tuple(b for b in ids if image.brokers[b].active)
         if not isr:
             if code == ErrorCode.INVALID_REPLICA_ASSIGNMENT:
                 return all_fenced(image, index, ids) or Refusal(code)
