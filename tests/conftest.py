@@ -6,6 +6,7 @@ configures a server starts its own (`tests.live.Server`, `tests.apache.kafka.Apa
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -17,6 +18,11 @@ from tests.apache.kafka import ApacheKafka
 # No example of a property fails for its time: a busy machine is not a fault.
 hypothesis.settings.register_profile("ottla", deadline=None)
 hypothesis.settings.load_profile("ottla")
+
+# A shell that starts a run in the background lets it ignore SIGINT, and what it starts inherits
+# that: commands that Ctrl-C must stop would not end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
