@@ -47,7 +47,7 @@ $(COMPILED): $(addprefix src/ottla/client/codec/,batch_builder.py batch_builder.
 
 compile: $(COMPILED) ## Compile the loops that run once per record (done by test and bench)
 
-demo: $(READY) $(JAVA) $(COMPILED) ## User behaviour, live: a broker, Spark, a kill in the middle, a report (3 minutes)
+demo: $(READY) $(JAVA) $(COMPILED) ## User behaviour, live: a broker, Spark, a kill in the middle, a report (two minutes)
 	@$(BIN)/python -m scripts.demo
 
 demo-cluster: $(READY) $(JAVA) $(COMPILED) ## The same on a Spark cluster: a master and two workers
