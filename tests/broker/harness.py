@@ -29,7 +29,7 @@ from ottla.wire.api.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from ottla.wire.apis import API
+from ottla.wire.apis import EVERY_API
 from ottla.wire.header import start_request
 from ottla.wire.out import Out
 from ottla.wire.records import Record, read_records, write_batch
@@ -37,7 +37,7 @@ from ottla.wire.schema import reader, writer
 
 DATA = "/data"
 WORK_S_MAX = 60.0  # virtual; more than any background work takes
-API_BY_REQUEST = {f"{api.name}Request": api for api in API.values()}
+API_BY_REQUEST = {f"{api.name}Request": api for api in EVERY_API.values()}
 
 
 class Answer:

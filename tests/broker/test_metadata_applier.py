@@ -11,7 +11,7 @@ import pytest
 
 from ottla.cluster import feed
 from ottla.cluster.controller import Controller
-from ottla.cluster.feed_codec import read_update, write_update
+from ottla.cluster.feed_codec import changes_of, read_batch, write_batch
 from ottla.cluster.image import ClusterImage, TopicDeleted
 from ottla.cluster.requests import NewTopic, ResourceType, TopicRef
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
@@ -213,9 +213,15 @@ def test_a_broker_works_with_what_the_messages_carry(monkeypatch: pytest.MonkeyP
     sizes: list[int] = []
 
     async def encoded_poll(self: Controller, *position: int) -> Any:
-        data = write_update(await poll(self, *position))
-        sizes.append(len(data))
-        return read_update(data)
+        update = await poll(self, *position)
+        if isinstance(update, feed.Snapshot):
+            image = update.image
+            whole = feed.Batch(image.number, image.controller_epoch, list(changes_of(image)))
+            data = write_batch(whole)
+            sizes.append(len(data))
+            return feed.Snapshot(ClusterImage().apply(image.number, read_batch(data).changes))
+        sizes.extend(len(write_batch(batch)) for batch in update)
+        return [read_batch(write_batch(batch)) for batch in update]
 
     monkeypatch.setattr(Controller, "poll", encoded_poll)
     with BrokerHarness() as harness:

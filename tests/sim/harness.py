@@ -78,9 +78,9 @@ class Connection:
         stream.on_readable(self._readable)
 
     @classmethod
-    async def open(cls, node: Node, host: str) -> Connection:
+    async def open(cls, node: Node, host: str, port: int = PORT) -> Connection:
         async with asyncio.timeout(ANSWER_S_MAX):
-            return cls(await node.network.connect(host, PORT))
+            return cls(await node.network.connect(host, port))
 
     def close(self) -> None:
         self._stream.close()

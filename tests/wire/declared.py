@@ -14,7 +14,7 @@ from ottla.wire import (
     control,
     coordinator_records,
 )
-from ottla.wire.apis import API
+from ottla.wire.apis import EVERY_API, OWN_KEYS_FROM
 from ottla.wire.schema import Field, Fixed, Struct, Text
 
 Case = tuple[type[Struct], int]
@@ -24,7 +24,9 @@ Case = tuple[type[Struct], int]
 def messages() -> dict[str, type[Struct]]:
     """Every class that has versions of its own, by name."""
     found = {}
-    for api in API.values():
+    for api in EVERY_API.values():
+        if api.key >= OWN_KEYS_FROM:
+            continue
         found |= {cls.__name__: cls for cls in (api.request, api.response)}
     for module in (consumer_group_records, consumer_protocol, control, coordinator_records):
         for name, value in vars(module).items():

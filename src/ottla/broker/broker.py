@@ -17,10 +17,11 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ottla.broker.adoption import adopt_topics
+from ottla.broker.controller_service import ControllerService
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.metadata_answers import MetadataAnswers
-from ottla.broker.metadata_applier import MetadataApplier
+from ottla.broker.metadata_applier import MetadataApplier, first_image
 from ottla.broker.metadata_checkpoint import (
     METADATA_CHECKPOINT,
     MetadataCheckpoint,
@@ -32,11 +33,12 @@ from ottla.broker.network_peers import NetworkPeers
 from ottla.broker.partitions import Partitions
 from ottla.broker.peers import LocalPeers, Peers
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.remote_controller import RemoteController
 from ottla.broker.replication import Replication
 from ottla.broker.sessions import FetchSessionCache
 from ottla.cluster.controller import Controller
-from ottla.cluster.feed import Snapshot
 from ottla.cluster.image import ZERO_ID, BrokerInfo, ClusterImage, Endpoint, PartitionImage
+from ottla.cluster.nodes import uuid_bytes
 from ottla.cluster.requests import Refusal
 from ottla.cluster.state import Options
 from ottla.log.log import Log
@@ -78,8 +80,10 @@ class Broker:
         metrics: Metrics,
         network: Network | None = None,
         channel: ControllerChannel | None = None,
+        controller_at: Callable[[], tuple[str, int] | None] | None = None,
     ) -> None:
-        """`network` and `channel`: the other brokers and the controller of a cluster of several.
+        """`network` and `controller_at`: the other brokers of a cluster of several, and where their
+        controller is, as far as is known; or `channel`, another way to it.
 
         Without them the broker is a cluster of its own, with the controller in this process.
         """
@@ -108,9 +112,16 @@ class Broker:
         self.coordinators = Coordinators(self)
         self.metadata_answers = MetadataAnswers()
         self.dispatcher = Dispatcher(self)
-        self.peers: Peers = LocalPeers(self)
+        self.local_peers = LocalPeers(self)
+        self.peers: Peers = self.local_peers
         if network is not None:
             self.peers = NetworkPeers(self, network, self.peers)
+            if controller_at is not None:
+                channel = RemoteController(self, network, controller_at)
+        self._network = network
+        self.in_cluster = network is not None
+        # The controller of the cluster, while it runs in this process: see `host_controller`.
+        self.controller_service: ControllerService | None = None
         self._channel = channel
         self.replication = Replication(self, channel)
         self.logs: LogManager
@@ -121,6 +132,7 @@ class Broker:
         # Partitions, by topic id, that may lie in a data directory which is missing.
         self.missing: set[tuple[bytes, int]] = set()
         self.epoch = -1  # rises with each registration
+        self.incarnation = ZERO_ID  # of this process, drawn at the start
         # What must be closed again, in reverse order, however far a start has come.
         self._opened = AsyncExitStack()
 
@@ -139,6 +151,7 @@ class Broker:
 
     async def _start(self, endpoints: Mapping[str, tuple[str, int]]) -> None:
         settings = self.settings
+        self.incarnation = self.chance.uuid()
         self.logs = LogManager(
             settings.data_directories,
             disk=self.disk,
@@ -161,6 +174,8 @@ class Broker:
         noted, behind = None, False
         if self._channel is not None:
             self.controller = self._channel
+            if isinstance(self._channel, RemoteController):
+                self._opened.callback(self._channel.close)
         else:
             noted, behind = await self._start_controller(settings)
         image = await self._whole_image()
@@ -169,8 +184,11 @@ class Broker:
             id=self.node_id,
             endpoints={name: Endpoint(*endpoint) for name, endpoint in endpoints.items()},
             rack=settings.rack,
+            incarnation=self.incarnation if self.in_cluster else ZERO_ID,
+            directories=tuple(sorted(map(uuid_bytes, self.logs.directory_ids()))),
         )
-        self.epoch = (await self.controller.register_broker(info)).epoch
+        registered = await self.controller.register_broker(info, self.logs.last_broker_epoch)
+        self.epoch = registered.epoch
         if self._channel is None:
             await self._adopt(image, noted, behind)
         applier = MetadataApplier(self, self.controller)
@@ -242,6 +260,24 @@ class Broker:
             await self.group_commit.drain()
         self.purgatory.close()
         await self._opened.aclose()
+
+    def host_controller(self, controller: Controller) -> None:
+        """Serve a controller that was started in this process to the brokers of the cluster."""
+        self.end_controller()
+        assert self._network is not None
+        self.controller_service = ControllerService(self, controller, self._network)
+        self._controller_moved()
+
+    def end_controller(self) -> None:
+        """The controller in this process is one no longer."""
+        service, self.controller_service = self.controller_service, None
+        if service is not None:
+            service.close()
+        self._controller_moved()
+
+    def _controller_moved(self) -> None:
+        if isinstance(self._channel, RemoteController):
+            self._channel.moved()
 
     # Used by the parts
 
@@ -346,8 +382,7 @@ class Broker:
 
     async def _whole_image(self) -> ClusterImage:
         """The image as the controller has it, before it is applied here."""
-        update = await self.controller.poll(self.node_id, 0, 0)
-        assert isinstance(update, Snapshot)
+        update = await first_image(self, self.controller)
         return update.image
 
     async def _finish_deletions(self, image: ClusterImage) -> None:

@@ -31,6 +31,7 @@ class Peer:
         "client_software_version",
         "disconnect",
         "listener_name",
+        "on_closed",
         "received_at",
     )
 
@@ -49,6 +50,8 @@ class Peer:
         self.client_software_version = ""
         # Closes the connection with a reason; for faults found after `handle` has returned.
         self.disconnect: Callable[[str], object] | None = disconnect
+        # Called once when the connection is closed, by whichever side.
+        self.on_closed: Callable[[], object] | None = None
         # Monotonic seconds when the bytes of the current request came; 0.0 when it is not known.
         self.received_at = 0.0
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.context import Context, Encoded, Peer, PeerError, Pending
 from ottla.metrics import TIME_BOUNDS_S, Metrics
-from ottla.wire.apis import API, Api
+from ottla.wire.apis import EVERY_API, Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.header import finish, skip_tagged_fields, start_response
 from ottla.wire.malformed import MalformedMessage
@@ -83,6 +83,19 @@ HANDLERS: dict[int, str] = {
     66: "list_transactions",
     74: "list_config_resources",
     75: "describe_topic_partitions",
+}
+
+# What only brokers may ask: answered on the inter-broker listener alone, and by a broker that is
+# one of several.
+BROKER_HANDLERS: dict[int, str] = {
+    56: "alter_partition",
+    67: "allocate_producer_ids",
+    10_000: "follow_feed",
+    10_001: "forward",
+    10_002: "register_broker",
+    10_003: "confirm_deletions",
+    10_004: "identify_broker",
+    10_005: "controlled_shutdown",
 }
 
 # API key and version as one number, correlation id, length of the client id.
@@ -287,13 +300,18 @@ class Dispatcher:
         raise PeerError(f"{route} failed in the broker and its response has no place for an error")
 
     def _find_route(self, key: int, version: int) -> Route:
-        api, name = API.get(key), HANDLERS.get(key)
+        name = HANDLERS.get(key)
+        between_brokers = name is None and self._broker.in_cluster
+        if between_brokers:
+            name = BROKER_HANDLERS.get(key)
+        api = EVERY_API.get(key)
         if api is None or name is None:
             raise PeerError(f"API key {key} (version {version}) is not served")
         module = import_module(f"ottla.broker.handlers.{name}")
         if api.serves(version):
             failure = getattr(module, "failure", None)
-            route = Route(api, version, module.handle, failure, self._broker.metrics)
+            handle = self._for_brokers(api, module.handle) if between_brokers else module.handle
+            route = Route(api, version, handle, failure, self._broker.metrics)
             self._routes[key << 16 | version] = route
             return route
         if key == API_VERSIONS:
@@ -305,6 +323,15 @@ class Dispatcher:
         raise PeerError(
             f"{api.name} version {version} is not served, only {lowest} to {highest} are"
         )
+
+    def _for_brokers(self, api: Api, handle: Handle) -> Handle:
+        def checked(request: Any, context: Context) -> Any:
+            # Until there are principals the listener decides who is a broker.
+            if context.peer.listener_name != self._broker.settings.inter_broker_listener:
+                raise PeerError(f"{api.name} is for brokers, and not served on this listener")
+            return handle(request, context)
+
+        return checked
 
 
 def _framed(answer: Encoded, correlation_id: int, route: Route) -> Out:
@@ -325,5 +352,5 @@ def _malformed(frame: memoryview, error: Exception) -> str:
     if len(frame) < _HEADER_START_BYTES:
         return f"a request of {len(frame)} bytes is shorter than a request header"
     key, version = _read_key_and_version(frame)
-    api = API.get(key)
+    api = EVERY_API.get(key)
     return f"malformed {api.name if api else key} v{version} request: {error}"

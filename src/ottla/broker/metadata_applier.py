@@ -16,7 +16,15 @@ import logging
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cluster.feed import Batch, Snapshot, StaleController, fenced, follow_batches
+from ottla.broker.waiting import pause
+from ottla.cluster.feed import (
+    Batch,
+    MissedChange,
+    Snapshot,
+    StaleController,
+    fenced,
+    follow_batches,
+)
 from ottla.cluster.image import (
     ZERO_ID,
     BrokerConfigured,
@@ -41,7 +49,7 @@ log = logging.getLogger("ottla.broker")
 
 # After so many logs created in a row the event loop runs other work: a few milliseconds.
 LOGS_PER_TURN = 50
-# After changes of a controller that has been replaced: until the new one is asked.
+# Without a controller, or after changes of one that has been replaced: until one is asked again.
 RETRY_S = 0.1
 
 
@@ -56,7 +64,7 @@ class MetadataApplier:
 
     async def start(self) -> None:
         """Apply the whole image, then follow the feed. Returns when the image is in use."""
-        await self._apply(await self._controller.poll(self._broker.node_id, 0, 0))
+        await self._apply(await first_image(self._broker, self._controller))
         self._task = asyncio.create_task(self._follow(), name="metadata-applier")
 
     async def stop(self) -> None:
@@ -69,26 +77,30 @@ class MetadataApplier:
 
     async def _follow(self) -> None:
         broker = self._broker
+        reachable = True
+        image = broker.image
         while True:
-            image = broker.image
             try:
                 # The number in the poll reports what is applied here.
-                await self._apply(
-                    await self._controller.poll(
-                        broker.node_id, image.number, image.controller_epoch, broker.epoch
-                    )
+                update = await self._controller.poll(
+                    broker.node_id, image.number, image.controller_epoch, broker.epoch
                 )
+                if not reachable:
+                    log.info("the cluster's changes are followed again")
+                reachable = True
+                await self._apply(update)
+                image = broker.image
             except NotController as reason:
-                log.info("the cluster's changes are followed no longer: %s", reason)
-                return
+                if reachable:
+                    log.info("the cluster's changes cannot be followed for now: %s", reason)
+                reachable = False
+                await pause(broker.clock, RETRY_S)
             except StaleController as reason:
                 log.warning("%s; asking again", reason)
-                await self._pause()
-
-    async def _pause(self) -> None:
-        passed = asyncio.Event()
-        self._broker.clock.call_later(RETRY_S, passed.set)
-        await passed.wait()
+                await pause(broker.clock, RETRY_S)
+            except MissedChange as reason:
+                log.error("%s; asking for the whole image", reason)
+                image = ClusterImage()
 
     async def _apply(self, update: Sequence[Batch] | Snapshot) -> None:
         if isinstance(update, Snapshot):
@@ -261,3 +273,22 @@ class MetadataApplier:
         task = asyncio.create_task(self._controller.confirm_deletions(broker.node_id, [topic_id]))
         self._confirmations.add(task)
         task.add_done_callback(self._confirmations.discard)
+
+
+async def first_image(broker: Broker, controller: ControllerChannel) -> Snapshot:
+    """The whole image for a broker that starts.
+
+    Raises NotController when no controller has been there for as long as a start may wait.
+    """
+    limit_s = broker.settings.integer("initial.broker.registration.timeout.ms") / 1000
+    end_s = broker.clock.monotonic() + limit_s
+    while True:
+        try:
+            update = await controller.poll(broker.node_id, 0, 0, broker.epoch)
+        except NotController:
+            if broker.clock.monotonic() + RETRY_S >= end_s:
+                raise
+            await pause(broker.clock, RETRY_S)
+        else:
+            assert isinstance(update, Snapshot)
+            return update

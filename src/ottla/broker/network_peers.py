@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from ottla import __version__
-from ottla.broker.peers import CLIENT_ID, Peers
+from ottla.broker.peers import CLIENT_ID, SOFTWARE_NAME, Peers
 from ottla.wire.api.fetch import FetchRequest
 from ottla.wire.errors import ErrorCode
 from ottla.wire.exchange import Exchange, Request, Settled
@@ -23,7 +23,7 @@ from ottla.wire.malformed import WireError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.seams.clock import Timer
+    from ottla.seams.clock import Clock, Timer
     from ottla.seams.network import Network, Stream
     from ottla.wire.schema import Struct
 
@@ -33,7 +33,7 @@ log = logging.getLogger("ottla.broker")
 ANSWER_BYTES_MAX = 100 * 1024 * 1024
 OPEN_REQUESTS_MAX = 10_000  # on one connection; more are answered with BROKER_NOT_AVAILABLE
 
-SOFTWARE = ("ottla", __version__)  # the name and version that ApiVersions tells the peer
+SOFTWARE = (SOFTWARE_NAME, __version__)  # what ApiVersions tells the peer
 
 Then = Callable[[Any], object]
 
@@ -55,6 +55,7 @@ class PeerConnection:
         self, network: Network, address: tuple[str, int], client_id: str, on_close: Then
     ) -> None:
         self.closed = False
+        self.reason: object = None  # why it was closed: an OSError, or words
         self.address = address
         self._network = network
         self._on_close = on_close
@@ -79,6 +80,7 @@ class PeerConnection:
         if self.closed:
             return
         self.closed = True
+        self.reason = reason
         log.debug("connection to the broker at %s:%d ends: %s", *self.address, reason)
         self._connecting.cancel()
         if self._stream is not None:
@@ -143,62 +145,97 @@ class PeerConnection:
                 each.request.then(each.response)
 
 
-class NetworkPeers:
-    """All brokers of the cluster; requests to this one go to `local`."""
+class Connections:
+    """Connections of one broker to others, one for each key, opened when first needed."""
 
-    def __init__(self, broker: Broker, network: Network, local: Peers) -> None:
-        self._broker = broker
+    def __init__(self, network: Network, clock: Clock, node_id: int) -> None:
         self._network = network
-        self._local = local
-        self._client_id = CLIENT_ID.format(node_id=broker.node_id)
-        self._connections: dict[tuple[int, bool], PeerConnection] = {}
+        self._clock = clock
+        self._client_id = CLIENT_ID.format(node_id=node_id)
+        self._open: dict[Hashable, PeerConnection] = {}
         self._closed = False
 
-    def send(self, node_id: int, request: Struct, then: Then) -> None:
-        """Send a request, in the latest version that both brokers have."""
-        if node_id == self._broker.node_id:
-            self._local.send(node_id, request, then)
-            return
-        connection = self._connection(node_id, isinstance(request, FetchRequest))
+    def send(
+        self, key: Hashable, address: tuple[str, int], request: Struct, then: Then, timeout_s: float
+    ) -> None:
+        """Send a request to `address`; without an answer in time its connection ends.
+
+        `then` gets the response or an ErrorCode: REQUEST_TIMED_OUT, BROKER_NOT_AVAILABLE.
+        """
+        connection = self._connection(key, address)
         if connection is None:
             then(ErrorCode.BROKER_NOT_AVAILABLE)
             return
         timer: Timer | None = None
+        timed_out = False
 
         def answered(response: Any) -> None:
             if timer is not None:
                 timer.cancel()
-            then(response)
+            then(ErrorCode.REQUEST_TIMED_OUT if timed_out else response)
+
+        def time_out() -> None:
+            nonlocal timed_out
+            timed_out = True
+            connection.close("no answer")
 
         sent = PeerRequest(request, answered)
-        timeout_s = self._broker.settings.integer("replica.socket.timeout.ms") / 1000
-        timer = self._broker.clock.call_later(timeout_s, lambda: connection.close("no answer"))
+        timer = self._clock.call_later(timeout_s, time_out)
         connection.send(sent)
 
+    def drop(self, key: Hashable, reason: str) -> None:
+        """End a connection; its open requests have no answer."""
+        connection = self._open.get(key)
+        if connection is not None:
+            connection.close(reason)
+
     def close(self) -> None:
-        """End all connections."""
+        """End all connections, for good."""
         self._closed = True
-        for connection in tuple(self._connections.values()):
+        for connection in tuple(self._open.values()):
             connection.close("the broker stops")
 
-    def _connection(self, node_id: int, fetches: bool) -> PeerConnection | None:
-        """The connection to the address that a broker has now; None when it has none."""
-        info = self._broker.image.brokers.get(node_id)
-        endpoint = info and info.endpoints.get(self._broker.settings.inter_broker_listener)
-        if not endpoint or self._closed:
+    def _connection(self, key: Hashable, address: tuple[str, int]) -> PeerConnection | None:
+        if self._closed:
             return None
-        key = (node_id, fetches)
-        address = (endpoint.host, endpoint.port)
-        found = self._connections.get(key)
+        found = self._open.get(key)
         if found is not None and found.address == address:
             return found
         if found is not None:
             found.close(f"the broker is at {address} now")
 
         def forget(closed: PeerConnection) -> None:
-            if self._connections.get(key) is closed:
-                del self._connections[key]
+            if self._open.get(key) is closed:
+                del self._open[key]
 
         found = PeerConnection(self._network, address, self._client_id, forget)
-        self._connections[key] = found
+        self._open[key] = found
         return found
+
+
+class NetworkPeers:
+    """All brokers of the cluster; requests to this one go to `local`."""
+
+    def __init__(self, broker: Broker, network: Network, local: Peers) -> None:
+        self._broker = broker
+        self._local = local
+        self._connections = Connections(network, broker.clock, broker.node_id)
+
+    def send(self, node_id: int, request: Struct, then: Then) -> None:
+        """Send a request, in the latest version that both brokers have."""
+        if node_id == self._broker.node_id:
+            self._local.send(node_id, request, then)
+            return
+        info = self._broker.image.brokers.get(node_id)
+        endpoint = info and info.endpoints.get(self._broker.settings.inter_broker_listener)
+        if not endpoint:
+            then(ErrorCode.BROKER_NOT_AVAILABLE)
+            return
+        timeout_s = self._broker.settings.integer("replica.socket.timeout.ms") / 1000
+        key = (node_id, isinstance(request, FetchRequest))
+        address = (endpoint.host, endpoint.port)
+        self._connections.send(key, address, request, then, timeout_s)
+
+    def close(self) -> None:
+        """End all connections."""
+        self._connections.close()

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.context import Context, Peer, Pending
-from ottla.broker.dispatch import HANDLERS
+from ottla.broker.dispatch import BROKER_HANDLERS, HANDLERS
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ log = logging.getLogger("ottla.broker")
 # The listener and the client id of a broker's own requests.
 LISTENER = "INTERNAL"
 CLIENT_ID = "broker-{node_id}"
+# By this name brokers know each other in ApiVersions: only they are shown what only they may ask.
+SOFTWARE_NAME = "ottla-broker"
 
 
 class Peers(Protocol):
@@ -58,7 +60,8 @@ class LocalPeers:
         assert schema.key is not None
         assert schema.versions is not None
         context = Context(self._broker, self._peer, schema.versions[1], client_id=self._client_id)
-        handler = import_module(f"ottla.broker.handlers.{HANDLERS[schema.key]}")
+        name = HANDLERS.get(schema.key) or BROKER_HANDLERS[schema.key]
+        handler = import_module(f"ottla.broker.handlers.{name}")
         try:
             answer = handler.handle(request, context)
         except Exception:

@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.replication_metrics import ReplicationMetrics, watch
+from ottla.broker.waiting import pause
 from ottla.replica.follower import Answer, Failure, Fetcher, Limits, Truncation
 from ottla.replica.leader import IsrChange
 from ottla.wire.errors import ErrorCode
@@ -323,7 +324,7 @@ class Replication:
             elif outcome.error_code not in UNDECIDED:
                 return
             else:
-                await self._pause(PROPOSAL_RETRY_S)
+                await pause(self.broker.clock, PROPOSAL_RETRY_S)
 
     def _count_change(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
         metrics = self.metrics
@@ -337,8 +338,3 @@ class Replication:
         leading = partition.leading
         follower = leading.followers.get(broker_id) if leading is not None else None
         return follower.broker_epoch if follower is not None else -1
-
-    async def _pause(self, seconds: float) -> None:
-        passed = asyncio.Event()
-        self.broker.clock.call_later(seconds, passed.set)
-        await passed.wait()

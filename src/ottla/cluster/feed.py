@@ -9,7 +9,7 @@ controller's process has applied it.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ottla.cluster.image import (
@@ -45,12 +45,18 @@ class StaleController(Exception):
     """Changes from a controller that has been replaced since."""
 
 
+class MissedChange(Exception):
+    """A batch that does not follow the image that a broker has: it needs the whole image."""
+
+
 class Feed:
     """The batches that the controller publishes and brokers follow."""
 
     def __init__(self, image: ClusterImage | None = None) -> None:
         self.image = image if image is not None else ClusterImage()
         self.closed = False
+        # Called when there is something new: a batch, another image, or the end of the feed.
+        self.on_change: list[Callable[[], object]] = []
         self._kept: deque[Batch] = deque()
         self._kept_weight = 0
         self._published = asyncio.Event()
@@ -65,8 +71,7 @@ class Feed:
         self._kept_weight += weight(changes)
         while len(self._kept) > BATCHES_KEPT_MAX or self._kept_weight > WEIGHT_KEPT_MAX:
             self._kept_weight -= weight(self._kept.popleft().changes)
-        self._published.set()
-        self._published = asyncio.Event()
+        self._announce()
         return number
 
     def restart(self, image: ClusterImage) -> None:
@@ -74,19 +79,23 @@ class Feed:
         self.image = image
         self._kept.clear()
         self._kept_weight = 0
-        self._published.set()
-        self._published = asyncio.Event()
+        self._announce()
+
+    def since(self, number: int, controller_epoch: int) -> list[Batch] | Snapshot:
+        """What came after `number`; empty when nothing did."""
+        if controller_epoch != self.image.controller_epoch or number > self.image.number:
+            return Snapshot(self.image)
+        missed = self.image.number - number
+        if missed > len(self._kept):
+            return Snapshot(self.image)
+        return [self._kept[i] for i in range(len(self._kept) - missed, len(self._kept))]
 
     async def after(self, number: int, controller_epoch: int) -> list[Batch] | Snapshot:
         """What came after `number`, as soon as there is something. Empty when the feed closes."""
         while not self.closed:
-            if controller_epoch != self.image.controller_epoch or number > self.image.number:
-                return Snapshot(self.image)
-            missed = self.image.number - number
-            if missed > len(self._kept):
-                return Snapshot(self.image)
-            if missed > 0:
-                return [self._kept[i] for i in range(len(self._kept) - missed, len(self._kept))]
+            update = self.since(number, controller_epoch)
+            if update:
+                return update
             await self._published.wait()
         return []
 
@@ -115,9 +124,15 @@ class Feed:
     def close(self) -> None:
         """End the polls of followers, and the waits for them."""
         self.closed = True
-        self._published.set()
+        self._announce()
         self._applied.clear()
         self._wake()
+
+    def _announce(self) -> None:
+        self._published.set()
+        self._published = asyncio.Event()
+        for callback in self.on_change:
+            callback()
 
     def _applied_by_all(self) -> int:
         return min(self._applied.values(), default=self.image.number)
@@ -135,22 +150,30 @@ class Feed:
 
 
 def fenced(current: ClusterImage, new: ClusterImage) -> ClusterImage:
-    """`new`; raises StaleController if the controller that made it has been replaced since."""
-    if new.controller_epoch < current.controller_epoch:
+    """`new`; raises StaleController if the broker that has `current` must not go back to it."""
+    if (new.controller_epoch, new.number) < (current.controller_epoch, current.number):
         raise StaleController(
-            f"an image comes from controller epoch {new.controller_epoch}, "
-            f"but this broker follows epoch {current.controller_epoch}"
+            f"image {new.number} comes from controller epoch {new.controller_epoch}, "
+            f"but this broker has {current.number} of epoch {current.controller_epoch}"
         )
     return new
 
 
 def follow_batches(image: ClusterImage, batches: Sequence[Batch]) -> ClusterImage:
-    """The image after these batches; raises StaleController if an old controller made one."""
+    """The image after these batches.
+
+    Raises StaleController if an old controller made one, MissedChange if there is a gap.
+    """
     for batch in batches:
         if batch.controller_epoch < image.controller_epoch:
             raise StaleController(
                 f"change {batch.number} comes from controller epoch {batch.controller_epoch}, "
                 f"but this broker follows epoch {image.controller_epoch}"
+            )
+        if (batch.controller_epoch, batch.number) != (image.controller_epoch, image.number + 1):
+            raise MissedChange(
+                f"change {batch.number} of controller epoch {batch.controller_epoch} does not "
+                f"follow {image.number} of epoch {image.controller_epoch}"
             )
         image = image.apply(batch.number, batch.changes)
     return image

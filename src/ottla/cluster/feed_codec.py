@@ -1,7 +1,7 @@
 """Changes of the feed as messages (`wire/feed_records.py`), and back. Pure.
 
-`request`, `response` and their readers are what a channel to a remote controller sends. A whole
-image is sent as the changes that make it from an empty one, so there is one form for both.
+A whole image is written as the changes that make it from an empty one, so there is one form for
+both.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ottla.cluster.feed import Batch, Snapshot
+from ottla.cluster.feed import Batch
 from ottla.cluster.image import (
     BrokerConfigured,
     BrokerGone,
@@ -37,6 +37,9 @@ from ottla.wire import feed_records as wire
 from ottla.wire.malformed import Buffer, MalformedMessage
 from ottla.wire.schema import Struct
 
+# Of one topic in one change of a whole image, so that no piece of it becomes too large.
+PARTITIONS_PER_CHANGE = 500
+
 CONFIGURED: dict[int, type[TopicConfigured | BrokerConfigured | GroupConfigured]] = {
     ResourceType.TOPIC: TopicConfigured,
     ResourceType.BROKER: BrokerConfigured,
@@ -44,44 +47,25 @@ CONFIGURED: dict[int, type[TopicConfigured | BrokerConfigured | GroupConfigured]
 }
 
 
-def write_update(update: Sequence[Batch] | Snapshot) -> bytes:
-    """What a poll returned, as the body of its answer."""
-    if isinstance(update, Snapshot):
-        image = update.image
-        batches = [Batch(image.number, image.controller_epoch, list(changes_of(image)))]
-    else:
-        batches = list(update)
+def write_batch(batch: Batch) -> bytes:
+    """A batch as bytes."""
     return wire.write(
-        wire.FeedResponse(
-            is_snapshot=isinstance(update, Snapshot),
-            batches=[
-                wire.FeedBatch(
-                    number=batch.number,
-                    controller_epoch=batch.controller_epoch,
-                    records=[wire.pack(to_message(change)) for change in batch.changes],
-                )
-                for batch in batches
-            ],
+        wire.FeedBatch(
+            number=batch.number,
+            controller_epoch=batch.controller_epoch,
+            records=[wire.pack(to_message(change)) for change in batch.changes],
         )
     )
 
 
-def read_update(data: Buffer) -> list[Batch] | Snapshot:
-    """The inverse of `write_update`. Raises MalformedMessage."""
-    response = wire.read_response(data)
-    batches = [
-        Batch(
-            batch.number,
-            batch.controller_epoch,
-            [from_message(wire.unpack(record)) for record in batch.records],
-        )
-        for batch in response.batches
-    ]
-    if not response.is_snapshot:
-        return batches
-    if len(batches) != 1:
-        raise MalformedMessage(f"a whole image in {len(batches)} batches")
-    return Snapshot(ClusterImage().apply(batches[0].number, batches[0].changes))
+def read_batch(data: Buffer) -> Batch:
+    """The inverse of `write_batch`. Raises MalformedMessage."""
+    batch = wire.whole(wire.FeedBatch, data)
+    return Batch(
+        batch.number,
+        batch.controller_epoch,
+        [from_message(wire.unpack(record)) for record in batch.records],
+    )
 
 
 def changes_of(image: ClusterImage) -> Iterator[Change]:
@@ -94,7 +78,11 @@ def changes_of(image: ClusterImage) -> Iterator[Change]:
     for topic_id, name in image.deletions.items():
         yield TopicDeleted(name, topic_id, 0)
     for topic in image.topics.values():
-        yield TopicCreated(topic, image.configs_of(topic.name))
+        first = topic._replace(partitions=topic.partitions[:PARTITIONS_PER_CHANGE])
+        yield TopicCreated(first, image.configs_of(topic.name))
+        for start in range(PARTITIONS_PER_CHANGE, len(topic.partitions), PARTITIONS_PER_CHANGE):
+            more = topic.partitions[start : start + PARTITIONS_PER_CHANGE]
+            yield PartitionsCreated(topic.name, topic.id, more)
     for name, configs in image.broker_configs.items():
         yield BrokerConfigured(name, configs)
     for name, configs in image.group_configs.items():

@@ -236,6 +236,12 @@ class LogManager:
             for (topic, partition), entry in self._entries.items()
         ]
 
+    @property
+    def last_broker_epoch(self) -> int:
+        """The broker epoch that all data directories noted at a clean stop; -1 if there is none."""
+        noted = {each.last_broker_epoch if each.was_clean else -1 for each in self.directories}
+        return noted.pop() if len(noted) == 1 else checkpoints.NO_BROKER_EPOCH
+
     def directory_ids(self) -> dict[str, str]:
         """The paths of the data directories by their ids."""
         return {

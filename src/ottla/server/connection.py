@@ -359,4 +359,7 @@ class Connection:
             if slot.pending is not None:
                 slot.pending.cancel()
         self.peer.disconnect = None
+        on_closed, self.peer.on_closed = self.peer.on_closed, None
+        if on_closed is not None:
+            on_closed()
         self._on_closed(self)

@@ -2,6 +2,9 @@
 
 Only the table is imported at start; the messages of an API are imported when they are first asked
 for. Versions are those that Kafka 4.3 serves as stable.
+
+`API` has what clients ask a broker, `BROKER_API` what brokers ask their controller: two of Kafka's,
+and Ottla's own, whose keys lie beyond all of Kafka's.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-__all__ = ["API", "Api"]
+__all__ = ["API", "BROKER_API", "EVERY_API", "OWN_KEYS_FROM", "Api"]
 
 NEVER = 32768
+OWN_KEYS_FROM = 10_000
 
 
 class Api:
@@ -103,4 +107,17 @@ TABLE = (
     Api(75, "DescribeTopicPartitions", (0, 0), 0, "describe_topic_partitions"),
 )
 
+BROKER_TABLE = (
+    Api(56, "AlterPartition", (2, 3), 0, "alter_partition"),
+    Api(67, "AllocateProducerIds", (0, 0), 0, "allocate_producer_ids"),
+    Api(10_000, "FollowFeed", (0, 0), 0, "follow_feed"),
+    Api(10_001, "Forward", (0, 0), 0, "forward"),
+    Api(10_002, "RegisterBroker", (0, 0), 0, "register_broker"),
+    Api(10_003, "ConfirmDeletions", (0, 0), 0, "confirm_deletions"),
+    Api(10_004, "IdentifyBroker", (0, 0), 0, "identify_broker"),
+    Api(10_005, "ControlledShutdown", (0, 0), 0, "controlled_shutdown"),
+)
+
 API: dict[int, Api] = {api.key: api for api in TABLE}
+BROKER_API: dict[int, Api] = {api.key: api for api in BROKER_TABLE}
+EVERY_API: dict[int, Api] = API | BROKER_API

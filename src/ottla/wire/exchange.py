@@ -22,7 +22,7 @@ from collections import deque
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from .api.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from .apis import API
+from .apis import EVERY_API
 from .errors import ErrorCode
 from .frames import FrameReader
 from .header import finish, skip_tagged_fields, start_request
@@ -128,7 +128,7 @@ class Exchange(Generic[R]):
 
     def connected(self) -> None:
         """Ask for the peer's versions, in the highest version there is."""
-        self._ask_versions(API[API_VERSIONS_KEY].versions[1])
+        self._ask_versions(EVERY_API[API_VERSIONS_KEY].versions[1])
 
     def send(self, request: R) -> list[Settled[R]]:
         """Put the request into `outgoing`, or keep it until versions are known.
@@ -234,7 +234,7 @@ class Exchange(Generic[R]):
             raise UnexpectedResponse(
                 f"response {correlation_id} where {request.correlation_id} was expected"
             )
-        api = API[type(request.message).__schema__.key]
+        api = EVERY_API[type(request.message).__schema__.key]
         version, position = request.version, 4
         if api.flexible_response(version):
             position = skip_tagged_fields(frame, position, api.name)
@@ -249,7 +249,7 @@ class Exchange(Generic[R]):
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and not self._asked_again:
             self._asked_again = True
             highest = max(versions.get(API_VERSIONS_KEY, (0, 0))[1], 0)
-            self._ask_versions(min(highest, API[API_VERSIONS_KEY].versions[1]))
+            self._ask_versions(min(highest, EVERY_API[API_VERSIONS_KEY].versions[1]))
             return []
         if response.error_code:
             raise VersionsRefused(response.error_code)

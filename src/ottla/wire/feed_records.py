@@ -1,11 +1,8 @@
-"""Messages between a controller and the brokers that follow it: long polls, records of changes.
-
-A broker sends `FeedRequest` with the number it has applied and the epoch of the controller that
-made it; the answer has the batches after that number, or, when the broker is too far behind or
-followed another controller, one batch whose records make up the whole image (`is_snapshot`).
+"""Records of the controller's feed: what a batch of changes is made of.
 
 A change is one record: type and version, then its fields (as in Kafka's metadata log). A reader
-that does not know a type or version fails: it must not skip what the others apply.
+that does not know a type or version fails: it must not skip what the others apply. Batches travel
+in `wire/api/follow_feed.py`; a whole image is a batch, in pieces, of the records that make it.
 """
 
 from typing import TypeVar
@@ -36,24 +33,10 @@ class FeedRecord(Struct):
     data: Bytes = b""
 
 
-class FeedBatch(Struct):
+class FeedBatch(Struct, versions=(0, 0), flexible=0):
     number: Int64 = 0
     controller_epoch: Int32 = 0
     records: list[FeedRecord] = []
-
-
-class FeedRequest(Struct, key=0, versions=(0, 0), flexible=0):
-    broker_id: Int32 = 0
-    number: Int64 = 0
-    controller_epoch: Int32 = 0
-    max_wait_ms: Int32 = 0
-    broker_epoch: Int64 = -1  # of the broker's registration; -1: it is not registered yet
-
-
-class FeedResponse(Struct, key=0, versions=(0, 0), flexible=0):
-    error_code: Int16 = 0
-    is_snapshot: Bool = False
-    batches: list[FeedBatch] = []
 
 
 class RecordConfig(Struct):
@@ -178,8 +161,7 @@ S = TypeVar("S", bound=Struct)
 def pack(message: Struct) -> FeedRecord:
     """The record that carries a change."""
     cls = type(message)
-    data = bytes(writer(cls, FEED_VERSION)(message, Out()))
-    return FeedRecord(type=TYPES[cls], version=FEED_VERSION, data=data)
+    return FeedRecord(type=TYPES[cls], version=FEED_VERSION, data=write(message))
 
 
 def unpack(record: FeedRecord) -> Struct:
@@ -191,19 +173,13 @@ def unpack(record: FeedRecord) -> Struct:
 
 
 def whole(cls: type[S], data: Buffer) -> S:
+    """The inverse of `write`. Raises MalformedMessage, also when bytes are left over."""
     message, end = reader(cls, FEED_VERSION)(data, 0)
     if end != len(data):
         raise MalformedMessage(f"{cls.__name__}: {len(data) - end} bytes left over")
     return message
 
 
-def write(message: FeedRequest | FeedResponse) -> bytes:
+def write(message: Struct) -> bytes:
+    """A record or a batch as bytes."""
     return bytes(writer(type(message), FEED_VERSION)(message, Out()))
-
-
-def read_request(data: Buffer) -> FeedRequest:
-    return whole(FeedRequest, data)
-
-
-def read_response(data: Buffer) -> FeedResponse:
-    return whole(FeedResponse, data)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 
-from .apis import API
+from .apis import EVERY_API
 from .malformed import Buffer, MalformedMessage
 from .out import Out, frame_bytes
 from .varint import read_uvarint
@@ -61,7 +61,7 @@ def read_request_header(view: Buffer) -> RequestHeader:
         api_key, api_version, correlation_id, length = unpack_request(view, 0)
     except struct.error:
         raise MalformedMessage(f"request of {len(view)} bytes is shorter than its header") from None
-    api = API.get(api_key)
+    api = EVERY_API.get(api_key)
     if api is None:
         raise MalformedMessage(f"request for unknown API key {api_key}, version {api_version}")
     pos = 10
@@ -108,7 +108,7 @@ def start_request(
     length = -1 if client_id is None else len(encoded)
     out = Out(pack_request(0, api_key, api_version, correlation_id, length))
     out += encoded
-    if api_version >= API[api_key].flexible_from:
+    if api_version >= EVERY_API[api_key].flexible_from:
         out.append(0)
     return out
 

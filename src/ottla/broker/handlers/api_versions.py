@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 from ottla.broker.context import Context
-from ottla.broker.dispatch import API_VERSIONS, HANDLERS
+from ottla.broker.dispatch import API_VERSIONS, BROKER_HANDLERS, HANDLERS
+from ottla.broker.peers import SOFTWARE_NAME
 from ottla.cluster.features import SUPPORTED
 from ottla.wire.api.api_versions import (
     ApiVersion,
@@ -18,7 +19,7 @@ from ottla.wire.api.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from ottla.wire.apis import API
+from ottla.wire.apis import EVERY_API
 from ottla.wire.errors import ErrorCode
 
 SOFTWARE_FROM = 3
@@ -38,7 +39,7 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
     features = context.broker.image.features
     lowest = 0 if context.api_version >= LEVEL_ZERO_FROM else 1
     return ApiVersionsResponse(
-        api_keys=[_range(key) for key in sorted(HANDLERS)],
+        api_keys=[_range(key) for key in _served(context)],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=feature.lowest, max_version=feature.highest)
             for name, feature in SUPPORTED.items()
@@ -59,6 +60,18 @@ def unsupported_version(request: None, context: Context) -> ApiVersionsResponse:
     )
 
 
+def _served(context: Context) -> list[int]:
+    """The APIs that this peer may ask for: clients are not shown what is for brokers."""
+    peer, broker = context.peer, context.broker
+    if (
+        broker.in_cluster
+        and peer.listener_name == broker.settings.inter_broker_listener
+        and peer.client_software_name == SOFTWARE_NAME
+    ):
+        return sorted(HANDLERS | BROKER_HANDLERS)
+    return sorted(HANDLERS)
+
+
 def _range(key: int) -> ApiVersion:
-    lowest, highest = API[key].advertised
+    lowest, highest = EVERY_API[key].advertised
     return ApiVersion(api_key=key, min_version=lowest, max_version=highest)

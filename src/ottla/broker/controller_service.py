@@ -1,0 +1,305 @@
+"""The controller in this process, served to the brokers of the cluster, this one among them.
+
+Handlers of requests that only brokers send call it; the requests of this broker itself come the
+same way, without a connection. A follower's request that finds nothing new is parked here until
+there is something, its time is up, or the controller stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.context import PeerError, Pending
+from ottla.broker.forwarding import FORWARDED, carry_out, is_refused_by
+from ottla.broker.liveness import Liveness
+from ottla.cluster.feed_codec import broker_of, broker_record
+from ottla.cluster.feed_messages import FeedMessages
+from ottla.cluster.requests import IsrOutcome, Refusal
+from ottla.cluster.state import NotController, RegistrationRefused
+from ottla.wire import feed_records
+from ottla.wire.api.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from ottla.wire.api.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    PartitionData,
+)
+from ottla.wire.api.alter_partition_response import PartitionData as PartitionResult
+from ottla.wire.api.alter_partition_response import TopicData as TopicResult
+from ottla.wire.api.confirm_deletions import ConfirmDeletionsRequest, ConfirmDeletionsResponse
+from ottla.wire.api.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+from ottla.wire.api.follow_feed import FollowFeedRequest, FollowFeedResponse
+from ottla.wire.api.forward import ForwardRequest, ForwardResponse
+from ottla.wire.api.register_broker import RegisterBrokerRequest, RegisterBrokerResponse
+from ottla.wire.apis import API
+from ottla.wire.errors import ErrorCode
+from ottla.wire.malformed import WireError
+from ottla.wire.out import Out
+from ottla.wire.schema import reader, writer
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import Peer
+    from ottla.cluster.controller import Controller
+    from ottla.seams.clock import Timer
+    from ottla.seams.network import Network
+
+log = logging.getLogger("ottla.broker")
+
+# A follower that asks for a longer wait is answered after this one: its requests are also the
+# signs that it is alive.
+WAIT_MS_MAX = 30_000
+# Followers that wait: one request of each broker, and some of processes that are gone.
+PARKED_MAX = 10_000
+EPOCHS_FROM = 3  # AlterPartition
+
+
+class Parked:
+    """A follower's request that waits for changes."""
+
+    __slots__ = ("pending", "request", "timer")
+
+    def __init__(self, request: FollowFeedRequest) -> None:
+        self.request = request
+        self.pending = Pending()
+        self.timer: Timer | None = None
+
+
+class ControllerService:
+    """Answers what brokers ask of one controller, until `close`."""
+
+    def __init__(self, broker: Broker, controller: Controller, network: Network) -> None:
+        self.controller = controller
+        self.liveness = Liveness(broker, controller, network)
+        self._clock = broker.clock
+        self._messages = FeedMessages(controller.feed)
+        self._parked: dict[Parked, None] = {}
+        self._waking: Timer | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        controller.feed.on_change.append(self._changed)
+
+    def close(self) -> None:
+        """The controller is one no longer: answer whoever waits."""
+        self.liveness.close()
+        self.controller.feed.on_change.remove(self._changed)
+        if self._waking is not None:
+            self._waking.cancel()
+        for parked in list(self._parked):
+            self._answer(parked, FollowFeedResponse(error_code=ErrorCode.NOT_CONTROLLER))
+
+    # The feed
+
+    def follow(self, request: FollowFeedRequest, peer: Peer) -> FollowFeedResponse | Pending:
+        """The changes after those that a broker has, when there are some."""
+        error = self._epoch_error(request.broker_id, request.broker_epoch)
+        if error is not ErrorCode.NONE:
+            return FollowFeedResponse(error_code=error)
+        if request.broker_epoch >= 0:
+            self.liveness.polled(request.broker_id, request.broker_epoch, peer)
+            if request.controller_epoch == self.controller.image.controller_epoch:
+                self.controller.caught_up(request.broker_id, request.broker_epoch, request.number)
+        answer = self._update(request)
+        if answer is not None:
+            return answer
+        if request.max_wait_ms <= 0 or len(self._parked) >= PARKED_MAX:
+            return FollowFeedResponse(controller_epoch=self.controller.image.controller_epoch)
+        parked = Parked(request)
+        self._parked[parked] = None
+        wait_s = min(request.max_wait_ms, WAIT_MS_MAX) / 1000
+        parked.timer = self._clock.call_later(wait_s, self._time_is_up, parked)
+        parked.pending.on_cancel(lambda: self._forget(parked))
+        return parked.pending
+
+    def _update(self, request: FollowFeedRequest) -> FollowFeedResponse | None:
+        if self.controller.feed.closed:
+            return FollowFeedResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        return self._messages.answer(request)
+
+    def _changed(self) -> None:
+        # Several batches of one turn are one answer.
+        if self._waking is None:
+            self._waking = self._clock.call_later(0.0, self._wake)
+
+    def _wake(self) -> None:
+        self._waking = None
+        for parked in list(self._parked):
+            answer = self._update(parked.request)
+            if answer is not None:
+                self._answer(parked, answer)
+
+    def _time_is_up(self, parked: Parked) -> None:
+        epoch = self.controller.image.controller_epoch
+        self._answer(parked, FollowFeedResponse(controller_epoch=epoch))
+
+    def _answer(self, parked: Parked, answer: FollowFeedResponse) -> None:
+        self._forget(parked)
+        parked.pending.resolve(answer)
+
+    def _forget(self, parked: Parked) -> None:
+        self._parked.pop(parked, None)
+        if parked.timer is not None:
+            parked.timer.cancel()
+
+    def _epoch_error(self, broker_id: int, broker_epoch: int) -> ErrorCode:
+        if broker_epoch < 0:  # not registered yet: it may see the image
+            return ErrorCode.NONE
+        known = self.controller.image.brokers.get(broker_id)
+        if known is None:
+            return ErrorCode.BROKER_ID_NOT_REGISTERED
+        return ErrorCode.NONE if known.epoch == broker_epoch else ErrorCode.STALE_BROKER_EPOCH
+
+    # Requests
+
+    def answer(self, work: Coroutine[Any, Any, Any]) -> Pending:
+        """Run a request to its end, whether or not its connection is still open then.
+
+        It ends when the controller stops too, with NOT_CONTROLLER.
+        """
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        pending = Pending()
+
+        def done(task: asyncio.Task[Any]) -> None:
+            self._tasks.discard(task)
+            if task.cancelled():
+                pending.fail(PeerError("the broker is stopping"))
+            elif (error := task.exception()) is not None:
+                pending.fail(error)
+            else:
+                pending.resolve(task.result())
+
+        task.add_done_callback(done)
+        return pending
+
+    async def carry_out(self, request: ForwardRequest) -> ForwardResponse:
+        """An admin request that a broker received from its client."""
+        kind = FORWARDED.get(request.api_key)
+        if kind is None:
+            message = f"API key {request.api_key} is not forwarded"
+            return ForwardResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=message)
+        try:
+            asked, _ = reader(kind, request.api_version)(request.request_data, 0)
+        except WireError as error:
+            return ForwardResponse(
+                error_code=ErrorCode.INVALID_REQUEST, error_message=f"{kind.__name__}: {error}"
+            )
+        response = await carry_out(self.controller, asked)
+        if is_refused_by(ErrorCode.NOT_CONTROLLER, response):
+            return ForwardResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        write = writer(API[request.api_key].response, request.api_version)
+        image = self.controller.image
+        return ForwardResponse(
+            number=image.number,
+            controller_epoch=image.controller_epoch,
+            response_data=bytes(write(response, Out())),
+        )
+
+    async def register_broker(self, request: RegisterBrokerRequest) -> RegisterBrokerResponse:
+        try:
+            broker = broker_of(feed_records.whole(feed_records.BrokerRecord, request.broker))
+        except WireError as error:
+            return RegisterBrokerResponse(
+                error_code=ErrorCode.INVALID_REQUEST, error_message=str(error)
+            )
+        try:
+            registered = await self.controller.register_broker(
+                broker, request.previous_broker_epoch
+            )
+        except RegistrationRefused as error:
+            return RegisterBrokerResponse(error_code=error.error_code, error_message=str(error))
+        except NotController as error:
+            return RegisterBrokerResponse(
+                error_code=ErrorCode.NOT_CONTROLLER, error_message=str(error)
+            )
+        return RegisterBrokerResponse(broker=feed_records.write(broker_record(registered)))
+
+    async def controlled_shutdown(
+        self, request: ControlledShutdownRequest
+    ) -> ControlledShutdownResponse:
+        outcome = await self.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+        return ControlledShutdownResponse(error_code=outcome.error_code, behind=outcome.behind)
+
+    async def confirm_deletions(self, request: ConfirmDeletionsRequest) -> ConfirmDeletionsResponse:
+        await self.controller.confirm_deletions(request.broker_id, request.topic_ids)
+        return ConfirmDeletionsResponse()
+
+    async def allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest
+    ) -> AllocateProducerIdsResponse:
+        error = self._epoch_error(request.broker_id, request.broker_epoch)
+        if error is not ErrorCode.NONE:
+            return AllocateProducerIdsResponse(error_code=error)
+        block = await self.controller.allocate_producer_ids(request.broker_id)
+        if isinstance(block, Refusal):
+            return AllocateProducerIdsResponse(error_code=block.error_code)
+        return AllocateProducerIdsResponse(
+            producer_id_start=block.start, producer_id_len=len(block)
+        )
+
+    async def alter_partition(
+        self, request: AlterPartitionRequest, version: int
+    ) -> AlterPartitionResponse:
+        """Each partition is decided by itself; all are put into the controller's queue at once."""
+        if request.broker_epoch < 0:
+            return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        error = self._epoch_error(request.broker_id, request.broker_epoch)
+        if error is not ErrorCode.NONE:
+            return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        asked = [
+            (topic.topic_id, partition)
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
+        outcomes = iter(
+            await asyncio.gather(*(self._propose(request, *each, version) for each in asked))
+        )
+        return AlterPartitionResponse(
+            topics=[
+                TopicResult(
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        isr_result(partition.partition_index, next(outcomes))
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    async def _propose(
+        self, request: AlterPartitionRequest, topic_id: bytes, data: PartitionData, version: int
+    ) -> IsrOutcome:
+        isr = [(each.broker_id, each.broker_epoch) for each in data.new_isr_with_epochs]
+        if version < EPOCHS_FROM:
+            isr = [(each, -1) for each in data.new_isr]
+        return await self.controller.alter_partition(
+            request.broker_id,
+            request.broker_epoch,
+            topic_id,
+            data.partition_index,
+            data.leader_epoch,
+            data.partition_epoch,
+            isr,
+            bool(data.leader_recovery_state),
+        )
+
+
+def isr_result(index: int, outcome: IsrOutcome) -> PartitionResult:
+    if outcome.error_code:
+        return PartitionResult(partition_index=index, error_code=outcome.error_code)
+    return PartitionResult(
+        partition_index=index,
+        leader_id=outcome.leader,
+        leader_epoch=outcome.leader_epoch,
+        isr=list(outcome.isr),
+        leader_recovery_state=int(outcome.recovering),
+        partition_epoch=outcome.partition_epoch,
+    )

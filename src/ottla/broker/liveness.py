@@ -1,0 +1,145 @@
+"""The controller's watch over the brokers: it carries out what `broker_sessions.py` decides.
+
+Polls and lost connections are reported by `ControllerService`. A broker whose connection is lost is
+dialled, again and again while it is silent and its session lasts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.broker_sessions import BrokerSessions, Dialled
+from ottla.broker.network_peers import PeerConnection, PeerRequest
+from ottla.broker.peers import CLIENT_ID
+from ottla.broker.waiting import pause, within
+from ottla.wire.api.identify_broker import IdentifyBrokerRequest, IdentifyBrokerResponse
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.context import Peer
+    from ottla.cluster.controller import Controller
+    from ottla.cluster.image import BrokerInfo
+    from ottla.seams.clock import Timer
+    from ottla.seams.network import Network
+
+log = logging.getLogger("ottla.broker")
+
+DIAL_S_MAX = 1.0  # a broker that has not answered by then is silent
+DIAL_AGAIN_S = 0.5
+
+
+class Liveness:
+    """Fences brokers that are dead, or silent for longer than their session lasts."""
+
+    def __init__(self, broker: Broker, controller: Controller, network: Network) -> None:
+        self._broker = broker
+        self._clock = broker.clock
+        self._controller = controller
+        self._network = network
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._polling: dict[int, Peer] = {}  # by broker id
+        self._dialling: set[int] = set()
+        self._followed: Mapping[int, BrokerInfo] | None = None
+        self._closed = False
+        timeout_s = broker.settings.integer("broker.session.timeout.ms") / 1000
+        self.sessions = BrokerSessions(timeout_s, broker.clock.monotonic())
+        controller.feed.on_change.append(self._follow)
+        self._follow()
+        self._timer: Timer = self._clock.call_later(self.sessions.check_s, self._check)
+
+    def close(self) -> None:
+        """Watch no longer."""
+        self._closed = True
+        self._controller.feed.on_change.remove(self._follow)
+        self._timer.cancel()
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    def polled(self, broker_id: int, epoch: int, peer: Peer) -> None:
+        """A broker has asked for changes on this connection."""
+        self.sessions.polled(broker_id, epoch, self._clock.monotonic())
+        if self._polling.get(broker_id) is not peer:
+            self._polling[broker_id] = peer
+            peer.on_closed = lambda: self._lost(broker_id, epoch, peer)
+
+    def _follow(self) -> None:
+        brokers = self._controller.image.brokers
+        if brokers is self._followed:  # most changes are of topics
+            return
+        self._followed = brokers
+        self.sessions.follow(
+            [
+                (each.id, each.epoch)
+                for each in brokers.values()
+                if not each.fenced and each.id != self._broker.node_id
+            ],
+            self._clock.monotonic(),
+        )
+
+    def _check(self) -> None:
+        for broker_id, epoch in self.sessions.expired(self._clock.monotonic()):
+            self._spawn(self._fence(broker_id, epoch, "its session has expired"))
+        self._timer = self._clock.call_later(self.sessions.check_s, self._check)
+
+    def _lost(self, broker_id: int, epoch: int, peer: Peer) -> None:
+        if self._closed or self._polling.get(broker_id) is not peer:
+            return  # it polls on another connection by now
+        del self._polling[broker_id]
+        if self.sessions.lost(broker_id, epoch) and broker_id not in self._dialling:
+            self._dialling.add(broker_id)
+            self._spawn(self._dial_until_known(broker_id, epoch))
+
+    async def _dial_until_known(self, broker_id: int, epoch: int) -> None:
+        try:
+            while self.sessions.is_lost(broker_id, epoch):
+                outcome = await self._dial(broker_id)
+                if self.sessions.proven_dead(broker_id, epoch, outcome):
+                    await self._fence(broker_id, epoch, f"its process is gone ({outcome.name})")
+                    return
+                await pause(self._clock, DIAL_AGAIN_S)
+        finally:
+            self._dialling.discard(broker_id)
+
+    async def _dial(self, broker_id: int) -> Dialled:
+        known = self._controller.image.brokers.get(broker_id)
+        endpoint = known and known.endpoints.get(self._broker.settings.inter_broker_listener)
+        if known is None or not endpoint:
+            return Dialled.SILENT
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def answered(response: Any) -> None:
+            if not future.done():
+                future.set_result(response)
+
+        connection = PeerConnection(
+            self._network,
+            (endpoint.host, endpoint.port),
+            CLIENT_ID.format(node_id=self._broker.node_id),
+            lambda closed: None,
+        )
+        connection.send(PeerRequest(IdentifyBrokerRequest(), answered))
+        in_time = await within(self._clock, DIAL_S_MAX, future)
+        refused = isinstance(connection.reason, ConnectionRefusedError)
+        connection.close("the broker is identified" if in_time else "no answer")
+        if refused:
+            return Dialled.REFUSED
+        response = future.result() if in_time else ErrorCode.REQUEST_TIMED_OUT
+        if not isinstance(response, IdentifyBrokerResponse):
+            return Dialled.SILENT
+        same = (response.broker_id, response.incarnation_id) == (broker_id, known.incarnation)
+        return Dialled.SAME_INCARNATION if same else Dialled.OTHER_INCARNATION
+
+    async def _fence(self, broker_id: int, epoch: int, why: str) -> None:
+        log.warning("broker %d is fenced: %s", broker_id, why)
+        error = await self._controller.fence_broker(broker_id, epoch)
+        if error not in (ErrorCode.NONE, ErrorCode.STALE_BROKER_EPOCH):
+            log.error("broker %d could not be fenced: %s", broker_id, ErrorCode(error).name)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

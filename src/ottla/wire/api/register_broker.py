@@ -1,0 +1,20 @@
+"""RegisterBroker (key 10,002, Ottla's own): a broker that has started registers. Brokers only.
+
+As Kafka's BrokerRegistration, but the broker is described by the record that the feed carries
+(`BrokerRecord` of `wire/feed_records.py`), and the answer is that record as it was registered.
+"""
+
+from ..schema import Bytes, Int16, Int64, NullableString, RequestFor, Struct
+
+
+class RegisterBrokerRequest(
+    RequestFor["RegisterBrokerResponse"], key=10_002, versions=(0, 0), flexible=0
+):
+    broker: Bytes = b""
+    previous_broker_epoch: Int64 = -1  # of its last registration, if it has stopped in order since
+
+
+class RegisterBrokerResponse(Struct, key=10_002, versions=(0, 0), flexible=0):
+    error_code: Int16 = 0
+    error_message: NullableString = None
+    broker: Bytes = b""
