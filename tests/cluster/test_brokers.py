@@ -314,3 +314,26 @@ def test_a_controller_that_was_replaced(tmp_path: Path) -> None:
         await engine.close()
 
     run_simulated(main())
+
+
+def test_an_unclean_stop_is_not_forgotten(tmp_path: Path) -> None:
+    """The controller dies right after it has noted one: the next one takes it into account."""
+
+    async def main() -> None:
+        harness = ControllerHarness(tmp_path / "tree", options=TWO)
+        await harness.start()
+        await three(harness)
+        for broker_id in (1, 2, 3):
+            await fence(harness, broker_id)
+        assert shape(harness) == (-1, (), (2, 3))
+        harness.tree.writes_left = 1
+        with pytest.raises(NotController):
+            await harness.controller.register_broker(broker(2, 22, DISK))
+        await harness.crash()
+        controller = await harness.start(register=False)
+        assert shape(harness) == (-1, (), (3,))
+        await harness.catch_up(controller.image.brokers[2])
+        assert shape(harness) == (-1, (), (3,))
+        await harness.stop()
+
+    run_simulated(main())

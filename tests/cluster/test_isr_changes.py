@@ -1,8 +1,12 @@
 """Changes of ISRs and leaders that brokers, users and configs ask for."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
+from ottla.cluster import steps
 from ottla.cluster.requests import (
     ElectionType,
     IsrOutcome,
@@ -11,10 +15,11 @@ from ottla.cluster.requests import (
     Resource,
     ResourceType,
 )
-from ottla.metadata_store.tree import ConnectionLoss
+from ottla.metadata_store.tree import ConnectionLoss, Operation, Result
 from ottla.wire.errors import ErrorCode
 from tests.cluster.harness import ControllerHarness, run_scenario
 from tests.cluster.three_brokers import DISK, TWO, broker, epoch, fence, part, propose, shape, three
+from tests.simulated import pass_time
 
 
 def test_proposals_are_answered_as_kafka_does(tmp_path: Path) -> None:
@@ -197,3 +202,55 @@ def test_leaders_that_are_asked_for(tmp_path: Path) -> None:
         assert await elect(ElectionType.UNCLEAN, None) == []
 
     run_scenario(tmp_path, scenario, TWO)
+
+
+def test_elections_come_between_the_steps_of_a_creation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that dies while a large topic is being created; the topic has other leaders too."""
+    monkeypatch.setattr(steps, "STEP_BYTES_MAX", 600)
+
+    async def scenario(harness: ControllerHarness) -> None:
+        await three(harness)
+        assignments = [(index, [2, 3]) for index in range(100)]
+        creation = asyncio.create_task(harness.create(NewTopic("u", assignments=assignments)))
+        while "/brokers/topics/u" not in await harness.nodes():
+            await asyncio.sleep(0)
+        await fence(harness, 2)
+        assert shape(harness) == (3, (3, 1), ())
+        assert "u" not in harness.controller.image.topics
+        assert "/brokers/topics/u/partitions/99" not in await harness.nodes()
+        assert (await creation)[0].error_code == ErrorCode.NONE
+        partitions = harness.controller.image.topics["u"].partitions
+        assert {(each.leader, each.isr) for each in partitions} == {(3, (3,))}
+
+    run_scenario(tmp_path, scenario, TWO)
+
+
+def test_an_election_that_was_cut_short_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write in the middle of it fails: the tree is read again without anybody asking."""
+    monkeypatch.setattr(steps, "STEP_BYTES_MAX", 100)
+
+    async def scenario(harness: ControllerHarness) -> None:
+        await three(harness)
+        multi = harness.tree.multi
+        left = 1
+
+        async def fail(operations: Sequence[Operation]) -> list[Result]:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                harness.tree.multi = multi  # type: ignore[method-assign]
+                raise ConnectionLoss("/", "no answer")
+            return await multi(operations)
+
+        harness.tree.multi = fail  # type: ignore[method-assign]
+        assert await fence(harness, 2) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert harness.controller.image.brokers[2].fenced
+        assert shape(harness) == (2, (2, 3, 1), ())
+        await pass_time(1000)
+        assert shape(harness) == (3, (3, 1), ())
+
+    run_scenario(tmp_path, scenario)

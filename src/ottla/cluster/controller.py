@@ -46,10 +46,13 @@ from ottla.cluster.requests import (
 from ottla.cluster.state import NotController, Options, RegistrationRefused, State
 from ottla.metadata_store.tree import BadVersion, SessionExpired, Tree, TreeError
 from ottla.seams.chance import Chance
-from ottla.seams.clock import Clock
+from ottla.seams.clock import Clock, Timer
 from ottla.wire.errors import ErrorCode
 
 log = logging.getLogger(__name__)
+
+# After a failed write, until the tree is read again if nobody asks for anything before.
+RELOAD_S = 0.5
 
 NOT_CONTROLLER = Refusal(ErrorCode.NOT_CONTROLLER, "This is not the correct controller.")
 DUPLICATE = Refusal(
@@ -80,6 +83,8 @@ class Controller:
         self._task: asyncio.Task[None] | None = None
         self._active = False
         self._must_load = False
+        self._reload: Timer | None = None
+        self._state.run_urgent = self._run_urgent
 
     @property
     def feed(self) -> Feed:
@@ -104,6 +109,8 @@ class Controller:
     async def stop(self) -> None:
         """Finish the request under way, refuse those that wait, end the polls of followers."""
         self._active = False
+        if self._reload is not None:
+            self._reload.cancel()
         if self._task is not None:
             self._queue.wake()
             await self._task
@@ -372,17 +379,31 @@ class Controller:
         """Run one request after the other; when no longer active, refuse those that wait."""
         while self._active or self._queue:
             request = await self._queue.get()
-            if request is None:
-                continue
-            result = await self._run(request.act) if self._active else NOT_CONTROLLER
-            if not request.answer.done():
-                request.answer.set_result((result, self.image.number))
+            if request is not None:
+                await self._answer(request)
+
+    async def _answer(self, request: Request) -> None:
+        result = await self._run(request.act) if self._active else NOT_CONTROLLER
+        if not request.answer.done():
+            request.answer.set_result((result, self.image.number))
+
+    async def _run_urgent(self) -> bool:
+        """Run the urgent requests that came during a long one; whether there were any.
+
+        Not after a failed write: the long request must end before the tree is read again.
+        """
+        overtaken = False
+        while not self._must_load and (request := self._queue.take_urgent()) is not None:
+            await self._answer(request)
+            overtaken = True
+        return overtaken
 
     async def _run(self, act: Callable[[State], Awaitable[Any]]) -> Any:
         try:
             if self._must_load:
                 await registration.load(self._state)
                 self._must_load = False
+                log.info("the metadata tree was read again after a failed write")
             return await act(self._state)
         except SessionExpired as error:
             return self._resign(error)
@@ -394,13 +415,27 @@ class Controller:
             return self._failed(error)
         except Exception as error:  # one request that goes wrong must not end the controller
             log.exception("the controller failed at a request")
-            self._must_load = True
+            self._load_soon()
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
 
     def _failed(self, error: TreeError) -> Refusal:
         log.error("the controller could not write to the metadata tree: %s", error)
-        self._must_load = True
+        self._load_soon()
         return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def _load_soon(self) -> None:
+        """Read the tree again before the next request, or by itself when none comes.
+
+        An election that was cut short must not wait for somebody to ask for something else.
+        """
+        self._must_load = True
+        if self._reload is None:
+            self._reload = self._state.clock.call_later(RELOAD_S, self._load_now)
+
+    def _load_now(self) -> None:
+        self._reload = None
+        if self._must_load:
+            self._post(nothing)
 
     def _expired(self) -> None:
         self._resign(SessionExpired("/controller", "the session with the tree has ended"))
@@ -414,3 +449,7 @@ class Controller:
             for callback in self.on_resigned:
                 callback()
         return NOT_CONTROLLER
+
+
+async def nothing(state: State) -> None:
+    """The request that only lets the controller read the tree again."""

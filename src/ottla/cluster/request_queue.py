@@ -46,13 +46,15 @@ class RequestQueue:
         """Let `get` return None once, if nothing waits."""
         self._arrived.set()
 
+    def take_urgent(self) -> Request | None:
+        """The next urgent request, if one waits."""
+        return self._urgent.popleft() if self._urgent else None
+
     async def get(self) -> Request | None:
         """The next request; None after `wake`."""
         await self._arrived.wait()
-        request: Request | None = None
-        if self._urgent:
-            request = self._urgent.popleft()
-        elif self._others:
+        request = self.take_urgent()
+        if request is None and self._others:
             request = self._others.popleft()
         if not self:
             self._arrived.clear()

@@ -4,7 +4,7 @@ One request at a time: the controller runs one after the other.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.cluster import nodes, steps
@@ -79,6 +79,7 @@ class State:
         self.decisions = TopicDecisions(
             Defaults(options.num_partitions, options.default_replication_factor), rules, chance
         )
+        self.run_urgent: Callable[[], Awaitable[bool]] = nothing_urgent  # set by the controller
         self._partitions_in_turn = 0
 
     @property
@@ -104,22 +105,22 @@ class State:
 
         The number of the last change published, for those who wait until it is applied.
         """
-        operations: list[Operation] = []
-        changes: list[Change] = []
-        total = 0
-        for step in planned:
-            size = sum(map(weight, step.operations))
-            if operations and total + size > steps.STEP_BYTES_MAX:
-                await self._flush(operations, changes)
-                operations, changes, total = [], [], 0
-            operations += step.operations
-            changes += step.changes
-            total += size
-        if operations or changes:
-            await self._flush(operations, changes)
+        for step in joined(planned):
+            await self._flush(step.operations, step.changes)
         return self.image.number
 
-    async def _flush(self, operations: list[Operation], changes: list[Change]) -> None:
+    async def write_yielding(self, planned: Iterable[Step]) -> bool:
+        """As `write`, but urgent requests that came meanwhile run in between; whether any did.
+
+        Only for what no such request touches: topics and partitions that nobody knows of yet.
+        """
+        overtaken = False
+        for step in joined(planned):
+            await self._flush(step.operations, step.changes)
+            overtaken |= await self.run_urgent()
+        return overtaken
+
+    async def _flush(self, operations: Sequence[Operation], changes: Sequence[Change]) -> None:
         if operations:
             await self.tree.multi([Check(nodes.CONTROLLER_EPOCH, self.epoch_version), *operations])
         if changes:
@@ -132,3 +133,25 @@ class State:
         if self._partitions_in_turn >= PARTITIONS_PER_TURN:
             self._partitions_in_turn = 0
             await asyncio.sleep(0)
+
+
+async def nothing_urgent() -> bool:
+    """There are no urgent requests without a controller that takes them."""
+    return False
+
+
+def joined(planned: Iterable[Step]) -> Iterator[Step]:
+    """The steps, as many in one as fit."""
+    operations: list[Operation] = []
+    changes: list[Change] = []
+    total = 0
+    for step in planned:
+        size = sum(map(weight, step.operations))
+        if operations and total + size > steps.STEP_BYTES_MAX:
+            yield Step(operations, changes)
+            operations, changes, total = [], [], 0
+        operations += step.operations
+        changes += step.changes
+        total += size
+    if operations or changes:
+        yield Step(operations, changes)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 
-from ottla.cluster import nodes, steps, topics
+from ottla.cluster import leadership, nodes, steps, topics
 from ottla.cluster.config_writes import config_step
 from ottla.cluster.image import (
     ZERO_ID,
@@ -58,11 +58,13 @@ async def create_topics(
         await state.take_turns(len(decided.topic.partitions))
     if created and not validate_only:
         log.info("creating %s", listed([each.topic.name for each in created]))
-        await state.write(
+        overtaken = await state.write_yielding(
             step
             for topic, configs in created
             for step in steps.creation(topic, configs, state.values)
         )
+        if overtaken:  # a broker that was to lead may be gone
+            await leadership.settle(state)
     return outcomes + refused
 
 
@@ -156,9 +158,11 @@ async def create_partitions(
         outcomes.append(PartitionsOutcome(new.name))
         await state.take_turns(len(decided))
     if not validate_only:
-        await state.write(
+        overtaken = await state.write_yielding(
             step for topic, added in grown for step in steps.growth(topic, added, state.values)
         )
+        if overtaken:
+            await leadership.settle(state)
     return outcomes
 
 
