@@ -10,9 +10,7 @@ import atexit
 import logging
 import os
 import re
-import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import IO, TYPE_CHECKING
 
 from .home import quick_home
 from .java import JavaMissing, find_java
+from .owned_directory import OwnedDirectory
 from .pipelines.topics import PipelineError
 
 if TYPE_CHECKING:
@@ -142,8 +141,9 @@ def launch(settings: Mapping[str, str], import_from: Iterable[str | Path], verbo
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
 
-    directory = Path(tempfile.mkdtemp(prefix="ottla-spark-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    owned = OwnedDirectory("ottla-session-")
+    atexit.register(owned.remove)
+    directory = owned.path
     prepare_environment(settings["spark.master"], import_from, directory)
     log_file = directory / "log4j2.properties"
     log_file.write_text(

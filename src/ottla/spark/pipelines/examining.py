@@ -9,21 +9,19 @@ nothing (source/examined.py has the proof).
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
-import shutil
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from ..owned_directory import OwnedDirectory
 from ..source.examined import Examined, Seen
 from ..source.offsets import PartitionOffsets, decode
+from ..versions import offers_limits
 from .bounds import Offsets
 from .progress import SEEN
 from .topics import Topic
@@ -40,12 +38,13 @@ if TYPE_CHECKING:
     from .declaring import Pipeline
 
 log = logging.getLogger("ottla.spark")
+PREFIX = "ottla-examined-"
 
 
 def examinable(pipeline: Pipeline) -> dict[str, Topic]:
     """The sources that the first query can report on: those whose topics no other source has, so
     that offsets belong to one schema. Spark before 4.2 offers no limits to a Python source."""
-    if importlib.util.find_spec("pyspark.sql.streaming.datasource") is None:
+    if not offers_limits():
         return {}
     topics = [each for each in pipeline.sources.values() if isinstance(each, Topic)]
     if any(each.pattern is not None for each in topics):
@@ -75,8 +74,8 @@ class Reports:
     def __init__(self, sources: Mapping[str, Topic], begins: Mapping[str, Offsets]) -> None:
         self.sources = sources
         self.begins = begins
-        self.directory = Path(tempfile.mkdtemp(prefix="ottla-examined-"))
-        self.files = {name: self.directory / f"{n}.json" for n, name in enumerate(sources)}
+        self.directory = OwnedDirectory(PREFIX)
+        self.files = {name: self.directory.path / f"{n}.json" for n, name in enumerate(sources)}
         self.examined = {name: Examined(waits=True) for name in sources}
         self.last_batch = -1
         self.closed = False
@@ -128,7 +127,7 @@ class Reports:
         """Remove the files; events that come later change nothing."""
         with self._lock:
             self.closed = True
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.remove()
 
     def _write(self) -> None:
         if self.closed:

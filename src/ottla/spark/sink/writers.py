@@ -13,15 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ottla.client.errors import KafkaError
 
 from ..broker_wait import broker_away_named
+from ..versions import DataSourceStreamArrowWriter
 from .connections import partition_count
 from .faultpoints import reach
 from .options import SinkOptions, read_options
@@ -31,17 +28,7 @@ from .staging import Notes, Staging, clear, folder, prepare, read_notes, write_n
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceStreamArrowWriter
     from pyspark.sql.types import StructType
-else:
-    try:
-        from pyspark.sql.datasource import DataSourceStreamArrowWriter
-    except ImportError:
-
-        class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
-            """Spark 4.0 has no such class, and gives Arrow batches to a writer of a stream as well
-            if it is a DataSourceArrowWriter."""
-
 
 log = logging.getLogger("ottla.spark")
 

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from ottla.client.structs import TopicPartition
 
+from ..versions import offers_limits
 from .examined import read_examined
 from .group_commits import GroupCommits
 from .offset_lookup import OffsetLookup
@@ -143,19 +144,16 @@ class StreamReader(DataSourceStreamReader):
 
 def stream_reader(options: SourceOptions) -> StreamReader:
     """The reader that makes the most of the installed Spark."""
-    try:
+    if offers_limits():
         from .limited_stream_reader import LimitedStreamReader
-    except ModuleNotFoundError as missing:
-        if missing.name != "pyspark.sql.streaming.datasource":
-            raise
-        if options.max_offsets is not None or options.min_offsets is not None:
-            log.warning(
-                "maxOffsetsPerTrigger and minOffsetsPerTrigger are not applied: this version of "
-                "Spark has no limits for a Python source (4.2 has); a micro-batch takes all there "
-                "is"
-            )
-        return StreamReader(options)
-    return LimitedStreamReader(options)
+
+        return LimitedStreamReader(options)
+    if options.max_offsets is not None or options.min_offsets is not None:
+        log.warning(
+            "maxOffsetsPerTrigger and minOffsetsPerTrigger are not applied: this version of "
+            "Spark has no limits for a Python source (4.2 has); a micro-batch takes all there is"
+        )
+    return StreamReader(options)
 
 
 def read_task(given: OffsetRange) -> ReadRange:
