@@ -30,10 +30,10 @@ def test_blocks_with_bad_records_are_read_and_nothing_else() -> None:
     """Only a block around a bad record, within its micro-batch; what no report covers is read."""
     found = Examined()
     found.add({P0: 100, P1: 0}, {P0: 1000, P1: 10}, seen({P0: (100, 1000), P1: (0, 10)}, (P0, 120)))
-    assert found.to_read(OffsetRange(P0, 100, 1000)) == [OffsetRange(P0, 100, 256)]
+    assert found.to_read(OffsetRange(P0, 100, 1000)) == [OffsetRange(P0, 100, 128)]
     assert found.to_read(OffsetRange(P1, 0, 10)) == []
     assert found.to_read(OffsetRange(P0, 90, 1100)) == [
-        OffsetRange(P0, 90, 256),
+        OffsetRange(P0, 90, 128),
         OffsetRange(P0, 1000, 1100),
     ]
     other = OffsetRange(TopicPartition("t", 2), 0, 5)

@@ -13,7 +13,14 @@ from ottla import Producer
 from ottla.client.structs import TopicPartition
 from ottla.spark.source import reading
 from ottla.spark.source.options import SourceOptions, read_options
-from ottla.spark.source.reading import DataLoss, IdleReaders, ReadRange, read_range
+from ottla.spark.source.reading import (
+    DataLoss,
+    IdleReaders,
+    ReadRange,
+    ReadRanges,
+    read_range,
+    read_ranges,
+)
 from ottla.testing import Broker
 
 from .helpers import make_topic, plain_read, produce
@@ -103,6 +110,27 @@ def rows(broker: Broker, topic: str, start: int, end: int, **given: str) -> list
         row for batch in read_range(settings, ReadRange(topic, 0, start, end))
         for row in batch.to_pylist()
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("gap", [1, 40, 1000])
+def test_small_ranges_give_their_records_alone(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, gap: int
+) -> None:
+    """Whether ranges are near enough to be read in one go or not: their records, in order."""
+    monkeypatch.setattr(reading, "GAP_OFFSETS_MAX", gap)
+    monkeypatch.setattr(reading, "ROWS_MIN", 50)
+    make_topic(broker, topic, 1)
+    produce(broker, topic, [b"%d" % n for n in range(500)], batch_size=300)
+    bounds = [(0, 3), (3, 4), (20, 30), (90, 91), (91, 160), (161, 162), (300, 300), (490, 500)]
+    settings = read_options(
+        {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}, "stream"
+    )
+    ranges = ReadRanges(tuple(ReadRange(topic, 0, *each) for each in bounds))
+    found = [batch.column("offset").to_pylist() for batch in read_ranges(settings, ranges)]
+    assert all(found)
+    assert [n for batch in found for n in batch] == [
+        n for start, end in bounds for n in range(start, end)
+    ]
 
 
 def test_a_topic_that_goes_while_it_is_read(broker: Broker, topic: str) -> None:

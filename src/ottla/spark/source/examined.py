@@ -25,8 +25,8 @@ from ottla.client.structs import TopicPartition
 from .offsets import PartitionOffsets, decode, encode
 from .planning import OffsetRange
 
-# Bad records are reported as blocks of so many offsets: what one of them costs to read again.
-BLOCK_OFFSETS = 256
+# Bad records are reported as blocks of so many offsets: what one of them costs to parse again.
+BLOCK_OFFSETS = 32
 # A micro-batch with more such blocks is read again whole: its report stays small.
 BLOCKS_MAX = 5_000
 # More are kept for no source: then all that was reported so far is forgotten, so read.

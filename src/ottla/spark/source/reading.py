@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,8 @@ ROWS_MIN = 10_000  # in an Arrow batch, as spark.sql.execution.arrow.maxRecordsP
 BYTES_MIN = 4 * 1024 * 1024  # or so many bytes of values
 IDLE_READERS_MAX = 8  # consumers kept in one worker process
 IDLE_S_MAX = 300.0  # as Spark's spark.kafka.consumer.cache.timeout
+# Of ranges that one task reads in one go: another fetch costs as much as so many records.
+GAP_OFFSETS_MAX = 5_000
 OUT_OF_RANGE_TRIES_MAX = 5  # when the offset should be there
 OUT_OF_RANGE_PAUSE_S = 0.2
 
@@ -55,7 +58,7 @@ class ReadRange(InputPartition):
 
 @dataclass
 class ReadRanges(InputPartition):
-    """Several small ranges as the work of one task."""
+    """Several small ranges of one partition, in order, as the work of one task."""
 
     ranges: tuple[ReadRange, ...]
 
@@ -92,8 +95,32 @@ class IdleReaders:
 idle_readers = IdleReaders()
 
 
-def read_range(options: SourceOptions, work: ReadRange) -> Iterator[Any]:
-    """The records of a range as Arrow batches."""
+def read_ranges(options: SourceOptions, work: ReadRanges) -> Iterator[Any]:
+    """The records of several ranges as Arrow batches. Ranges that are near each other are read in
+    one go and the records between them dropped."""
+    for group in near(work.ranges):
+        first, last = group[0], group[-1]
+        span = ReadRange(first.topic, first.partition, first.start, last.end)
+        for batch in read_range(options, span, group if len(group) > 1 else ()):
+            if batch.num_rows:
+                yield batch
+
+
+def near(ranges: Sequence[ReadRange]) -> list[list[ReadRange]]:
+    """Groups of ranges with less than GAP_OFFSETS_MAX between one and the next."""
+    groups: list[list[ReadRange]] = []
+    for each in ranges:
+        if groups and each.start - groups[-1][-1].end < GAP_OFFSETS_MAX:
+            groups[-1].append(each)
+        else:
+            groups.append([each])
+    return groups
+
+
+def read_range(
+    options: SourceOptions, work: ReadRange, only: Sequence[ReadRange] = ()
+) -> Iterator[Any]:
+    """The records of a range as Arrow batches; of those in `only`, if there are any."""
     if work.start >= work.end:
         return
     partition = TopicPartition(work.topic, work.partition)
@@ -108,7 +135,7 @@ def read_range(options: SourceOptions, work: ReadRange) -> Iterator[Any]:
                 if lost:
                     start, lost = after_loss(reader, options, partition, work.end, losses), False
                     continue
-                yield from batches(reader, options, partition, start, work.end, stall)
+                yield from batches(reader, options, partition, start, work.end, stall, only)
                 start = None
             except (errors.OffsetOutOfRangeError, errors.LogTruncationError):
                 # A topic made anew since this consumer last read it is not a loss by itself: the
@@ -175,6 +202,7 @@ def batches(
     start: int,
     end: int,
     stall: Stall,
+    only: Sequence[ReadRange],
 ) -> Iterator[Any]:
     step_ms = min(options.poll_timeout_ms, broker_wait.AWAY_AFTER_S * 1000)
     for columns in reader.read(
@@ -189,8 +217,19 @@ def batches(
                 "them where Kafka has milliseconds goes beyond its range\n"
                 "Try: columns without timestamp"
             ) from None
-        yield found
+        yield narrowed(found, columns.offsets, only) if only else found
         stall.progress()
+
+
+def narrowed(batch: Any, offsets: Sequence[int], only: Sequence[ReadRange]) -> Any:
+    """The rows of an Arrow batch whose offsets lie in the ranges; both are in order."""
+    slices = []
+    for each in only[bisect_right(only, offsets[0], key=lambda wanted: wanted.end) :]:
+        if each.start > offsets[-1]:
+            break
+        begin = bisect_left(offsets, each.start)
+        slices.append(batch.slice(begin, bisect_left(offsets, each.end) - begin))
+    return pyarrow.concat_batches(slices) if slices else batch.slice(0, 0)
 
 
 def reached(reader: RangeReader, partition: TopicPartition) -> int:

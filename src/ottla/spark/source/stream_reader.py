@@ -30,7 +30,7 @@ from .offsets import PartitionOffsets, StreamOffset, decode, encode, notes
 from .option_values import LATEST
 from .options import SourceOptions
 from .planning import OffsetRange, between, split
-from .reading import ReadRange, ReadRanges, read_range, report_loss
+from .reading import ReadRange, ReadRanges, read_range, read_ranges, report_loss
 
 log = logging.getLogger("ottla.spark")
 
@@ -119,8 +119,7 @@ class StreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """In a task: the records of its ranges."""
         if isinstance(partition, ReadRanges):
-            for each in partition.ranges:
-                yield from read_range(self.settings, each)
+            yield from read_ranges(self.settings, partition)
         else:
             assert isinstance(partition, ReadRange)
             yield from read_range(self.settings, partition)
