@@ -9,7 +9,7 @@ from ottla.broker.sessions import EPOCH_MAX, CachedPartition, FetchSessionCache,
 from ottla.replica.partition import Partition
 from ottla.seams.chance import SeededChance
 from ottla.seams.clock import ManualClock
-from ottla.wire.api.fetch import FetchRequest, ForgottenTopic
+from ottla.wire.api.fetch import FetchPartition, FetchRequest, ForgottenTopic
 from ottla.wire.errors import ErrorCode
 from tests.broker.harness import BrokerHarness, fetch_request, values
 from tests.broker.test_fetch import delete
@@ -252,7 +252,10 @@ class TestCache:
         return FetchSessionCache(clock, SeededChance(1), 2, eviction_ms=1000)
 
     def create(self, sessions: FetchSessionCache, size: int, *, privileged: bool = False) -> int:
-        wanted = [CachedPartition("t", bytes(16), index, 0, 1) for index in range(size)]
+        wanted = [
+            CachedPartition(("t", index), "t", bytes(16), FetchPartition(partition=index))
+            for index in range(size)
+        ]
         return sessions.create(wanted, size, uses_ids=False, privileged=privileged)
 
     def use(self, sessions: FetchSessionCache, session_id: int) -> None:

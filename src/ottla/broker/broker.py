@@ -90,6 +90,8 @@ class Broker:
         self._base_settings = settings
         self.settings = settings
         self.node_id = settings.node_id
+        # How many bytes of records one fetch may be answered with; not a dynamic config.
+        self.fetch_bytes_max = settings.integer("fetch.max.bytes")
         self.clock = clock
         self.disk = disk
         self.chance = chance
@@ -135,11 +137,6 @@ class Broker:
         self.incarnation = ZERO_ID  # of this process, drawn at the start
         # What must be closed again, in reverse order, however far a start has come.
         self._opened = AsyncExitStack()
-
-    @property
-    def fetch_bytes_max(self) -> int:
-        """How many bytes of records one fetch may be answered with."""
-        return self.settings.integer("fetch.max.bytes")
 
     async def start(self, endpoints: Mapping[str, tuple[str, int]]) -> None:
         """Start all parts; `endpoints` are the advertised address of each listener."""

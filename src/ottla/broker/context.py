@@ -136,7 +136,7 @@ class Pending:
 
     def on_cancel(self, callback: Callable[[], object]) -> None:
         """Call back when the connection goes before there is an answer."""
-        if not self.done:
+        if not (self.cancelled or self._settled):
             self._on_cancel = callback
 
     # The connection's side
@@ -169,11 +169,11 @@ class Pending:
         if self._outcome is not None:
             outcome, self._outcome = self._outcome, None
             self._deliver(encode, *outcome)
-        elif not self.done:
+        elif not (self.cancelled or self._settled):
             self._encode = encode
 
     def _settle(self, response: Any, error: BaseException | None) -> None:
-        if self.done:
+        if self.cancelled or self._settled:
             return
         self._settled = True
         self._on_cancel = None

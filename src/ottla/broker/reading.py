@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 from ottla.broker.partitions import missing
 from ottla.broker.sessions import NO_TOPIC_ID, CachedPartition, FetchSession
 from ottla.replica.partition import FetchIsolation
-from ottla.wire.api.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from ottla.wire.api.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    LeaderIdAndEpoch,
+    PartitionData,
+    SnapshotId,
+)
 from ottla.wire.errors import ErrorCode
 from ottla.wire.out import FileRange
 
@@ -31,8 +37,14 @@ FUTURE_REPLICA = -3
 
 # A lookup in an enum class costs more than a global, and every partition read makes several.
 _HIGH_WATERMARK = FetchIsolation.HIGH_WATERMARK
+_LOG_END = FetchIsolation.LOG_END
 _TXN_COMMITTED = FetchIsolation.TXN_COMMITTED
 _NONE = ErrorCode.NONE
+# What most answers have in these fields, made once. Nobody changes them: an answer that differs
+# gets an object of its own.
+_NO_EPOCH = EpochEndOffset()
+_NO_LEADER = LeaderIdAndEpoch()
+_NO_SNAPSHOT = SnapshotId()
 
 Answer = tuple[CachedPartition, PartitionData]
 
@@ -65,6 +77,7 @@ class Reader:
         "replica_epoch",
         "replica_id",
         "session",
+        "watches",
     )
 
     def __init__(
@@ -87,23 +100,16 @@ class Reader:
         self._arriving = True
         self.isolation = _HIGH_WATERMARK
         if replica_id >= 0 or replica_id == FUTURE_REPLICA:
-            self.isolation = FetchIsolation.LOG_END
+            self.isolation = _LOG_END
         elif read_committed:
             self.isolation = _TXN_COMMITTED
         self.bytes_max = bytes_max
         self.session = session
-
-    @property
-    def watches(self) -> bool:
-        """Whether this reader may rely on being called when a partition of its session moves.
-
-        A partition calls when the high watermark moves, not when its log does; and a client too
-        old for zstd must be given an error as soon as a topic is configured for it.
-        """
-        return (
-            self.session is not None
-            and self.api_version >= ZSTD_FROM
-            and self.isolation is not FetchIsolation.LOG_END
+        # Whether this reader may rely on being called when a partition of its session moves. A
+        # partition calls when the high watermark moves, not when its log does; and a client too
+        # old for zstd must be given an error as soon as a topic is configured for it.
+        self.watches = (
+            session is not None and api_version >= ZSTD_FROM and self.isolation is not _LOG_END
         )
 
     def read(self, partitions: Iterable[CachedPartition]) -> Outcome:
@@ -141,15 +147,16 @@ class Reader:
     def _read_one(
         self, cached: CachedPartition, left: int, outcome: Outcome
     ) -> PartitionData | None:
-        if cached.topic is None:
+        topic = cached.topic
+        if topic is None:
             # The topic may have become known since the session began.
-            cached.topic = self.broker.image.topic_name(cached.topic_id)
-        partition = self.partition(cached)
+            topic = cached.topic = self.broker.image.topic_name(cached.topic_id)
+        partition = None if topic is None else self.broker.partitions.get(topic, cached.index)
         if partition is None:
-            if cached.topic is None:
+            if topic is None:
                 error = ErrorCode.UNKNOWN_TOPIC_ID
             else:
-                error = missing(self.broker.image, cached.topic, cached.index, self.broker.node_id)
+                error = missing(self.broker.image, topic, cached.index, self.broker.node_id)
                 if error is ErrorCode.KAFKA_STORAGE_ERROR:
                     error = self.storage_error
                 if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -164,13 +171,12 @@ class Reader:
 
     def _error(self, cached: CachedPartition, partition: Partition) -> ErrorCode:
         """Why this partition is not read at all; NONE when it is."""
-        if partition.offline is not None:
-            return self.storage_error
         if cached.topic_id != partition.topic_id and cached.topic_id != NO_TOPIC_ID:
-            return ErrorCode.INCONSISTENT_TOPIC_ID
+            offline = partition.offline is not None
+            return self.storage_error if offline else ErrorCode.INCONSISTENT_TOPIC_ID
         error = partition.error_for_client(cached.current_leader_epoch)
         if error:
-            return error
+            return self.storage_error if error is ErrorCode.KAFKA_STORAGE_ERROR else error
         if self.replica_id >= 0 and (
             self.replica_id not in partition.replicas or self.replica_id == self.broker.node_id
         ):
@@ -232,16 +238,22 @@ class Reader:
                 answer.log_start_offset = partition.log_start_offset
                 answer.diverging_epoch = EpochEndOffset(end_offset=partition.end_offset)
             return answer
-        records = info.records
-        if records is not None and not records.size:
-            outcome.available_bytes += bytes_max
+        records: FileRange | bytes = b""
+        if info.records is not None:
+            if info.records.size:
+                records = info.records
+            else:
+                outcome.available_bytes += bytes_max
         data = PartitionData(
             partition_index=cached.index,
             high_watermark=info.high_watermark,
             last_stable_offset=info.last_stable_offset,
             log_start_offset=info.log_start_offset,
+            diverging_epoch=_NO_EPOCH,
+            current_leader=_NO_LEADER,
+            snapshot_id=_NO_SNAPSHOT,
             aborted_transactions=None,
-            records=records or b"",
+            records=records,
         )
         if self.isolation is _TXN_COMMITTED:
             data.aborted_transactions = [

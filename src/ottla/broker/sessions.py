@@ -23,19 +23,20 @@ if TYPE_CHECKING:
     from ottla.replica.partition import Partition
     from ottla.seams.chance import Chance
     from ottla.seams.clock import Clock
+    from ottla.wire.api.fetch import FetchPartition
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 0x7FFF_FFFF
-UNKNOWN = 2**63 - 1
 NO_TOPIC_ID = bytes(16)
 # Kafka's min.incremental.fetch.session.eviction.ms, which is not an option there either.
 EVICTION_MS = 120_000
 # A set of ready partitions that was larger than this is rebuilt once it has shrunk.
 REBUILD_READY_ABOVE = 64
 
-PartitionKey = tuple[str | bytes | None, int]
+# A session names topics by id or by name, never both.
+PartitionKey = tuple[str | bytes, int]
 _by_order = attrgetter("order")
 
 
@@ -49,6 +50,7 @@ class CachedPartition:
         "current_leader_epoch",
         "fetch_offset",
         "index",
+        "key",
         "known_high_watermark",
         "last_fetched_epoch",
         "log_start_offset",
@@ -61,27 +63,16 @@ class CachedPartition:
 
     def __init__(
         self,
+        key: PartitionKey,
         topic: str | None,
         topic_id: bytes,
-        index: int,
-        fetch_offset: int,
-        bytes_max: int,
-        current_leader_epoch: int = -1,
-        last_fetched_epoch: int = -1,
-        known_high_watermark: int = UNKNOWN,
-        log_start_offset: int = -1,
+        requested: FetchPartition,
     ) -> None:
+        self.key = key
         self.topic = topic
         self.topic_id = topic_id
-        self.index = index
-        self.fetch_offset = fetch_offset
-        self.bytes_max = bytes_max
-        self.current_leader_epoch = current_leader_epoch
-        self.last_fetched_epoch = last_fetched_epoch
-        # A follower does not wait for more records while the high watermark that it knows is old.
-        self.known_high_watermark = known_high_watermark
-        # Where a follower's log begins.
-        self.log_start_offset = log_start_offset
+        self.index = requested.partition
+        self.update(requested)
         self.answered_high_watermark = -1
         self.answered_log_start_offset = -1
         # Its position in the session's order of service.
@@ -90,19 +81,17 @@ class CachedPartition:
         # The partition that makes this one ready when it moves; None while it is ready.
         self.watched: Partition | None = None
 
-    @property
-    def key(self) -> PartitionKey:
-        """A session names topics by id or by name, never both."""
-        return (self.topic if self.topic_id == NO_TOPIC_ID else self.topic_id, self.index)
-
-    def update(self, other: CachedPartition) -> None:
+    def update(self, requested: FetchPartition) -> None:
         """Take over the fields of a newer request."""
-        self.fetch_offset = other.fetch_offset
-        self.known_high_watermark = other.known_high_watermark
-        self.log_start_offset = other.log_start_offset
-        self.bytes_max = other.bytes_max
-        self.current_leader_epoch = other.current_leader_epoch
-        self.last_fetched_epoch = other.last_fetched_epoch
+        self.fetch_offset = requested.fetch_offset
+        self.bytes_max = requested.partition_max_bytes
+        # Any negative epoch means none.
+        epoch, last_epoch = requested.current_leader_epoch, requested.last_fetched_epoch
+        self.current_leader_epoch = epoch if epoch >= 0 else -1
+        self.last_fetched_epoch = last_epoch if last_epoch >= 0 else -1
+        # A follower does not wait for more records while the high watermark that it knows is old.
+        self.known_high_watermark = requested.high_watermark
+        self.log_start_offset = requested.log_start_offset  # where a follower's log begins
 
     def moved(self, partition: Partition) -> None:
         """The watched partition has changed."""
@@ -162,18 +151,19 @@ class FetchSession:
         # The most that were ready since `ready` was last rebuilt.
         self._ready_most = 0
         for each in partitions:
-            self.request(each.key, each)
+            self.add(each)
 
-    def request(self, key: PartitionKey, requested: CachedPartition) -> None:
-        """Add a partition, or change what is asked of it; either way it is ready."""
-        known = self.partitions.get(key)
-        if known is None:
-            known = self.partitions[key] = requested
-            known.session = self
-            self.serve_last(known)
-        else:
-            known.update(requested)
-            self._unwatch(known)
+    def add(self, cached: CachedPartition) -> None:
+        """Add a partition, which is ready."""
+        self.partitions[cached.key] = cached
+        cached.session = self
+        self.serve_last(cached)
+        self.ready[cached] = None
+
+    def change(self, known: CachedPartition, requested: FetchPartition) -> None:
+        """Change what is asked of a partition; it is ready after it."""
+        known.update(requested)
+        self._unwatch(known)
         self.ready[known] = None
 
     def forget(self, key: PartitionKey) -> None:
@@ -193,7 +183,7 @@ class FetchSession:
             # A dictionary keeps the size it once had, and going through it costs that size.
             self.ready = dict(self.ready)
             self._ready_most = count
-        return sorted(self.ready, key=_by_order)
+        return sorted(self.ready, key=_by_order) if count > 1 else list(self.ready)
 
     def all_in_order(self) -> list[CachedPartition]:
         """Every partition, in the order of service."""

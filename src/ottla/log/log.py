@@ -562,7 +562,9 @@ class Log:
         of one still open may have been deleted (DeleteRecords, retention): as in Kafka it then
         begins with the log, or the last stable offset would lie before all that can be read.
         """
-        producers = self.producers
+        producers = self._producers or self.producers
+        if not producers.ongoing and not producers.completed:
+            return None
         if high_watermark is not None and producers.completed:
             producers.forget_completed_below(high_watermark)
         first = producers.first_unstable_offset()

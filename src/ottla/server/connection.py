@@ -165,7 +165,8 @@ class Connection:
                 self._input.keep(buffer, start, end, size)
                 if self._input.starved:
                     self._pause()
-            self.flush()
+            if output.pieces or self._paused:
+                self.flush()
             if reason:
                 self.close(reason, level)
             elif not budget:
@@ -180,7 +181,7 @@ class Connection:
         full = (
             self._exclusive is not None
             or self._draining
-            or len(self._parked) + len(self._output) >= limits.unanswered_max
+            or len(self._parked) + len(self._output.pieces) >= limits.unanswered_max
             or held >= limits.connection_held_bytes_max
         )
         if not full and held and self._shared.held.full:
@@ -204,7 +205,7 @@ class Connection:
         """Reads again if nothing speaks against it, beginning with what has been received."""
         if not self._paused or self.closed or self._input.starved or self._draining:
             return
-        if (self._parked or self._output) and self._is_full():
+        if (self._parked or self._output.pieces) and self._is_full():
             return
         self._paused = False
         self._stream.resume()
@@ -244,8 +245,9 @@ class Connection:
             return
         if slot is self._exclusive:
             self._exclusive = None
-        self._hold(slot, len(slot.out) if slot.out is not None else 0)
         parked = self._parked
+        if slot is not parked[0]:  # one before it is still to come
+            self._hold(slot, len(slot.out) if slot.out is not None else 0)
         try:
             while parked and parked[0].done:
                 first = parked.popleft()
@@ -255,7 +257,7 @@ class Connection:
         except (FileTooShort, OSError) as error:
             self.close(f"an answer could not be read from its file: {error}", logging.ERROR)
             return
-        if not self._dirty and (self._output or self._paused):
+        if not self._dirty and (self._output.pieces or self._paused):
             self._dirty = True
             self._shared.flush_soon(self)
 
@@ -273,7 +275,7 @@ class Connection:
         if self.closed:
             return
         output = self._output
-        if output:
+        if output.pieces:
             try:
                 done = output.send(self._stream)
             except FileTooShort:
@@ -310,17 +312,17 @@ class Connection:
     @property
     def awaits_answers(self) -> bool:
         """Has answers unsent or still to come: not idle, however long nothing comes."""
-        return bool(self._output or self._parked)
+        return bool(self._output.pieces or self._parked)
 
     @property
     def unsent(self) -> int:
         """How many pieces of answers the peer has not taken."""
-        return len(self._output)
+        return len(self._output.pieces)
 
     @property
     def working(self) -> bool:
         """Has answers unsent, or a request under way whose effect is still to come."""
-        return bool(self._output or self._exclusive)
+        return bool(self._output.pieces or self._exclusive)
 
     @property
     def received(self) -> int:

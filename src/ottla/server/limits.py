@@ -23,6 +23,7 @@ SEND_BYTES_PER_TURN = 1 * MiB  # to one connection, then the others are served
 SCRATCH_BYTES = 64 * KiB  # one buffer for every connection that has no request under way
 OWN_BUFFER_BYTES_MIN = 4 * KiB  # for the start of a request whose end is still under way
 PREAD_BYTES_MAX = 16 * KiB  # file ranges up to this size are read and go out with their header
+INLINE_BYTES_MAX = 2 * KiB  # an answer's only range, up to this size, is copied into the answer
 BUFFERS_PER_SEND = 64
 SPARE_BUFFER_S = 5.0  # a connection that has read nothing for so long gives its buffer back
 STALLED_S = 10.0  # with part of a request while others wait for bytes: the connection closes

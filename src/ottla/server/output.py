@@ -8,47 +8,52 @@ An answer may not be changed once it is queued: it is sent without a copy.
 from collections import deque
 
 from ottla.seams.network import Data, FileTooShort, Stream
-from ottla.server.limits import BUFFERS_PER_SEND, PREAD_BYTES_MAX, SEND_BYTES_PER_TURN
+from ottla.server.limits import (
+    BUFFERS_PER_SEND,
+    INLINE_BYTES_MAX,
+    PREAD_BYTES_MAX,
+    SEND_BYTES_PER_TURN,
+)
 from ottla.wire.out import FileRange, Out
 
 
 class Output:
     """A queue of bytes and file ranges, and how far the first of them has gone out."""
 
-    __slots__ = ("_file_sent", "_pieces", "held")
+    __slots__ = ("_file_sent", "held", "pieces")
 
     def __init__(self) -> None:
-        self._pieces: deque[Data | FileRange] = deque()
+        self.pieces: deque[Data | FileRange] = deque()
         self._file_sent = 0
         self.held = 0  # bytes in memory; a file range holds none
 
-    def __len__(self) -> int:
-        return len(self._pieces)
-
     def put(self, out: Out) -> None:
         """Adds one answer. Raises FileTooShort or OSError when a small range cannot be read."""
-        if not out.blobs:
-            self._pieces.append(out)
+        blobs = out.blobs
+        if len(blobs) == 1 and blobs[0][1].size <= INLINE_BYTES_MAX:
+            # A few records: copying them costs less than sending two or three buffers.
+            position, blob = blobs[0]
+            out[position:position] = read_whole(blob)
+            out.blobs = blobs = ()
+        if not blobs:
+            self.pieces.append(out)
             self.held += len(out)
             return
         view = memoryview(out)
         start = 0
-        for position, blob in out.blobs:
+        for position, blob in blobs:
             self._put_data(view[start:position])
             start = position
             if blob.size > PREAD_BYTES_MAX:
-                self._pieces.append(blob)
+                self.pieces.append(blob)
             elif blob.size:
                 # One packet and one wake-up of the reader instead of two.
-                data = blob.file.pread(blob.size, blob.position)
-                if len(data) < blob.size:
-                    raise FileTooShort
-                self._put_data(data)
+                self._put_data(read_whole(blob))
         self._put_data(view[start:])
 
     def send(self, stream: Stream) -> bool:
         """Sends what the socket takes, at most one turn's worth; True when nothing is left."""
-        pieces = self._pieces
+        pieces = self.pieces
         budget = SEND_BYTES_PER_TURN
         while pieces:
             piece = pieces[0]
@@ -64,12 +69,12 @@ class Output:
         return True
 
     def clear(self) -> None:
-        self._pieces.clear()
+        self.pieces.clear()
         self._file_sent = self.held = 0
 
     def _put_data(self, data: Data) -> None:
         if data:
-            self._pieces.append(data)
+            self.pieces.append(data)
             self.held += len(data)
 
     def _send_file(self, stream: Stream, range_: FileRange, budget: int) -> int:
@@ -79,13 +84,13 @@ class Output:
         )
         done += sent
         if done >= range_.size:
-            self._pieces.popleft()
+            self.pieces.popleft()
             done = 0
         self._file_sent = done
         return sent
 
     def _send_data(self, stream: Stream) -> int:
-        pieces = self._pieces
+        pieces = self.pieces
         buffers: list[Data] = []
         file_follows = False
         for piece in pieces:
@@ -106,3 +111,11 @@ class Output:
             pieces.popleft()
         self.held -= sent
         return sent
+
+
+def read_whole(range_: FileRange) -> Data:
+    """The bytes of a small range. Raises FileTooShort when the file has fewer."""
+    data: Data = range_.file.pread(range_.size, range_.position)
+    if len(data) < range_.size:
+        raise FileTooShort
+    return data

@@ -79,6 +79,8 @@ def string_too_long(field: str, size: int) -> UnwritableMessage:
 
 def records_bytes(records: RecordsToWrite) -> int:
     """How many bytes the records will be on the wire."""
+    if isinstance(records, FileRange):
+        return records.size
     if isinstance(records, list | tuple):
         return sum(len(part) for part in records)
     return records.nbytes if isinstance(records, memoryview) else len(records)

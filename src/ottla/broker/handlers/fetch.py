@@ -25,8 +25,10 @@ from ottla.broker.sessions import (
 )
 from ottla.wire.api.fetch import (
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
@@ -51,19 +53,20 @@ def handle(request: FetchRequest, context: Context) -> FetchResponse | Pending:
         return failure(request, ErrorCode.UNKNOWN_SERVER_ERROR, context)
     uses_ids = context.api_version >= TOPIC_IDS_FROM
     sessions = context.broker.sessions
-    requested = _requested(request, context, uses_ids)
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
             sessions.close(request.session_id)
         creates_session = request.session_epoch == INITIAL_EPOCH
-        return Fetch(request, context, list(requested.values()), None, creates_session).start()
+        requested = _requested(request, context, uses_ids)
+        return Fetch(request, context, requested, None, creates_session).start()
     session = sessions.find(request.session_id, request.session_epoch, uses_ids)
     if not isinstance(session, FetchSession):
         return FetchResponse(error_code=session)
-    _update(session, requested, request, uses_ids)
+    _update(session, request, context, uses_ids)
     if not session.partitions:
         sessions.close(session.id)
-        return Fetch(request, context, list(requested.values()), None, False).start()
+        requested = _requested(request, context, uses_ids)
+        return Fetch(request, context, requested, None, False).start()
     sessions.touch(session)
     return Fetch(request, context, [], session, False).start()
 
@@ -78,46 +81,39 @@ def failure(request: FetchRequest, error_code: ErrorCode, context: Context) -> F
     return FetchResponse(error_code=error_code, session_id=request.session_id, responses=responses)
 
 
-def _requested(
-    request: FetchRequest, context: Context, uses_ids: bool
-) -> dict[PartitionKey, CachedPartition]:
+def _requested(request: FetchRequest, context: Context, uses_ids: bool) -> list[CachedPartition]:
     """The partitions named in the request; of one named twice the last counts."""
-    image = context.broker.image
     requested: dict[PartitionKey, CachedPartition] = {}
     for topic in request.topics:
-        if uses_ids:
-            topic_id = topic.topic_id
-            name = image.topic_name(topic_id)
-        else:
-            topic_id = NO_TOPIC_ID
-            name = topic.topic
         for each in topic.partitions:
-            requested[topic_id if uses_ids else name, each.partition] = CachedPartition(
-                name,
-                topic_id,
-                each.partition,
-                each.fetch_offset,
-                each.partition_max_bytes,
-                max(each.current_leader_epoch, -1),  # any negative number means none
-                max(each.last_fetched_epoch, -1),
-                each.high_watermark,
-                each.log_start_offset,
-            )
-    return requested
+            cached = _cached(topic, each, context, uses_ids)
+            requested[cached.key] = cached
+    return list(requested.values())
 
 
-def _update(
-    session: FetchSession,
-    requested: dict[PartitionKey, CachedPartition],
-    request: FetchRequest,
-    uses_ids: bool,
-) -> None:
+def _cached(
+    topic: FetchTopic, requested: FetchPartition, context: Context, uses_ids: bool
+) -> CachedPartition:
+    if uses_ids:
+        key = (topic.topic_id, requested.partition)
+        name = context.broker.image.topic_name(topic.topic_id)
+        return CachedPartition(key, name, topic.topic_id, requested)
+    return CachedPartition((topic.topic, requested.partition), topic.topic, NO_TOPIC_ID, requested)
+
+
+def _update(session: FetchSession, request: FetchRequest, context: Context, uses_ids: bool) -> None:
     """Bring a session up to date with an incremental request."""
-    for key, each in requested.items():
-        session.request(key, each)
-    for topic in request.forgotten_topics_data:
-        for index in topic.partitions:
-            session.forget((topic.topic_id if uses_ids else topic.topic, index))
+    for topic in request.topics:
+        name_or_id = topic.topic_id if uses_ids else topic.topic
+        for each in topic.partitions:
+            known = session.partitions.get((name_or_id, each.partition))
+            if known is None:
+                session.add(_cached(topic, each, context, uses_ids))
+            else:
+                session.change(known, each)
+    for forgotten in request.forgotten_topics_data:
+        for index in forgotten.partitions:
+            session.forget((forgotten.topic_id if uses_ids else forgotten.topic, index))
 
 
 class Fetch:
