@@ -224,6 +224,7 @@ class Broker:
                 delete_topic_enable=settings.flag("delete.topic.enable"),
                 cluster_id=self.logs.cluster_id,
                 min_insync_replicas=settings.integer("min.insync.replicas"),
+                unclean_leader_election=settings.flag("unclean.leader.election.enable"),
             ),
             ConfigRules(lambda: self.settings),
         )

@@ -48,6 +48,7 @@ class Liveness:
         timeout_s = broker.settings.integer("broker.session.timeout.ms") / 1000
         self.sessions = BrokerSessions(timeout_s, broker.clock.monotonic())
         controller.feed.on_change.append(self._follow)
+        controller.is_alive = self.is_alive
         self._follow()
         self._timer: Timer = self._clock.call_later(self.sessions.check_s, self._check)
 
@@ -65,6 +66,11 @@ class Liveness:
         if self._polling.get(broker_id) is not peer:
             self._polling[broker_id] = peer
             peer.on_closed = lambda: self._lost(broker_id, epoch, peer)
+
+    def is_alive(self, broker_id: int, epoch: int) -> bool:
+        """Whether the broker's connection is open: another of its id is a second process."""
+        known = self.sessions.sessions.get(broker_id)
+        return known is not None and known.epoch == epoch and broker_id in self._polling
 
     def _follow(self) -> None:
         brokers = self._controller.image.brokers
