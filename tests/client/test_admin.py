@@ -21,6 +21,7 @@ from ottla.client.admin import (
     OffsetSpec,
     OffsetTimestamp,
 )
+from ottla.client.admin.configs import operations
 from ottla.client.errors import (
     GroupIdNotFoundError,
     InvalidReplicationFactorError,
@@ -248,13 +249,15 @@ def test_the_cluster_is_described(admin: Admin, topic: str) -> None:
 
 
 def test_it_says_what_is_wrong() -> None:
-    """An unknown option, a server that is not there, a closed client."""
+    """An unknown option, a server that is not there, names where values are needed."""
     with pytest.raises(KafkaConfigurationError, match="did you mean 'bootstrap_servers'"):
         Admin(bootstrap_server="x")
     with pytest.raises(NoBrokersAvailable, match="Try: start one"):
         Admin(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=200)
     with pytest.raises(ValueError, match="config_filter"):
         Admin.describe_configs(None, [], config_filter="some")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"must be \{name: value\} \(got \['retention.ms'\]\)"):
+        operations(ConfigResource("topic", "orders", ["retention.ms"]))
 
 
 def public(cls: type) -> dict[str, inspect.Signature]:

@@ -18,11 +18,13 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
 from typing import Any, TypeVar
 
 from ottla.client.codec.columns import RecordColumns
 from ottla.client.consumer import Consumer
 from ottla.client.consumer.nonblocking import NonblockingConsumer
+from ottla.client.consumer.subscription import Listener
 from ottla.client.errors import IllegalStateError
 from ottla.client.structs import (
     ConsumerRecord,
@@ -38,13 +40,13 @@ STEP_S_MAX = 0.5  # as long a wait for records lasts at most without a look arou
 class AsyncConsumer:
     """Reads records in an event loop."""
 
-    def __init__(self, *topics: str | Mapping[str, Any], **options: Any) -> None:
+    def __init__(self, *topics: str | Mapping[str, object], **options: Any) -> None:
         """As the consumer's; nothing happens before `start` or `async with`."""
         self._arguments = topics
         self._options = options
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="ottla-aio-consumer")
         self._consumer: Consumer | None = None
-        self._reads: NonblockingConsumer[Any, Any]  # of it, once it is there
+        self._reads: NonblockingConsumer  # of it, once it is there
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -73,7 +75,12 @@ class AsyncConsumer:
         await self.start()
         return self
 
-    async def __aexit__(self, kind: Any, problem: Any, trace: Any) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self.stop(autocommit=kind is None)
 
     # Reading
@@ -164,7 +171,10 @@ class AsyncConsumer:
     # Where and what to read
 
     async def subscribe(
-        self, topics: Sequence[str] = (), pattern: str | None = None, listener: Any = None
+        self,
+        topics: Sequence[str] = (),
+        pattern: str | None = None,
+        listener: Listener | None = None,
     ) -> None:
         """Read these topics, or those that match a pattern, sharing them with the group."""
         consumer = self._started()
@@ -269,7 +279,7 @@ class AsyncConsumer:
             )
         return self._consumer
 
-    async def _do(self, method: Callable[..., T], *args: Any) -> T:
+    async def _do(self, method: Callable[..., T], *args: object) -> T:
         consumer = self._started()
         return await self._run(lambda: method(consumer, *args))
 
@@ -290,7 +300,7 @@ class LoopListener:
     """Calls a listener in the event loop, and lets the worker thread wait for it."""
 
     def __init__(
-        self, consumer: AsyncConsumer, loop: asyncio.AbstractEventLoop, listener: Any
+        self, consumer: AsyncConsumer, loop: asyncio.AbstractEventLoop, listener: Listener
     ) -> None:
         self.consumer = consumer
         self.loop = loop

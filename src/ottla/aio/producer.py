@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from ottla.client.errors import IllegalStateError
 from ottla.client.producer import OnDelivery
@@ -21,21 +21,20 @@ from ottla.client.producer import Producer as Core
 from ottla.client.producer.record_future import FutureRecordMetadata
 from ottla.client.structs import (
     ConsumerGroupMetadata,
+    K,
     OffsetAndMetadata,
     RecordMetadata,
     TopicPartition,
+    V,
 )
 
 __all__ = ["Producer"]
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class Producer(Generic[K, V]):
     """Made by `await producer.start()` or `async with`; ended by `stop` or the end of the block."""
 
-    def __init__(self, properties: Mapping[str, Any] | None = None, **configs: Any) -> None:
+    def __init__(self, properties: Mapping[str, object] | None = None, **configs: Any) -> None:
         self._properties = properties
         self._configs = configs
         self._core: Core[K, V] | None = None

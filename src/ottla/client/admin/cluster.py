@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import IllegalArgumentError, error_for, raise_for
 from ..structs import TopicPartition
 from .base import AdminBase, by_topic
-from .types import UpdateFeatureType, to_dict
+from .types import FeatureLevels, Features, UpdateFeatureType, to_dict
 
 if TYPE_CHECKING:
     from ottla.wire.api.api_versions import ApiVersionsResponse
@@ -75,16 +75,17 @@ class ClusterView(AdminBase):
 
     def describe_features(
         self, send_request_to_controller: bool = False, broker_id: int | None = None
-    ) -> dict[str, Any]:
+    ) -> Features:
         """Features as `{name: {"finalized": …, "supported": (low, high)}}`, and their epoch; of
         this broker, or of any one."""
         answer = self._versions(broker_id)
-        found: dict[str, Any] = {
+        found: dict[str, FeatureLevels] = {
             each.name: {"supported": (each.min_version, each.max_version), "finalized": 0}
             for each in answer.supported_features
         }
         for each in answer.finalized_features:
-            found.setdefault(each.name, {"supported": None})["finalized"] = each.max_version_level
+            levels = found.setdefault(each.name, {"supported": None, "finalized": 0})
+            levels["finalized"] = each.max_version_level
         return {"features": found, "epoch": answer.finalized_features_epoch}
 
     def _versions(self, broker_id: int | None) -> ApiVersionsResponse:
@@ -104,7 +105,7 @@ class ClusterView(AdminBase):
 
     def update_features(
         self,
-        feature_updates: Mapping[str, Any],
+        feature_updates: Mapping[str, int | tuple[int, UpdateFeatureType | str | int]],
         validate_only: bool = False,
         timeout_ms: int = 60_000,
     ) -> dict[str, str]:

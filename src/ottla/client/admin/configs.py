@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import KafkaError, error_for, raise_for
@@ -218,7 +218,13 @@ def readable(config: DescribeConfigsResourceResult) -> dict[str, Any]:
 
 def operations(resource: ConfigResource) -> list[tuple[str, AlterConfigOp, str | None]]:
     found = []
-    for name, given in (resource.configs or {}).items():
+    changes = resource.configs or {}
+    if not isinstance(changes, Mapping):
+        raise TypeError(
+            f"configs to change must be {{name: value}} (got {changes!r})\n"
+            "Try: ConfigResource('topic', 'orders', {'retention.ms': 1000})"
+        )
+    for name, given in changes.items():
         operation, value = given if isinstance(given, tuple) else (AlterConfigOp.SET, given)
         if isinstance(operation, str):
             operation = AlterConfigOp[operation.upper()]

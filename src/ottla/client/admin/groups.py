@@ -13,7 +13,7 @@ from ..errors import BrokerResponseError, error_class, error_for, raise_for
 from ..structs import OffsetAndMetadata, TopicPartition
 from .base import AdminBase, by_topic, raise_first
 from .records import Records
-from .types import MemberToRemove, OffsetSpec, OffsetTimestamp, to_dict
+from .types import MemberToRemove, OffsetReset, OffsetSpec, OffsetTimestamp, to_dict
 
 if TYPE_CHECKING:
     from ottla.wire.api.describe_groups import DescribedGroup
@@ -189,7 +189,7 @@ class Groups(Records, AdminBase):
         group_id: str,
         offset_specs: Mapping[TopicPartition, OffsetSpec | OffsetTimestamp | int],
         group_coordinator_id: int | None = None,
-    ) -> dict[TopicPartition, dict[str, Any]]:
+    ) -> dict[TopicPartition, OffsetReset]:
         """Set a group's offsets by spec, time or number, kept inside what the log has.
 
         Gives `{"error": class or None, "offset": …}` for each partition.

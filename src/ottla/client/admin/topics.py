@@ -10,7 +10,15 @@ from typing import Any
 from ..argument_checks import check_names
 from ..errors import KafkaError, KafkaTimeoutError
 from .base import AdminBase, raise_first
-from .types import ConfigSourceType, NewPartitions, NewTopic, to_dict
+from .types import (
+    ConfigSourceType,
+    NewPartitions,
+    NewTopic,
+    PartitionOptions,
+    TopicCursor,
+    TopicOptions,
+    to_dict,
+)
 
 POLL_S = 0.1
 
@@ -45,7 +53,7 @@ class Topics(AdminBase):
         self,
         topics: Iterable[str],
         response_partition_limit: int = 2000,
-        cursor: Mapping[str, Any] | None = None,
+        cursor: TopicCursor | None = None,
     ) -> dict[str, Any]:
         """A page of partitions with their eligible leaders (KIP-966), and where the next begins."""
         from ottla.wire.api.describe_topic_partitions import (
@@ -65,7 +73,7 @@ class Topics(AdminBase):
 
     def create_topics(
         self,
-        new_topics: Iterable[str | NewTopic] | Mapping[str, Mapping[str, Any]],
+        new_topics: Iterable[str | NewTopic] | Mapping[str, TopicOptions],
         timeout_ms: int | None = None,
         validate_only: bool = False,
         raise_errors: bool = True,
@@ -166,7 +174,7 @@ class Topics(AdminBase):
 
     def create_partitions(
         self,
-        topic_partitions: Mapping[str, int | Mapping[str, Any] | NewPartitions],
+        topic_partitions: Mapping[str, int | PartitionOptions | NewPartitions],
         timeout_ms: int | None = None,
         validate_only: bool = False,
         raise_errors: bool = True,
@@ -199,7 +207,7 @@ class Topics(AdminBase):
 
 
 def as_new_topics(
-    given: Iterable[str | NewTopic] | Mapping[str, Mapping[str, Any]],
+    given: Iterable[str | NewTopic] | Mapping[str, TopicOptions],
 ) -> list[NewTopic]:
     """Every way to name new topics, as one."""
     if isinstance(given, Mapping):
@@ -217,7 +225,9 @@ def as_new_topics(
     return [NewTopic(each) if isinstance(each, str) else each for each in given]
 
 
-def as_count(given: Any) -> tuple[int, list[list[int]] | None]:
+def as_count(
+    given: int | PartitionOptions | NewPartitions,
+) -> tuple[int, list[list[int]] | None]:
     if isinstance(given, NewPartitions):
         return given.total_count, given.new_assignments
     if isinstance(given, Mapping):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..argument_checks import check_names
 from ..errors import raise_for
@@ -12,6 +12,7 @@ from ..structs import TopicPartition
 from .base import AdminBase, by_topic, raise_first
 from .types import (
     AbortTransactionSpec,
+    HangingTransaction,
     PartitionProducerState,
     ProducerState,
     TransactionDescription,
@@ -170,12 +171,12 @@ class Transactions(AdminBase):
         self,
         broker_ids: Iterable[int] | None = None,
         max_transaction_timeout_ms: int = 900_000,
-    ) -> list[dict[str, Any]]:
+    ) -> list[HangingTransaction]:
         """Transactions that have been open for longer than any may be."""
         listed = self.list_transactions(broker_ids)
         names = sorted({each.transactional_id for found in listed.values() for each in found})
         now_ms = time.time() * 1000
-        hanging = []
+        hanging: list[HangingTransaction] = []
         for name, found in self.describe_transactions(names).items():
             age_ms = int(now_ms - found.transaction_start_time_ms)
             if found.state in ENDED or found.transaction_start_time_ms < 0:

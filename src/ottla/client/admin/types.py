@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum, StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 from ottla.wire.schema import Fixed, Struct
 
+from ..errors import BrokerResponseError
 from ..structs import TopicPartition
 
 
@@ -30,12 +31,35 @@ class NewTopic:
         self.topic_configs = dict(topic_configs or {})
 
 
+class TopicOptions(TypedDict, total=False):
+    """A topic to create, by name in a dict."""
+
+    num_partitions: int
+    replication_factor: int
+    assignments: Mapping[int, list[int]] | None
+    configs: Mapping[str, str] | None
+
+
 class NewPartitions:
     """How many partitions a topic shall have, and where the new ones go."""
 
     def __init__(self, total_count: int, new_assignments: list[list[int]] | None = None) -> None:
         self.total_count = total_count
         self.new_assignments = new_assignments
+
+
+class PartitionOptions(TypedDict):
+    """`NewPartitions` as a dict."""
+
+    count: int
+    assignments: NotRequired[list[list[int]] | None]
+
+
+class TopicCursor(TypedDict):
+    """Where a page of partitions begins."""
+
+    topic_name: str
+    partition_index: int
 
 
 class ConfigResourceType(IntEnum):
@@ -49,6 +73,10 @@ class ConfigResourceType(IntEnum):
     GROUP = 32
 
 
+# Names to describe; or what to set, each a value or (AlterConfigOp, value).
+ConfigNames: TypeAlias = Iterable[str] | Mapping[str, object] | None
+
+
 class ConfigResource:
     """A thing that has configs, and the ones that matter (a dict to change, None for all)."""
 
@@ -56,7 +84,7 @@ class ConfigResource:
         self,
         resource_type: ConfigResourceType | str | int,
         name: str | int,
-        configs: Any = None,
+        configs: ConfigNames = None,
     ) -> None:
         if isinstance(resource_type, str):
             resource_type = ConfigResourceType[resource_type.upper()]
@@ -114,6 +142,20 @@ class UpdateFeatureType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
+class FeatureLevels(TypedDict):
+    """A feature's lowest and highest level that the broker supports, and the one in force."""
+
+    supported: tuple[int, int] | None
+    finalized: int
+
+
+class Features(TypedDict):
+    """The features of a cluster by name, and the epoch of the levels in force."""
+
+    features: dict[str, FeatureLevels]
+    epoch: int
+
+
 class ConfigFilterType(IntEnum):
     """Which configs to describe; the name in small letters will do."""
 
@@ -141,6 +183,13 @@ class OffsetTimestamp(int):
 
     def __repr__(self) -> str:
         return f"OffsetTimestamp({int(self)})"
+
+
+class OffsetReset(TypedDict):
+    """Where a group's partition stands now, or why it does not."""
+
+    error: type[BrokerResponseError] | None
+    offset: int
 
 
 class GroupState(StrEnum):
@@ -213,6 +262,18 @@ class TransactionDescription(NamedTuple):
     topic_partitions: set[TopicPartition]
 
 
+class HangingTransaction(TypedDict):
+    """A transaction that has been open for too long."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str
+    age_ms: int
+    coordinator_id: int
+    topic_partitions: list[TopicPartition]
+
+
 class ProducerState(NamedTuple):
     """What a partition's leader knows of a producer."""
 
@@ -239,7 +300,7 @@ class AbortTransactionSpec(NamedTuple):
     coordinator_epoch: int = -1
 
 
-def to_dict(message: Any) -> Any:
+def to_dict(message: object) -> Any:
     """A message as plain dictionaries and lists; ids as `uuid.UUID`."""
     if isinstance(message, list):
         return [to_dict(each) for each in message]

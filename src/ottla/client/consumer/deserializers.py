@@ -14,7 +14,7 @@ from ..errors import SerializationError
 from ..serializers import Serializer
 from ..structs import ConsumerRecord
 
-Function = Callable[[Any], Any]
+Function = Callable[[bytes | None], Any]
 
 
 class Deserializers:

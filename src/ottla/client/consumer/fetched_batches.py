@@ -27,7 +27,7 @@ from ..codec.records import Columns, CorruptRecords, checksum, read_columns, rea
 from ..errors import CorruptRecordException, KafkaError
 from ..structs import ConsumerRecord, TopicPartition
 
-Function = Callable[[Any], Any]
+Function = Callable[[bytes | None], Any]
 
 
 class FetchedBatch:

@@ -6,7 +6,7 @@ import atexit
 import logging
 import os
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import KafkaError
 from ..network.cluster_client import ProducerClient
@@ -20,7 +20,7 @@ log = logging.getLogger("ottla.client")
 
 EXIT_FLUSH_S = 5.0
 
-PRODUCERS: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()
+PRODUCERS: weakref.WeakSet[Producer] = weakref.WeakSet()
 
 
 def dropped(client: ProducerClient, sender: Sender) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from time import time as wall_clock
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, cast
 
 from ottla.wire.errors import ErrorCode
 
@@ -26,7 +26,14 @@ from ..errors import IllegalStateError, KafkaError, KafkaTimeoutError, Serializa
 from ..interceptors import Chain, ProducerRecord
 from ..network.cluster_client import Client
 from ..serializers import as_bytes, as_serializer
-from ..structs import ConsumerGroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
+from ..structs import (
+    ConsumerGroupMetadata,
+    K,
+    OffsetAndMetadata,
+    RecordMetadata,
+    TopicPartition,
+    V,
+)
 from ..typed_config import ProducerConfig
 from .accumulator import FIRST_BYTES, Batch, Memory, PartitionQueue
 from .idempotence import Identity
@@ -40,8 +47,6 @@ from .transactions import Transactions
 __all__ = ["Producer"]
 
 log = logging.getLogger("ottla.client")
-K = TypeVar("K")
-V = TypeVar("V")
 OnDelivery = Callable[[RecordMetadata | None, Exception | None], object]
 
 CLOSED_MAX = 4  # with more full batches waiting, the sender's thread is let run first

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from ottla.wire.batch_header import HEADER_BYTES, LENGTH_POSITION
 from ottla.wire.malformed import Buffer, MalformedMessage
@@ -57,7 +56,7 @@ class BatchFuture(FutureRecordMetadata):
         return found
 
 
-class RawProducer(Producer[Any, Any]):
+class RawProducer(Producer):
     """A `Producer` that also takes finished batches; its options are the producer's."""
 
     def __init__(self, properties: Mapping[str, object] | None = None, **configs: object) -> None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -218,7 +218,7 @@ class Transactions:
             ],
         )
 
-    def end(self, producer: Producer[Any, Any], commit: bool, timeout_s: float | None) -> None:
+    def end(self, producer: Producer, commit: bool, timeout_s: float | None) -> None:
         """Commit or abort; an abort drops what has not been sent. After an end without an answer
         the same may be called again, and asks the coordinator again."""
         with self.lock:
@@ -232,9 +232,7 @@ class Transactions:
             self._end(commit, timeout_s)
             self.state = State.READY
 
-    def _finish_sending(
-        self, producer: Producer[Any, Any], commit: bool, timeout_s: float | None
-    ) -> None:
+    def _finish_sending(self, producer: Producer, commit: bool, timeout_s: float | None) -> None:
         """Wait for what was sent: all records before a commit, those in flight before an abort."""
         if commit:
             producer.flush(timeout_s)
@@ -364,7 +362,7 @@ class Transactions:
 
 
 @contextmanager
-def scope(producer: Producer[Any, Any]) -> Iterator[Producer[Any, Any]]:
+def scope(producer: Producer) -> Iterator[Producer]:
     """One transaction: commit at the end, abort on an exception; the first one initializes.
 
     A commit that was asked for is never followed by an abort: the state is no longer OPEN then.
