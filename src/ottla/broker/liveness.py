@@ -50,6 +50,10 @@ class Liveness:
         controller.feed.on_change.append(self._follow)
         controller.is_alive = self.is_alive
         self._follow()
+        # The controller before this one may have died, and others with it: nobody has polled here
+        # yet, so their connections are as good as lost.
+        for broker_id, session in list(self.sessions.sessions.items()):
+            self._dial_if_lost(broker_id, session.epoch)
         self._timer: Timer = self._clock.call_later(self.sessions.check_s, self._check)
 
     def close(self) -> None:
@@ -95,6 +99,9 @@ class Liveness:
         if self._closed or self._polling.get(broker_id) is not peer:
             return  # it polls on another connection by now
         del self._polling[broker_id]
+        self._dial_if_lost(broker_id, epoch)
+
+    def _dial_if_lost(self, broker_id: int, epoch: int) -> None:
         if self.sessions.lost(broker_id, epoch) and broker_id not in self._dialling:
             self._dialling.add(broker_id)
             self._spawn(self._dial_until_known(broker_id, epoch))
