@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.cluster.image import PartitionImage
 from ottla.wire.api.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -326,3 +327,21 @@ def test_who_writes_to_a_partition(harness: BrokerHarness) -> None:
     assert known.partitions[1].active_producers == []
     assert unknown.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert bad.partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_replica_that_does_not_lead_tells_its_own_end() -> None:
+    """For replica id -2 only, Kafka's debugging consumer: tools compare the replicas with it."""
+    with BrokerHarness() as harness:
+        harness.create("t")
+        send(harness, 0, 0, 0)
+        partition = harness.broker.partitions.get("t", 0)
+        assert partition is not None
+        harness.broker.assign(
+            partition,
+            PartitionImage(0, leader=2, leader_epoch=9, partition_epoch=9, replicas=(2,), isr=(2,)),
+        )
+        assert ask(harness, LATEST).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        found = ask(harness, LATEST, replica_id=-2)
+        assert (found.error_code, found.offset) == (ErrorCode.NONE, 3)
+        stale = ask(harness, LATEST, replica_id=-2, current_leader_epoch=8)
+        assert stale.error_code == ErrorCode.FENCED_LEADER_EPOCH

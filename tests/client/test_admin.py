@@ -136,6 +136,8 @@ def test_records_and_their_offsets(admin: Admin, topic: str) -> None:
     assert offset(OffsetSpec.MAX_TIMESTAMP) == 9
     assert offset(OffsetTimestamp(began_ms + 2500)) == 3
     assert admin.list_partition_offsets({empty: began_ms})[empty].offset == -1
+    ends = admin.replica_end_offsets(1, [place, empty, TopicPartition(topic, 9)])
+    assert ends == {place: 10, empty: 0}
     assert admin.delete_records({place: 4})[place]["low_watermark"] == 4
     assert admin.delete_records({place: -1})[place]["low_watermark"] == 10
     with pytest.raises(UnknownTopicOrPartitionError):

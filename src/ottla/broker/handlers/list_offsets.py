@@ -43,6 +43,7 @@ OFFSET_NOT_AVAILABLE_FROM = 5
 READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
 CONSUMER = -1
+ANY_REPLICA = -2  # Kafka's debugging consumer: asks about this replica, whoever leads
 
 
 def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
@@ -106,7 +107,8 @@ def _look_up(
     if partition is None:
         return _error(asked, missing(broker.image, topic, index, broker.node_id))
     error = partition.error_for_client(asked.current_leader_epoch)
-    if error:
+    from_any = request.replica_id == ANY_REPLICA and error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if error and not from_any:
         return _error(asked, error)
     from_consumer = request.replica_id == CONSUMER
     if not from_consumer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import raise_for
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
+# Kafka's debugging consumer: asks about the replica of the broker that it asks, whoever leads.
+ANY_REPLICA = -2
 
 
 class Records(AdminBase):
@@ -59,6 +61,39 @@ class Records(AdminBase):
             )
 
         return self._ask_leaders(specs, make, _offsets_in, timeout_ms)
+
+    def replica_end_offsets(
+        self, broker_id: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Where one broker's replicas end, leaders and followers alike.
+
+        Partitions that it cannot tell of (it has no replica, or that is offline) are left out.
+        """
+        from ottla.wire.api.list_offsets import (
+            ListOffsetsPartition,
+            ListOffsetsRequest,
+            ListOffsetsTopic,
+        )
+
+        request = ListOffsetsRequest(
+            replica_id=ANY_REPLICA,
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(partition_index=index, timestamp=OffsetSpec.LATEST)
+                        for index in indexes
+                    ],
+                )
+                for topic, indexes in by_topic(TopicPartition(*each) for each in partitions).items()
+            ],
+        )
+        return {
+            TopicPartition(topic.name, each.partition_index): each.offset
+            for topic in self._ask(request, broker_id).topics
+            for each in topic.partitions
+            if not each.error_code
+        }
 
     def delete_records(
         self,
