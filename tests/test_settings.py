@@ -175,6 +175,12 @@ def test_all_problems_come_at_once() -> None:
         ({"max.connections.per.ip.overrides": "foo"}, "HOST:LIMIT"),
         ({"replica.lag.time.max.ms": "100"}, "at least replica.fetch.wait.max.ms"),
         ({"log.dirs": ""}, "must not be empty"),
+        ({"ottla.cluster.directory": "", "node.id": "1"}, "must be non-empty"),
+        ({"ottla.cluster.directory": "/shared"}, "each broker of a cluster has its own"),
+        (
+            {"ottla.cluster.directory": "/data", "log.dirs": "/data", "node.id": "1"},
+            "another directory than log.dirs",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, str], words: str) -> None:

@@ -22,6 +22,7 @@ READ_BY_SETTINGS = {
     "log.dirs",
     "max.connections.per.ip.overrides",
     "node.id",
+    "ottla.cluster.directory",
     "process.roles",
     "producer.id.expiration.ms",
     "security.inter.broker.protocol",

@@ -20,7 +20,7 @@ DIFFERENT = {
     ("listeners", "default"): "loopback only, as long as there is no security",
     ("log.dir", "default"): "not under /tmp, where data vanishes",
 }
-OURS = {"log.flush.before.ack"}
+OURS = {"log.flush.before.ack", "ottla.cluster.directory"}
 
 
 def kafkas(kafka: ApacheKafka, type_: int, name: str) -> dict[str, dict[str, Any]]:

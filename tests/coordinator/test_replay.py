@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from ottla.broker.coordinators import offsets_topic, transactions_topic
+from ottla.cluster.requests import NewTopic
 from ottla.coordinator.coordinator_partition import CoordinatorState
 from ottla.seams.simulated.disk import SimulatedDisk
+from ottla.settings import Settings
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from ottla.wire.api.delete_topics import DeleteTopicsRequest
 from ottla.wire.api.describe_groups import DescribeGroupsRequest
@@ -302,6 +306,20 @@ def test_the_offsets_topic_is_as_kafka_makes_it() -> None:
         "segment.bytes": str(100 * 1024 * 1024),
     }
     harness.close()
+
+
+@pytest.mark.parametrize("topic", [offsets_topic, transactions_topic])
+def test_internal_topics_have_replicas_in_a_cluster(topic: Callable[[Settings], NewTopic]) -> None:
+    """As their options say, where several brokers form a cluster; else one."""
+    alone = Settings.from_properties({})
+    assert topic(alone).replication_factor == 1
+    shared = {"ottla.cluster.directory": "/shared", "node.id": 1}
+    assert topic(Settings.from_properties(shared)).replication_factor == 3
+    factors = {
+        "offsets.topic.replication.factor": 2,
+        "transaction.state.log.replication.factor": 2,
+    }
+    assert topic(Settings.from_properties(shared | factors)).replication_factor == 2
 
 
 def test_deleted_topics_take_their_offsets_with_them() -> None:

@@ -36,11 +36,12 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.remote_controller import RemoteController
 from ottla.broker.replication import Replication
 from ottla.broker.sessions import FetchSessionCache
+from ottla.broker.waiting import pause
 from ottla.cluster.controller import Controller
 from ottla.cluster.image import ZERO_ID, BrokerInfo, ClusterImage, Endpoint, PartitionImage
 from ottla.cluster.nodes import uuid_bytes
 from ottla.cluster.requests import Refusal
-from ottla.cluster.state import Options
+from ottla.cluster.state import NotController, Options
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
 from ottla.metadata_store.local import LocalTree
@@ -51,7 +52,9 @@ from ottla.settings import ConfigRules
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.broker.shared_cluster import SharedCluster
     from ottla.cluster.channel import ControllerChannel
+    from ottla.metadata_store.tree import Tree
     from ottla.metrics import Metrics
     from ottla.seams.background import Background
     from ottla.seams.chance import Chance
@@ -64,6 +67,7 @@ log = logging.getLogger("ottla.broker")
 
 TREE_FILE = "coordination.db"
 NAMES_LOGGED_MAX = 5
+UNFENCED_LOOK_S = 0.01  # while starting
 
 
 class Broker:
@@ -116,6 +120,14 @@ class Broker:
         self.dispatcher = Dispatcher(self)
         self.local_peers = LocalPeers(self)
         self.peers: Peers = self.local_peers
+        # The part of this broker in a cluster of one host.
+        self.shared: SharedCluster | None = None
+        if settings.cluster_directory is not None:
+            from ottla.broker.shared_cluster import SharedCluster  # a broker by itself needs none
+
+            assert network is not None, "the brokers of a cluster need a network"
+            self.shared = SharedCluster(self, settings.cluster_directory, self._new_controller)
+            controller_at = self.shared.controller_at
         if network is not None:
             self.peers = NetworkPeers(self, network, self.peers)
             if controller_at is not None:
@@ -166,13 +178,16 @@ class Broker:
             lambda: self.logs.set_aside_bytes,
             "Bytes that recovery cut from logs at this start and kept in .corrupt files.",
         )
-        await self.logs.start()
+        await self.logs.start(None if self.shared is None else await self.shared.cluster_id())
         self._opened.push_async_callback(lambda: self.logs.close(self.epoch))
         noted, behind = None, False
         if self._channel is not None:
             self.controller = self._channel
             if isinstance(self._channel, RemoteController):
                 self._opened.callback(self._channel.close)
+            if self.shared is not None:
+                self._opened.push_async_callback(self.shared.close)
+                await self.shared.start(endpoints[settings.inter_broker_listener])
         else:
             noted, behind = await self._start_controller(settings)
         image = await self._whole_image()
@@ -213,7 +228,15 @@ class Broker:
                 "what it lacks",
                 path,
             )
-        controller = Controller(
+        controller = self._new_controller(tree)
+        await controller.start()
+        self._opened.push_async_callback(controller.stop)
+        self.controller = controller
+        return noted, behind
+
+    def _new_controller(self, tree: Tree) -> Controller:
+        settings = self.settings
+        return Controller(
             tree,
             self.clock,
             self.chance,
@@ -228,10 +251,6 @@ class Broker:
             ),
             ConfigRules(lambda: self.settings),
         )
-        await controller.start()
-        self._opened.push_async_callback(controller.stop)
-        self.controller = controller
-        return noted, behind
 
     async def _adopt(
         self, image: ClusterImage, noted: MetadataCheckpoint | None, behind: bool
@@ -248,6 +267,22 @@ class Broker:
         except OSError as error:
             # What was noted before still holds; a full disk must not prevent deleting topics.
             log.warning("%s cannot be written: %s", METADATA_CHECKPOINT, error)
+
+    async def wait_unfenced(self, unless: Callable[[], bool]) -> None:
+        """Return when the controller lets this broker lead and follow, as one that has caught up,
+        or when `unless` is true.
+
+        Clients may connect before: nobody asks a broker that is fenced. Raises NotController.
+        """
+        limit_s = self.settings.integer("initial.broker.registration.timeout.ms") / 1000
+        end_s = self.clock.monotonic() + limit_s
+        while not unless():
+            known = self.image.brokers.get(self.node_id)
+            if known is not None and known.epoch == self.epoch and not known.fenced:
+                return
+            if self.clock.monotonic() >= end_s:
+                raise NotController(f"the controller keeps broker {self.node_id} fenced")
+            await pause(self.clock, UNFENCED_LOOK_S)
 
     async def stop(self) -> None:
         """Answer waiting requests, then close everything; the next start has nothing to repair."""
@@ -276,6 +311,11 @@ class Broker:
     def _controller_moved(self) -> None:
         if isinstance(self._channel, RemoteController):
             self._channel.moved()
+
+    def look_for_controller(self) -> None:
+        """The controller does not answer."""
+        if self.shared is not None:
+            self.shared.look()
 
     # Used by the parts
 

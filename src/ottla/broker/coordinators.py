@@ -228,14 +228,19 @@ def offsets_topic(settings: Settings) -> NewTopic:
     return NewTopic(
         GROUP_TOPIC,
         settings.integer("offsets.topic.num.partitions"),
-        # A cluster of one broker has one replica, whatever the option's default is.
-        1,
+        replication_factor(settings, "offsets.topic.replication.factor"),
         configs=(
             ("cleanup.policy", "compact"),
             ("compression.type", "producer"),
             ("segment.bytes", str(settings.integer("offsets.topic.segment.bytes"))),
         ),
     )
+
+
+def replication_factor(settings: Settings, option: str) -> int:
+    """Of an internal topic. A broker that is a cluster of its own has one replica of everything,
+    whatever the option's default is; in a cluster of several the option decides, as in Kafka."""
+    return 1 if settings.cluster_directory is None else settings.integer(option)
 
 
 def transaction_rules(settings: Settings) -> TransactionRules:
@@ -259,8 +264,7 @@ def transactions_topic(settings: Settings) -> NewTopic:
     return NewTopic(
         TRANSACTION_TOPIC,
         settings.integer("transaction.state.log.num.partitions"),
-        # A cluster of one broker has one replica, whatever the option's default is.
-        1,
+        replication_factor(settings, "transaction.state.log.replication.factor"),
         configs=(
             ("unclean.leader.election.enable", "false"),
             ("compression.type", "uncompressed"),

@@ -94,6 +94,7 @@ class MetadataApplier:
                 if reachable:
                     log.info("the cluster's changes cannot be followed for now: %s", reason)
                 reachable = False
+                broker.look_for_controller()
                 await pause(broker.clock, RETRY_S)
             except StaleController as reason:
                 log.warning("%s; asking again", reason)
@@ -288,6 +289,7 @@ async def first_image(broker: Broker, controller: ControllerChannel) -> Snapshot
         except NotController:
             if broker.clock.monotonic() + RETRY_S >= end_s:
                 raise
+            broker.look_for_controller()
             await pause(broker.clock, RETRY_S)
         else:
             assert isinstance(update, Snapshot)

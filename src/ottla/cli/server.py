@@ -148,6 +148,8 @@ def read_settings(
 
 def absolute(entry: Entry) -> str:
     """Directories are reported to clients, which compare them: absolute, as in Kafka."""
+    if entry.name == "ottla.cluster.directory" and entry.value:
+        return os.path.abspath(entry.value)
     if entry.name not in ("log.dir", "log.dirs"):
         return entry.value
     parts = (part.strip() for part in entry.value.split(","))
@@ -307,6 +309,7 @@ class Running:
             chance=RealChance(),
             background=self.background,
             metrics=self.metrics,
+            network=None if settings.cluster_directory is None else self.network,
         )
         self._control = self._put_under_control(loop) if controlled else None
         self.server = Server(
@@ -343,7 +346,8 @@ class Running:
         except BaseException:
             self._close()
             raise
-        self._tell_ready()
+        if not self._stopping.is_set():
+            self._tell_ready()
         if self._control is not None:
             self._control.start()
         gc.collect()
@@ -362,6 +366,7 @@ class Running:
 
     async def _start(self) -> None:
         """Ports first, so that a second server fails before it touches anything."""
+        from ottla.cluster.state import NotController, RegistrationRefused
         from ottla.log.directories import DirectoryProblem
         from ottla.metadata_store.tree import TreeError
 
@@ -378,7 +383,16 @@ class Running:
             )
         except (OSError, DirectoryProblem, TreeError) as error:
             raise why_not_started(error, directory) from None
+        except RegistrationRefused as error:
+            raise Failure(f"cannot start: {error}", "another number: --set node.id=N") from None
+        except NotController as error:
+            raise Failure(f"cannot start: {error}", "look at the log of the controller") from None
         self.server.accept()
+        try:
+            await self.broker.wait_unfenced(unless=self._stopping.is_set)
+        except NotController as error:
+            await self.broker.stop()
+            raise Failure(f"cannot start: {error}", "look at the log of the controller") from None
 
     def _start_metrics(self, host: str, port: int) -> None:
         from ottla.server.listener import address_text

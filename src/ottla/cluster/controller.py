@@ -96,6 +96,11 @@ class Controller:
         """The newest image; a broker may be a little behind it."""
         return self._state.image
 
+    @property
+    def active(self) -> bool:
+        """Whether it was elected, and has neither stopped nor been replaced since."""
+        return self._active
+
     async def start(self, replace: bool = False) -> None:
         """Become the controller and read the tree. Raises TreeError, CorruptNode, NotController.
 

@@ -54,7 +54,7 @@ class SharedDirectory:
         try:
             self._disk.mkdir(self.path)
         except OSError as error:
-            raise self._cannot("made", error) from error
+            raise self._cannot("made", error) from None
 
     def cluster_id(self, drawn: str) -> str | None:
         """The cluster's id: `drawn` if there was none. None: another broker is writing it now."""
@@ -66,13 +66,13 @@ class SharedDirectory:
         except AlreadyLocked:
             return None
         except OSError as error:
-            raise self._cannot("used", error) from error
+            raise self._cannot("used", error) from None
         try:
             if not self._disk.exists(path):
                 self._disk.write_atomically(path, f"{drawn}\n".encode(), sync=True)
             return self._read_cluster_id(path)
         except OSError as error:
-            raise self._cannot("written", error) from error
+            raise self._cannot("written", error) from None
         finally:
             lock.release()
 
@@ -102,7 +102,7 @@ class SharedDirectory:
         except AlreadyLocked:
             return False
         except OSError as error:
-            raise self._cannot("used", error) from error
+            raise self._cannot("used", error) from None
         return True
 
     def renew(self, now_ms: int) -> None:

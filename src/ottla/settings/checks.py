@@ -109,6 +109,7 @@ def check_together(
         problems.append(Problem(name, java_text(values[name]), rule, hint, where))
 
     _check_node(values, given, complain)
+    _check_shared_directory(values, given, complain)
     _check_logs(values, complain)
     _check_limits(values, complain)
     return _check_listeners(values, given, complain, problems)
@@ -139,6 +140,23 @@ def _check_node(
             "must include broker: a node that is only a controller is not there yet",
             "process.roles=broker,controller",
         )
+
+
+def _check_shared_directory(
+    values: Mapping[str, Value], given: Mapping[str, Entry], complain: Complain
+) -> None:
+    name = "ottla.cluster.directory"
+    shared = values[name]
+    if shared is None:
+        return
+    directories = values["log.dir" if values["log.dirs"] is None else "log.dirs"]
+    assert isinstance(directories, tuple)
+    if shared in directories:
+        rule = "must be another directory than log.dirs, which belong to one broker"
+        complain(name, rule, f"{name}={shared}/metadata")
+    if "node.id" not in given and "broker.id" not in given:
+        rule = f"must be set with {name}: each broker of a cluster has its own"
+        complain("node.id", rule, "node.id=1, and another number for each of the others")
 
 
 def _check_logs(values: Mapping[str, Value], complain: Complain) -> None:

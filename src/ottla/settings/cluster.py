@@ -24,6 +24,7 @@ from ottla.settings.rules import (
     FROM_0,
     FROM_1,
     ITEMS,
+    NON_EMPTY,
     SERVERS,
     SOME_ITEMS,
     VOTERS,
@@ -41,6 +42,9 @@ CLUSTER_OPTIONS = (
     Option("process.roles", LIST,
            ("broker", "controller"), some_items_of("broker", "controller"), HIGH,
            "What this process is: broker, controller, or both. It must include broker here."),
+    Option("ottla.cluster.directory", STRING, None, NON_EMPTY, HIGH,
+           "A directory that the brokers of one host share, which makes them one cluster. "
+           "Unless set, this broker is a cluster of its own. Not in Kafka."),
     Option("config.providers", LIST, (), ITEMS, LOW,
            "Java classes that look values up elsewhere.",
            update=CLUSTER_WIDE, standing=REFUSED,

@@ -152,6 +152,13 @@ class Settings:
         return self.data_directories[0]
 
     @property
+    def cluster_directory(self) -> str | None:
+        """The directory shared with the other brokers of this host; None: a cluster of its own."""
+        directory = self.values["ottla.cluster.directory"]
+        assert directory is None or isinstance(directory, str)
+        return directory
+
+    @property
     def rack(self) -> str | None:
         rack = self.values["broker.rack"]
         assert rack is None or isinstance(rack, str)
