@@ -7,34 +7,20 @@ data where the test says, and more arguments and environment if it wants.
 from __future__ import annotations
 
 import os
-import random
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from ottla.supervisor.ports import free_port
 from ottla.testing import Broker
 
-PORTS = (12_000, 32_000)  # below Linux' ephemeral range, which begins at 32768
+__all__ = ["Server", "environment_with", "free_port"]
 
 
 def environment_with(more: Mapping[str, str]) -> dict[str, str]:
     """Ours with more; modules are compiled once and kept, as where the package is installed."""
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, **more}
-
-
-def free_port() -> int:
-    """A port that is free, and that no outgoing connection takes before a server is started, or
-    while it is started again: those get theirs from the ephemeral range, above these."""
-    while True:
-        port = random.SystemRandom().randrange(*PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 class Server(Broker):

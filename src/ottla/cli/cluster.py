@@ -1,9 +1,11 @@
-"""`ottla cluster`: brokers, features, directories, versions."""
+"""`ottla cluster`: brokers, features, directories, versions; and a cluster on this host."""
 
 from __future__ import annotations
 
 import click
 
+from ottla.cli.cluster_processes import down, kill, restart, up
+from ottla.cli.cluster_status import status
 from ottla.cli.common import Noun, cluster_options, connected, json_option
 from ottla.cli.output import show_facts, show_json, show_rows
 
@@ -11,6 +13,10 @@ from ottla.cli.output import show_facts, show_json, show_rows
 @click.group(cls=Noun)
 def cluster() -> None:
     """The cluster as a whole."""
+
+
+for command in (up, status, kill, restart, down):
+    cluster.add_command(command)
 
 
 @cluster.command()

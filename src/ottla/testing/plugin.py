@@ -6,8 +6,12 @@
     @pytest.mark.ottla(num_partitions=3)
     def test_with_options(ottla_broker): ...
 
+    def test_a_dead_leader(ottla_cluster):
+        ottla_cluster.kill(ottla_cluster.leader("orders"))
+
 Tests without options share one broker per worker (topics keep them apart); a test with options, or
-one that asks for `ottla_own_broker`, gets its own. The broker's log is shown with a failed test.
+one that asks for `ottla_own_broker`, gets its own. A cluster of several brokers is a test's own
+too. The brokers' logs are shown with a failed test.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,11 +29,13 @@ if TYPE_CHECKING:
     from ottla.client.consumer import Consumer
     from ottla.client.producer import Producer
     from ottla.testing.broker import Broker
+    from ottla.testing.cluster import Cluster
 
 LOG_LINES_SHOWN = 40
 JOIN_TIMEOUT_S = 10.0
 _numbers = itertools.count()
-_brokers = pytest.StashKey[list[tuple["Broker", int]]]()
+# Of each log to show when the test fails: its title, how it is read, and where the test began.
+_logs = pytest.StashKey[list[tuple[str, Callable[[], str], int]]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,6 +71,26 @@ def ottla_broker(request: pytest.FixtureRequest) -> Broker:
     if not own:
         _remember(request, broker)
     return broker
+
+
+@pytest.fixture
+def ottla_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """Three brokers that form a cluster, for this test alone: to be killed, paused, restarted.
+
+    `@pytest.mark.ottla(brokers=5, …)` gives another number, and options of every broker.
+    """
+    from ottla.testing.cluster import Cluster
+
+    marker = request.node.get_closest_marker("ottla")
+    options = dict(marker.kwargs) if marker is not None else {}
+    with Cluster(directory=tmp_path_factory.mktemp("ottla-cluster"), **options) as cluster:
+        for node_id in cluster.node_ids:
+            _show(
+                request, f"log of broker {node_id} of {cluster!r}", partial(cluster.logs, node_id)
+            )
+        yield cluster
 
 
 @pytest.fixture
@@ -113,9 +140,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     outcome: Any = yield
     report = outcome.get_result()
     if report.failed:
-        for broker, start in item.stash.get(_brokers, []):
-            lines = broker.logs()[start:].splitlines()[-LOG_LINES_SHOWN:]
-            report.sections.append((f"log of {broker!r}", "\n".join(lines)))
+        for title, read, start in item.stash.get(_logs, []):
+            lines = read()[start:].splitlines()[-LOG_LINES_SHOWN:]
+            report.sections.append((title, "\n".join(lines)))
 
 
 def _running(directory: Any, options: dict[str, object]) -> Iterator[Broker]:
@@ -127,4 +154,8 @@ def _running(directory: Any, options: dict[str, object]) -> Iterator[Broker]:
 
 def _remember(request: pytest.FixtureRequest, broker: Broker) -> None:
     """Show what this broker logs from now on if the test fails."""
-    request.node.stash.setdefault(_brokers, []).append((broker, len(broker.logs())))
+    _show(request, f"log of {broker!r}", broker.logs)
+
+
+def _show(request: pytest.FixtureRequest, title: str, read: Callable[[], str]) -> None:
+    request.node.stash.setdefault(_logs, []).append((title, read, len(read())))

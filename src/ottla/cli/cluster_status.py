@@ -1,0 +1,184 @@
+"""`ottla cluster status`: the brokers of a cluster on this host, and what they hold.
+
+The state file tells the processes; the brokers tell the controller, leaders and ISRs, and where
+each replica ends: what it lacks of its leader's log is its lag.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.cluster_processes import directory_option, known_state
+from ottla.cli.common import json_option
+from ottla.cli.connecting import admin
+from ottla.cli.failure import Failure
+from ottla.cli.output import show_facts, show_json, show_rows
+from ottla.client.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.supervisor.state import BrokerState
+
+BROKER_COLUMNS = ("broker", "address", "process", "state", "leaders", "replicas", "in_sync", "lag")
+REQUEST_TIMEOUT_MS = 5_000  # a broker that hangs is not waited for as long as a program would
+PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "lag")
+
+
+@click.command()
+@directory_option
+@click.option("--partitions", "all_partitions", is_flag=True, help="Show every partition.")
+@json_option
+def status(directory: str, all_partitions: bool, as_json: bool) -> None:
+    """Show brokers, controller, leaders, ISRs and lag of a cluster on this host.
+
+    Of the partitions, those are shown that have no leader or whose ISR lacks a replica.
+    """
+    path = Path(directory).absolute()
+    state = known_state(path)
+    processes = [process_row(each) for each in state.brokers]
+    alive = [each for each in state.brokers if process_state(each) == "running"]
+    if not alive:
+        if as_json:
+            show_json({"directory": str(path), "controller": None, "brokers": processes})
+            return
+        show_rows(processes, BROKER_COLUMNS[:4])
+        raise Failure("no broker is running", f"ottla cluster up --dir {path}")
+    found = ask_brokers(alive)
+    brokers = [row | found.totals(row["broker"]) for row in processes]
+    rows = [row for row in found.rows() if all_partitions or row["trouble"]]
+    facts = {
+        "directory": str(path),
+        "bootstrap_servers": state.bootstrap_servers,
+        "cluster_id": found.cluster_id,
+        "controller": found.controller,
+        **found.counts(),
+    }
+    if as_json:
+        show_json(facts | {"brokers": brokers, "partitions": found.rows()})
+        return
+    show_facts(facts)
+    click.echo()
+    troubled = [place for place, row in enumerate(brokers) if row["state"] != "running"]
+    show_rows(brokers, BROKER_COLUMNS, marked=troubled)
+    if rows:
+        click.echo()
+        troubled = [place for place, row in enumerate(rows) if row["trouble"]]
+        show_rows(rows, PARTITION_COLUMNS, marked=troubled)
+
+
+def process_state(broker: BrokerState) -> str:
+    from ottla.supervisor.processes import running, stopped
+
+    if broker.process is None or not running(broker.process):
+        return "down"
+    if stopped(broker.process):
+        return "suspended"
+    return "running" if broker.ready else "starting"
+
+
+def process_row(broker: BrokerState) -> dict[str, Any]:
+    state = process_state(broker)
+    return {
+        "broker": broker.node_id,
+        "address": broker.address,
+        "process": broker.process.pid if broker.process is not None and state != "down" else None,
+        "state": state,
+    }
+
+
+class Found:
+    """What the brokers say of the cluster; `ends` are the ends of each broker's replicas."""
+
+    def __init__(
+        self,
+        cluster: dict[str, Any],
+        topics: list[dict[str, Any]],
+        ends: dict[int, dict[TopicPartition, int]],
+    ) -> None:
+        self.cluster_id = cluster["cluster_id"]
+        self.controller = cluster["controller_id"] if cluster["controller_id"] >= 0 else None
+        self._partitions = sorted(
+            (
+                (topic["name"], partition["partition_index"], partition)
+                for topic in topics
+                for partition in topic["partitions"]
+            ),
+            key=lambda each: each[:2],
+        )
+        self._ends = ends
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each partition; its lag is that of the replica that is furthest behind."""
+        return [
+            {
+                "topic": topic,
+                "partition": index,
+                "leader": each["leader_id"] if each["leader_id"] >= 0 else None,
+                "replicas": each["replica_nodes"],
+                "isr": each["isr_nodes"],
+                "lag": self._largest(
+                    self._lag(topic, each, node) for node in each["replica_nodes"]
+                ),
+                "trouble": each["leader_id"] < 0
+                or len(each["isr_nodes"]) < len(each["replica_nodes"]),
+            }
+            for topic, index, each in self._partitions
+        ]
+
+    def counts(self) -> dict[str, int]:
+        """The facts that an operator looks at first."""
+        partitions = [each for _, _, each in self._partitions]
+        return {
+            "partitions": len(partitions),
+            "offline": sum(each["leader_id"] < 0 for each in partitions),
+            "under_replicated": sum(
+                len(each["isr_nodes"]) < len(each["replica_nodes"]) for each in partitions
+            ),
+        }
+
+    def totals(self, broker: int) -> dict[str, Any]:
+        """What one broker leads and holds; its lag is that of its replica furthest behind."""
+        held = [(topic, each) for topic, _, each in self._partitions]
+        held = [(topic, each) for topic, each in held if broker in each["replica_nodes"]]
+        return {
+            "leaders": sum(each["leader_id"] == broker for _, each in held),
+            "replicas": len(held),
+            "in_sync": sum(broker in each["isr_nodes"] for _, each in held),
+            "lag": self._largest(self._lag(topic, each, broker) for topic, each in held),
+        }
+
+    def _lag(self, topic: str, partition: dict[str, Any], broker: int) -> int | None:
+        """The records that a replica lacks of its leader; None where one of the two is unknown."""
+        key = TopicPartition(topic, partition["partition_index"])
+        leader_end = self._ends.get(partition["leader_id"], {}).get(key)
+        end = self._ends.get(broker, {}).get(key)
+        return None if leader_end is None or end is None else max(0, leader_end - end)
+
+    @staticmethod
+    def _largest(lags: Iterable[int | None]) -> int | None:
+        return max((lag for lag in lags if lag is not None), default=None)
+
+
+def ask_brokers(alive: list[BrokerState]) -> Found:
+    """Ask the cluster for its metadata, and each broker that runs where its replicas end."""
+    from ottla.client.errors import KafkaError
+
+    servers = ",".join(each.address for each in alive)
+    with admin(servers, {"request.timeout.ms": REQUEST_TIMEOUT_MS}) as client:
+        cluster = client.describe_cluster()
+        topics = client.describe_topics()
+        ends: dict[int, dict[TopicPartition, int]] = {}
+        for broker in alive:
+            held = [
+                TopicPartition(topic["name"], partition["partition_index"])
+                for topic in topics
+                for partition in topic["partitions"]
+                if broker.node_id in partition["replica_nodes"]
+            ]
+            with contextlib.suppress(KafkaError):  # it is not registered yet, or no longer
+                ends[broker.node_id] = client.replica_end_offsets(broker.node_id, held)
+    return Found(cluster, topics, ends)

@@ -1,0 +1,1 @@
+"""The broker processes of a cluster on one host: started, watched and stopped by one parent."""

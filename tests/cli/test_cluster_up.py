@@ -1,0 +1,85 @@
+"""`ottla cluster up` as a process: it restarts what ends if told to, and `down` needs no parent."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ottla.supervisor.processes import ProcessId, running, send
+from ottla.supervisor.state import read_state
+from tests.cli.process import ottla
+from tests.waiting import eventually
+
+
+@contextmanager
+def supervised(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A cluster of one broker that is ready; whatever is left of it is ended."""
+    command = [sys.executable, "-m", "ottla", "cluster", "up", "--brokers", "1", "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--dir", str(directory), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("ottla cluster ready on 127.0.0.1:")
+            yield process
+        finally:
+            process.kill()
+            send(broker_process(directory), signal.SIGKILL)
+
+
+def broker_process(directory: Path) -> ProcessId | None:
+    state = read_state(directory)
+    assert state is not None
+    return state.brokers[0].process
+
+
+def test_a_broker_is_restarted_and_outlives_its_supervisor(tmp_path: Path) -> None:
+    """With --restart a killed broker is started again, on its port.
+
+    When the supervisor itself is killed the broker serves on: it is seen by `status`, no second
+    cluster is started over it, and `down` stops it.
+    """
+    with supervised(tmp_path, "--restart") as supervisor:
+        first = broker_process(tmp_path)
+        assert first is not None
+        assert ottla("cluster", "kill", "1", "--dir", tmp_path).code == 0
+
+        def restarted() -> bool:
+            state = read_state(tmp_path)
+            assert state is not None
+            return state.brokers[0].ready and state.brokers[0].process != first
+
+        eventually(restarted, "the broker is started again")
+        supervisor.kill()
+        supervisor.wait()
+        status = json.loads(ottla("cluster", "status", "--json", "--dir", tmp_path).out)
+        assert status["controller"] == 1
+        assert [row["state"] for row in status["brokers"]] == ["running"]
+        again = ottla("cluster", "up", "--dir", tmp_path)
+        assert again.said("broker 1 of", "ottla cluster down"), again
+        second = broker_process(tmp_path)
+        assert ottla("cluster", "down", "--dir", tmp_path).code == 0
+        assert not running(second)
+    assert (tmp_path / "broker-1" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_broker_that_cannot_start_stops_the_others(tmp_path: Path) -> None:
+    """Its own words are shown, and no process is left behind."""
+    (tmp_path / "broker-2").write_text("not a directory")
+    ended = ottla("cluster", "up", "--brokers", "2", "--port", "0", "--dir", tmp_path)
+    assert ended.code == 1
+    assert "ottla: broker 2 ended with exit code 1" in ended.errors
+    assert f"Try: look at {tmp_path}/broker-2.log" in ended.errors
+    assert "it is not a directory" in ended.errors
+    state = read_state(tmp_path)
+    assert state is not None
+    assert state.supervisor is None
+    assert not any(running(broker.process) for broker in state.brokers)
