@@ -268,7 +268,8 @@ class Reader:
     def _note_follower(self, cached: CachedPartition, partition: Partition) -> None:
         """Count what a follower has, unless it has restarted since it sent this request.
 
-        It may join the ISR as the process that is registered now, and not while it is fenced.
+        It may join the ISR as the process that is registered now (KIP-903), and not while it is
+        fenced or shutting down (KIP-841).
         """
         broker = self.broker
         registered = broker.image.brokers.get(self.replica_id)
@@ -282,7 +283,7 @@ class Reader:
             broker_epoch=self.replica_epoch,
             now_s=broker.clock.monotonic(),
             may_join=registered is not None
-            and not registered.fenced
+            and registered.active
             and self.replica_epoch == known_epoch,
         )
 
