@@ -86,6 +86,10 @@ class Script:
             new = new._replace(leader_epoch=old.leader_epoch + 1)
         self.publish(PartitionsChanged(TOPIC, TOPIC_ID, (new,)))
 
+    def fence(self, broker_id: int) -> None:
+        """A broker is known to be dead."""
+        self.publish(BrokerRegistered(self.image.brokers[broker_id]._replace(fenced=True)))
+
     # The channel of a broker
 
     async def poll(
