@@ -637,6 +637,7 @@ class Log:
         while self.segments[-1].base_offset > offset:
             segment = self.segments.pop()
             removed_bytes += segment.size_bytes
+            segment.void_ranges(0)
             segment.change_suffix(DELETED)
             segment.delete()
         removed_bytes += self.active.truncate_to(offset)
@@ -647,6 +648,7 @@ class Log:
         """Drop everything and begin again, empty, at `offset`; returns the bytes removed."""
         removed_bytes = self.size_bytes
         for segment in reversed(self.segments):
+            segment.void_ranges(0)
             segment.change_suffix(DELETED)
             segment.delete()
         self._remove_snapshots(self.snapshots)

@@ -7,11 +7,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ottla.wire.batch_header import HEADER_BYTES
-from ottla.wire.out import FileRange
 
 if TYPE_CHECKING:
     from ottla.log.segment import Segment
     from ottla.log.transaction_index import AbortedTransaction
+    from ottla.wire.out import FileRange
 
 base_offset_of = attrgetter("base_offset")
 last_offset_of = attrgetter("last_offset")
@@ -51,8 +51,8 @@ def read_range(
         elif first_batch_whole:
             size = first
         else:
-            return FileRange(segment.file, position, 0)
-    return FileRange(segment.file, position, size) if size > 0 else None
+            return segment.lend(position, 0)
+    return segment.lend(position, size) if size > 0 else None
 
 
 def offset_behind(segments: list[Segment], offset: int, found: FileRange) -> int:

@@ -16,6 +16,7 @@ from ottla.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from ottla.log.transaction_index import TransactionIndex
 from ottla.seams.disk import OutOfDescriptors
 from ottla.wire.batch_header import BATCH_OVERHEAD, HEADER_BYTES, MAGIC, BatchHeader, unpack_bounds
+from ottla.wire.out import FileRange, Lent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +81,7 @@ class Segment:
         "hints",
         "largest_timestamp",
         "largest_timestamp_offset",
+        "lent",
         "next_offset",
         "size_bytes",
         "suffix",
@@ -110,6 +112,7 @@ class Segment:
         self.largest_timestamp_offset = -1
         self.unsynced_name = not size_bytes
         self.hints: dict[int, int] | None = None  # offset -> position, where recent reads ended
+        self.lent: Lent | None = None  # of the ranges lent since the last truncation
         self._last_batch_offset = -1  # of the last append by this process
         self._last_batch_position = 0
         self._file: File | None = None
@@ -444,10 +447,24 @@ class Segment:
 
     def cut(self, size_bytes: int) -> None:
         """Shorten the log file alone."""
+        self.void_ranges(size_bytes)
         self.file.truncate(size_bytes)
         self.size_bytes = size_bytes
         self._last_batch_offset = -1
         self.hints = None
+
+    def lend(self, position: int, size: int) -> FileRange:
+        """A range of the log file, to be read or sent before the next truncation."""
+        lent = self.lent
+        if lent is None:
+            lent = self.lent = Lent()
+        return FileRange(self._file or self.file, position, size, lent)
+
+    def void_ranges(self, position: int) -> None:
+        """What was lent behind `position` may not be sent any more: it is being cut."""
+        if self.lent is not None:
+            self.lent.void_from = position
+            self.lent = None
 
     def change_suffix(self, suffix: str) -> None:
         """Rename all files, say from `.swap` to none, or to `.deleted`."""

@@ -74,8 +74,10 @@ async def truncation_prepared(
             log.lower_recovery_point(offset)
             await manager.checkpointer.write([manager.data_dir_of(log)], names)
         yield cut
-        if cut.done:
+        if cut.done and cut.path:
             log.set_aside_bytes += cut.kept_bytes
+            logger.error("%s: %d bytes cut at offset %d are kept in %s", log.name, cut.kept_bytes,
+                         offset, cut.path)  # fmt: skip
     finally:
         manager.cleaner.resume(log)
         if cut.path and not cut.done:
@@ -96,8 +98,6 @@ async def _set_aside(manager: LogManager, log: Log, offset: int, cut: Cut) -> No
     await manager.background.thread(copy.sync)
     await manager.background.thread(disk.sync_directory, log.directory)
     copy.close()
-    logger.error("%s: %d bytes from offset %d on are kept in %s", log.name, cut.kept_bytes, offset,
-                 path)  # fmt: skip
 
 
 async def _copy(file: File, start: int, end: int, copy: File) -> int:

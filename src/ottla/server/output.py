@@ -2,7 +2,8 @@
 
 Small answers that wait together go out in one system call. A file range goes from the file to the
 socket without passing through Python, in slices, so that one big reader does not hold the loop.
-An answer may not be changed once it is queued: it is sent without a copy.
+An answer may not be changed once it is queued: it is sent without a copy. One whose range has been
+truncated since cannot be sent: other bytes may lie there.
 """
 
 from collections import deque
@@ -78,6 +79,8 @@ class Output:
             self.held += len(data)
 
     def _send_file(self, stream: Stream, range_: FileRange, budget: int) -> int:
+        if range_.is_void:
+            raise FileTooShort
         done = self._file_sent
         sent = stream.send_file(
             range_.file, range_.position + done, min(range_.size - done, budget)
@@ -114,8 +117,8 @@ class Output:
 
 
 def read_whole(range_: FileRange) -> Data:
-    """The bytes of a small range. Raises FileTooShort when the file has fewer."""
+    """The bytes of a small range. Raises FileTooShort when the file has fewer, or other ones."""
     data: Data = range_.file.pread(range_.size, range_.position)
-    if len(data) < range_.size:
+    if len(data) < range_.size or range_.position + range_.size > range_.lent.void_from:
         raise FileTooShort
     return data

@@ -11,18 +11,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["BytesFile", "FileRange", "Out", "RecordsPart", "RecordsToWrite", "frame_bytes"]
+__all__ = ["BytesFile", "FileRange", "Lent", "Out", "RecordsPart", "RecordsToWrite", "frame_bytes"]
+
+NEVER = 2**63
+
+
+class Lent:
+    """Whether what was lent of a file is still in it: after a truncation other bytes may follow."""
+
+    __slots__ = ("void_from",)
+
+    def __init__(self) -> None:
+        self.void_from = NEVER  # where the file was cut since
+
+
+LASTING = Lent()  # of what is never cut
 
 
 class FileRange:
     """Some bytes of a file that a connection can send without reading them."""
 
-    __slots__ = ("file", "position", "size")
+    __slots__ = ("file", "lent", "position", "size")
 
-    def __init__(self, file: Any, position: int, size: int) -> None:
+    def __init__(self, file: Any, position: int, size: int, lent: Lent = LASTING) -> None:
         self.file = file
         self.position = position
         self.size = size
+        self.lent = lent
+
+    @property
+    def is_void(self) -> bool:
+        """Whether the file was cut before its end: it must not be sent."""
+        return self.position + self.size > self.lent.void_from
 
     def __len__(self) -> int:
         return self.size
