@@ -444,6 +444,8 @@ class Log:
         """
         segment = self.segments[-1]
         try:
+            # Before the batch is written: what is read from the log must not have it yet.
+            producers = self.producers if header.producer_id >= 0 else None
             if header.leader_epoch != self._latest_epoch:
                 self._write_epoch(header.leader_epoch, header.base_offset)
             last_offset, max_timestamp = header.last_offset, header.max_timestamp
@@ -459,8 +461,8 @@ class Log:
                 index_interval_bytes=self._index_interval_bytes,
             )
             self.end_offset = last_offset + 1
-            if header.producer_id >= 0:
-                note_batch(self.producers, segment, header, batch)
+            if producers is not None:
+                note_batch(producers, segment, header, batch)
         except OSError as error:
             self.fail("cannot append", error)
             raise

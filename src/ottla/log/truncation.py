@@ -28,7 +28,7 @@ from ottla.log.set_aside import COPY_BYTES, free_suffix
 if TYPE_CHECKING:
     from ottla.log.log import Log
     from ottla.log.manager import LogManager
-    from ottla.seams.disk import File
+    from ottla.seams.disk import Disk, File
 
 logger = logging.getLogger("ottla.log")
 
@@ -81,7 +81,14 @@ async def truncation_prepared(
     finally:
         manager.cleaner.resume(log)
         if cut.path and not cut.done:
-            manager.disk.unlink(cut.path, missing_ok=True)
+            _remove(manager.disk, cut.path)
+
+
+def _remove(disk: Disk, path: str) -> None:
+    try:
+        disk.unlink(path, missing_ok=True)
+    except OSError as error:
+        logger.warning("%s is not needed, and cannot be removed: %s", path, error)
 
 
 async def _set_aside(manager: LogManager, log: Log, offset: int, cut: Cut) -> None:
