@@ -31,9 +31,7 @@ HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 
 
-def handle(
-    request: DeleteRecordsRequest, context: Context
-) -> DeleteRecordsResponse | Pending:
+def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse | Pending:
     """Every partition on its own (of one named twice the last offset counts)."""
     wanted: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in request.topics:
