@@ -348,7 +348,7 @@ class Broker:
             image.isr,
             image.partition_epoch,
             self.clock.monotonic(),
-            recovering=image.recovering,
+            image.recovering,
         )
         if len(image.replicas) > 1:
             self.replication.assigned(partition)

@@ -207,7 +207,6 @@ class Partition:
         in_sync: tuple[int, ...],
         partition_epoch: int | None = None,
         now_s: float = 0.0,
-        *,
         recovering: bool = False,
     ) -> None:
         """Take over the cluster's decision about this partition, and announce it.
