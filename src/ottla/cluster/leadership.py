@@ -20,8 +20,11 @@ from ottla.cluster.state import State
 from ottla.cluster.steps import Step
 from ottla.wire.errors import ErrorCode
 
-# So many are written before more are decided on: the first have their leaders sooner.
-PARTITIONS_PER_WRITE = 1_000
+# So many are written before more are decided on: the first have their leaders sooner, and the event
+# loop is held for a few milliseconds only.
+PARTITIONS_PER_WRITE = 250
+# What a partition that changes counts for against state.PARTITIONS_PER_TURN.
+TURNS_PER_CHANGE = 4
 
 
 # ISR changes of one request: those of thousands of partitions come at once when a broker goes.
@@ -54,26 +57,38 @@ class Proposals:
 
 
 async def settle(state: State) -> None:
-    """Bring all partitions in line with the brokers as they are now."""
-    image, stopped = state.image, state.stopped
-    inactive = frozenset(each.id for each in image.brokers.values() if not each.active)
-    unclean = stopped.unclean
+    """Bring all partitions in line with the brokers as they are now.
 
-    def decide(topic: TopicImage) -> list[PartitionImage]:
-        concerned = [
-            each
-            for each in topic.partitions
-            if each.leader < 0
-            or (inactive and not inactive.isdisjoint(each.isr))
-            or (each.elr and not unclean.isdisjoint(each.elr))
-        ]
+    Those without a leader that can lead come first: clients wait for them.
+    """
+    brokers, stopped = state.image.brokers, state.stopped
+    inactive = frozenset(each.id for each in brokers.values() if not each.active)
+
+    def settled(topic: TopicImage, concerned: list[PartitionImage]) -> list[PartitionImage]:
         if not concerned:
-            return []
+            return concerned
         rules = state.rules_of(topic)
-        decided = (elections.settled(each, image.brokers, rules, stopped) for each in concerned)
+        decided = (elections.settled(each, brokers, rules, stopped) for each in concerned)
         return [each for each in decided if each is not None]
 
-    await change_topics(state, decide)
+    def without_leader(topic: TopicImage) -> list[PartitionImage]:
+        partitions = topic.partitions
+        return settled(topic, [p for p in partitions if p.leader < 0 or p.leader in inactive])
+
+    def with_others(topic: TopicImage) -> list[PartitionImage]:
+        return settled(
+            topic,
+            [
+                each
+                for each in topic.partitions
+                if not inactive.isdisjoint(each.isr)
+                or (each.elr and not stopped.unclean.isdisjoint(each.elr))
+            ],
+        )
+
+    await change_topics(state, without_leader)
+    if inactive:  # and so may be unclean ones
+        await change_topics(state, with_others)
 
 
 def without_elr(state: State, resource: Resource) -> Iterator[Step]:
@@ -118,7 +133,7 @@ async def change_topics(
         if partitions >= PARTITIONS_PER_WRITE:
             await state.write(planned)
             planned, partitions = [], 0
-        await state.take_turns(len(topic.partitions))
+        await state.take_turns(len(topic.partitions) + TURNS_PER_CHANGE * len(changed))
     await state.write(planned)
 
 
@@ -144,7 +159,7 @@ async def alter_partitions(state: State, proposed: Sequence[Proposed]) -> list[I
                 decided.recovering,
             )
         outcomes.append(decided)
-        await state.take_turns(1)
+        await state.take_turns(TURNS_PER_CHANGE)
     await write_changed(state, changed)
     return outcomes
 
@@ -199,6 +214,8 @@ async def elect_leaders(
     if names is None:
         names = [(t.name, p.index) for t in image.topics.values() for p in t.partitions]
     outcomes = []
+    changed: dict[bytes, dict[int, PartitionImage]] = {}
+    count = 0
     for name, index in names:
         topic, old = image.topics.get(name), image.partition(name, index)
         if topic is None or old is None:
@@ -206,11 +223,18 @@ async def elect_leaders(
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             outcomes.append(ElectionOutcome(name, index, code, f"No such {what}"))
             continue
-        new = elections.elected(old, image.brokers, state.rules_of(topic), kind)
+        new: PartitionImage | Refusal = Refusal(ErrorCode.ELECTION_NOT_NEEDED)
+        if index not in changed.get(topic.id, ()):  # one that is named twice has it by then
+            new = elections.elected(old, image.brokers, state.rules_of(topic), kind)
         if not isinstance(new, Refusal):
-            await state.write(steps.state_changes(topic, [new], state.values))
+            changed.setdefault(topic.id, {})[index] = new
+            count += 1
             outcomes.append(ElectionOutcome(name, index))
         elif wanted is not None or new.error_code != ErrorCode.ELECTION_NOT_NEEDED:
             outcomes.append(ElectionOutcome(name, index, *new))
-        await state.take_turns(1)
+        if count >= PARTITIONS_PER_WRITE:
+            await write_changed(state, changed)
+            image, changed, count = state.image, {}, 0
+        await state.take_turns(TURNS_PER_CHANGE)
+    await write_changed(state, changed)
     return outcomes
