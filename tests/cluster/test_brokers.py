@@ -337,3 +337,26 @@ def test_an_unclean_stop_is_not_forgotten(tmp_path: Path) -> None:
         await harness.stop()
 
     run_simulated(main())
+
+
+def test_replicas_are_spread_over_live_brokers_and_racks(tmp_path: Path) -> None:
+    """One in each rack; a fenced broker holds replicas, but leads none and is in no ISR."""
+
+    async def scenario(harness: ControllerHarness) -> None:
+        for broker_id in range(2, 7):
+            await harness.join(BrokerInfo(broker_id, {}, rack=f"r{broker_id % 3}"))
+        await fence(harness, 6)
+        image = harness.controller.image
+        (made,) = await harness.create(NewTopic("t", 60, 3))
+        assert (made.error_code, made.replication_factor) == (ErrorCode.NONE, 3)
+        partitions = harness.controller.image.topics["t"].partitions
+        for each in partitions:
+            racks = [image.brokers[member].rack for member in each.replicas]
+            assert len(set(racks)) == 3
+            assert each.isr == tuple(member for member in each.replicas if member != 6)
+            assert each.leader == each.isr[0] == each.replicas[0]
+        assert {each.leader for each in partitions} == {1, 2, 3, 4, 5}
+        (refused,) = await harness.create(NewTopic("u", 1, 7))
+        assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+    run_scenario(tmp_path, scenario)

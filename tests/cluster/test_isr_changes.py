@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cluster import steps
+from ottla.cluster import leadership, steps
 from ottla.cluster.requests import (
     ElectionType,
     IsrOutcome,
@@ -254,3 +254,40 @@ def test_an_election_that_was_cut_short_is_finished(
         assert shape(harness) == (3, (3, 1), ())
 
     run_scenario(tmp_path, scenario)
+
+
+def test_preferred_leaders_lead_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a while, where they are in the ISR and active; in several passes if there are many."""
+    monkeypatch.setattr(leadership, "ELECTIONS_PER_REBALANCE", 3)
+    options = TWO._replace(leader_rebalance_s=300)
+
+    async def scenario(harness: ControllerHarness) -> None:
+        await three(harness)
+        assignments = [(index, [2, 3]) for index in range(10)]
+        await harness.create(NewTopic("u", assignments=assignments))
+        await fence(harness, 2)
+        await harness.catch_up(harness.controller.image.brokers[2])
+        await propose(harness, 3, 1, 2)
+
+        def leaders() -> list[int]:
+            return [each.leader for each in harness.controller.image.topics["u"].partitions]
+
+        assert (part(harness).leader, leaders()) == (3, [3] * 10)
+        await pass_time(299_000)
+        assert part(harness).leader == 3
+        await pass_time(2_000)
+        assert (part(harness).leader, leaders()) == (2, [3] * 10)
+        topic = harness.controller.image.topics["u"]
+        for index, each in enumerate(topic.partitions[:8]):
+            members = [(3, epoch(harness, 3)), (2, epoch(harness, 2))]
+            outcome = await harness.controller.alter_partition(
+                3, epoch(harness, 3), topic.id, index, each.leader_epoch, 1, members
+            )
+            assert outcome.error_code == ErrorCode.NONE
+        await pass_time(300_000)
+        assert leaders() == [2] * 8 + [3] * 2
+        number = harness.controller.image.number
+        await pass_time(900_000)
+        assert harness.controller.image.number == number
+
+    run_scenario(tmp_path, scenario, options)

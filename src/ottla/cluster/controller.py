@@ -84,6 +84,7 @@ class Controller:
         self._active = False
         self._must_load = False
         self._reload: Timer | None = None
+        self._rebalance: Timer | None = None
         self._state.run_urgent = self._run_urgent
 
     @property
@@ -110,12 +111,14 @@ class Controller:
         self._state.tree.when_expired(self._expired)
         self._active = True
         self._task = asyncio.create_task(self._work(), name="controller")
+        self._rebalance_later()
 
     async def stop(self) -> None:
         """Finish the request under way, refuse those that wait, end the polls of followers."""
         self._active = False
-        if self._reload is not None:
-            self._reload.cancel()
+        for timer in (self._reload, self._rebalance):
+            if timer is not None:
+                timer.cancel()
         if self._task is not None:
             self._queue.wake()
             await self._task
@@ -338,6 +341,25 @@ class Controller:
     async def skip_producer_ids(self, broker_id: int, highest: int) -> None:
         """Allocate only ids beyond `highest`. For the start of a broker that adopts topics."""
         await self._submit(lambda s: config_writes.skip_producer_ids(s, broker_id, highest))
+
+    def _rebalance_later(self) -> None:
+        interval_s = self._state.options.leader_rebalance_s
+        if interval_s is not None and self._active:
+            self._rebalance = self._state.clock.call_later(interval_s, self._rebalance_now)
+
+    def _rebalance_now(self) -> None:
+        """Elect preferred leaders where others lead, if there are others."""
+
+        async def act(state: State) -> None:
+            if await leadership.rebalance(state):
+                self._rebalance_now()
+
+        if len(self.image.brokers) > 1:
+            answer = asyncio.get_running_loop().create_future()
+            self._put(act, answer, urgent=False)
+        if self._rebalance is not None:
+            self._rebalance.cancel()
+        self._rebalance_later()
 
     async def _configs(
         self, act: Callable[[State], Awaitable[Any]], resources: Sequence[Resource]

@@ -233,6 +233,17 @@ def proposal_error(
     return ErrorCode.NONE
 
 
+def rebalanced(
+    old: PartitionImage, brokers: Mapping[int, BrokerInfo], rules: Rules
+) -> PartitionImage | None:
+    """The partition led by its preferred leader, if that may lead; None if it does, or may not."""
+    preferred = old.replicas[0]
+    if old.leader in (preferred, NO_LEADER) or preferred not in old.isr:
+        return None
+    new = settled(old, brokers, rules, election=Election.PREFERRED)
+    return new if new is not None and new.leader == preferred else None
+
+
 def elected(
     old: PartitionImage, brokers: Mapping[int, BrokerInfo], rules: Rules, kind: ElectionType
 ) -> PartitionImage | Refusal:

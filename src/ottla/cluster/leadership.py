@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ottla.cluster import elections, steps
@@ -27,6 +28,8 @@ PARTITIONS_PER_WRITE = 250
 TURNS_PER_CHANGE = 4
 
 
+# Then other requests have their turn: Kafka's limit.
+ELECTIONS_PER_REBALANCE = 1_000
 # ISR changes of one request: those of thousands of partitions come at once when a broker goes.
 PROPOSALS_MAX = 2_000
 
@@ -89,6 +92,26 @@ async def settle(state: State) -> None:
     await change_topics(state, without_leader)
     if inactive:  # and so may be unclean ones
         await change_topics(state, with_others)
+
+
+async def rebalance(state: State) -> bool:
+    """Let preferred leaders lead; whether there may be more of them than one pass takes."""
+    brokers = state.image.brokers
+    left = ELECTIONS_PER_REBALANCE
+
+    def decide(topic: TopicImage) -> list[PartitionImage]:
+        nonlocal left
+        moved = [p for p in topic.partitions if p.leader != p.replicas[0]]
+        if not moved:
+            return moved
+        rules = state.rules_of(topic)
+        decided = (elections.rebalanced(each, brokers, rules) for each in moved)
+        found = list(islice((each for each in decided if each is not None), left))
+        left -= len(found)
+        return found
+
+    await change_topics(state, decide)
+    return left <= 0
 
 
 def without_elr(state: State, resource: Resource) -> Iterator[Step]:

@@ -37,6 +37,8 @@ class Options(NamedTuple):
     # Kafka; None leaves it out.
     min_insync_replicas: int | None = None
     unclean_leader_election: bool = False
+    # How often preferred leaders are elected where others lead; None: only when asked for.
+    leader_rebalance_s: float | None = None
     cluster_id: str | None = None  # of the data directory; None: a new cluster draws one
 
 
