@@ -444,7 +444,7 @@ class Partition:
         if not self.is_leader:
             return AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self.log
-        if acks == -1 and not self.has_min_isr:
+        if acks == -1 and not self._alone and not self.has_min_isr:  # alone it is its own ISR
             return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
             result = log.append(

@@ -31,14 +31,16 @@ class Output:
     def put(self, out: Out) -> None:
         """Adds one answer. Raises FileTooShort or OSError when a small range cannot be read."""
         blobs = out.blobs
+        if not blobs:
+            self.pieces.append(out)
+            self.held += len(out)
+            return
         if len(blobs) == 1 and blobs[0][1].size <= INLINE_BYTES_MAX:
             # A few records: copying them costs less than sending two or three buffers.
             position, blob = blobs[0]
             out[position:position] = read_whole(blob)
-            out.blobs = blobs = ()
-        if not blobs:
-            self.pieces.append(out)
-            self.held += len(out)
+            out.blobs = ()
+            self._put_data(out)
             return
         view = memoryview(out)
         start = 0
@@ -61,7 +63,7 @@ class Output:
             if isinstance(piece, FileRange):
                 sent = self._send_file(stream, piece, budget)
             else:
-                sent = self._send_data(stream)
+                sent = self._send_only(stream, piece) if len(pieces) == 1 else self._send(stream)
             if not sent:
                 return False
             budget -= sent
@@ -92,7 +94,17 @@ class Output:
         self._file_sent = done
         return sent
 
-    def _send_data(self, stream: Stream) -> int:
+    def _send_only(self, stream: Stream, data: Data) -> int:
+        """Sends from the only piece: what most answers are. Its end needs no list of buffers."""
+        sent = stream.send((data,))
+        if sent == len(data):
+            self.pieces.popleft()
+        elif sent:
+            self.pieces[0] = memoryview(data)[sent:]
+        self.held -= sent
+        return sent
+
+    def _send(self, stream: Stream) -> int:
         pieces = self.pieces
         buffers: list[Data] = []
         file_follows = False

@@ -304,7 +304,7 @@ def _has_news(session: FetchSession, cached: CachedPartition, data: PartitionDat
     has_records = records_size(data) > 0
     news = (
         has_records
-        or data.error_code != ErrorCode.NONE
+        or data.error_code != 0
         or cached.answered_high_watermark != data.high_watermark
         or cached.answered_log_start_offset != data.log_start_offset
         or data.diverging_epoch.epoch >= 0
