@@ -25,7 +25,11 @@ from ottla.seams.simulated.simulation import Node, Simulation
 from ottla.server.listener import Endpoint
 from ottla.server.server import Server
 from ottla.settings import ConfigRules, Settings
-from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.api.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from tests.broker.harness import DATA
 from tests.sim.harness import PORT, Connection
 
@@ -53,6 +57,7 @@ class ClusterBroker:
         self.cluster = cluster
         self.node = cluster.simulation.node(f"broker{broker_id}", disk=SimulatedDisk(), jobs=JOBS)
         self.broker: Broker
+        self.server: Server
         self.controller: Controller | None = None
         self.starting: asyncio.Task[None] | None = None
 
@@ -92,7 +97,7 @@ class ClusterBroker:
             Endpoint("PLAINTEXT", node.name, PORT),
             Endpoint("INTERNAL", node.name, INTERNAL_PORT),
         ]
-        server = Server(
+        self.server = server = Server(
             node.network,
             node.clock,
             lambda *each: self.broker.dispatcher.handle(*each),
@@ -104,6 +109,16 @@ class ClusterBroker:
             await self.host()
         await self.broker.start({each.name: (node.name, each.port) for each in endpoints})
         server.accept()
+
+    def close_connections(self, host: str) -> None:
+        """Lose all connections that a host has opened to this broker."""
+
+        async def close() -> None:
+            for connection in list(self.server.connections):
+                if connection.peer_host == host:
+                    connection.close("a test closes it")
+
+        self.node.run(close())
 
     async def host(self) -> None:
         """Start the controller in this process, on the tree that all machines share."""
@@ -178,16 +193,36 @@ class Cluster:
 
         return self.run(self.client, asked())
 
-    def create(self, topic: str, partitions: int, replication_factor: int, *, through: int) -> Any:
-        request = CreateTopicsRequest(
-            topics=[
-                CreatableTopic(
-                    name=topic, num_partitions=partitions, replication_factor=replication_factor
-                )
-            ]
+    def create(
+        self,
+        topic: str,
+        partitions: int,
+        replication_factor: int,
+        *,
+        through: int,
+        replicas: Sequence[int] = (),
+    ) -> Any:
+        """Create a topic; `replicas` are those of its only partition."""
+        assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))]
+        wanted = CreatableTopic(
+            name=topic,
+            num_partitions=-1 if replicas else partitions,
+            replication_factor=-1 if replicas else replication_factor,
+            assignments=assignments if replicas else [],
         )
-        [result] = self.ask(through, request, 7).topics
+        [result] = self.ask(through, CreateTopicsRequest(topics=[wanted]), 7).topics
         return result
+
+    async def create_task(self, topic: str, through: int) -> Any:
+        """The same in the background, with the defaults of the cluster."""
+        wanted = CreatableTopic(name=topic, num_partitions=1, replication_factor=2)
+        connection = await Connection.open(self.client, f"broker{through}")
+        return await connection.ask(CreateTopicsRequest(topics=[wanted]), 7)
+
+    def host(self, broker_id: int) -> None:
+        """Start the controller on another broker; the one before must be dead."""
+        self.controller_id = broker_id
+        self.run(self.brokers[broker_id].node, self.brokers[broker_id].host())
 
     def images_agree(self, broker_ids: Sequence[int]) -> bool:
         return len({self.image(each).number for each in broker_ids}) == 1

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ottla.broker import remote_controller
+from ottla.cluster.requests import ResourceType
+from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.wire.api.alter_partition import AlterPartitionRequest
+from ottla.wire.api.api_versions import ApiVersionsRequest
+from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.api.follow_feed import FollowFeedRequest
+from ottla.wire.api.forward import ForwardRequest
+from ottla.wire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.wire.api.init_producer_id import InitProducerIdRequest
+from ottla.wire.api.register_broker import RegisterBrokerRequest
+from ottla.wire.apis import BROKER_API
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, write_batch
-from tests.broker.cluster_harness import Cluster
+from tests.broker.cluster_harness import INTERNAL_PORT, Cluster
 from tests.broker.harness import fetch_request, produce_request
 from tests.sim.cluster import records_in
 
 
 def produce(cluster: Cluster, leader: int, value: str) -> int:
+    """Produce a record with acks=all; its offset."""
     batch = write_batch([Record(value.encode(), timestamp=cluster.client.clock.now_ms())])
     answer = cluster.ask(leader, produce_request("t", 0, batch), 9)
     result = answer.responses[0].partition_responses[0]
@@ -22,23 +43,268 @@ def values(cluster: Cluster, leader: int) -> list[str]:
     return [value for _, value in records_in(answer.responses[0].partitions[0].records)]
 
 
-def test_a_topic_outlives_its_leader() -> None:
-    """Created through a broker that is not the controller, produced with acks=all; the leader is
-    killed, another is elected, and no acknowledged record is lost."""
-    with Cluster(3) as cluster:
-        result = cluster.create("t", 1, 3, through=2)
-        assert (result.error_code, result.replication_factor) == (ErrorCode.NONE, 3)
-        assert "t" in cluster.image(2).topics, "who answers has applied the change"
-        cluster.wait(lambda: cluster.images_agree((1, 2, 3)))
-        first = cluster.partition("t").leader
-        sent = [f"record {n}" for n in range(5)]
-        assert [produce(cluster, first, value) for value in sent] == list(range(5))
-        victim = next(each for each in (2, 3) if each == first) if first != 1 else None
-        assert victim is not None, "this seed puts the leader beside the controller"
-        cluster.brokers[victim].crash()
-        cluster.wait(lambda: cluster.partition("t").leader not in (victim, -1))
-        left = cluster.partition("t")
-        assert victim not in left.isr
-        cluster.wait(lambda: cluster.image(left.leader).partition("t", 0).leader == left.leader)
-        assert values(cluster, left.leader) == sent
-        assert produce(cluster, left.leader, "after") == 5
+def led_by(cluster: Cluster, broker_id: int, seen_by: int) -> bool:
+    return cluster.partition("t", seen_by=seen_by).leader == broker_id
+
+
+class TestChanges:
+    """Admin requests through any broker."""
+
+    def test_who_answers_has_applied_the_change(self) -> None:
+        """A topic is created, grown, configured and deleted through a broker that is not the
+        controller, and each answer finds its broker at that change."""
+        with Cluster(3) as cluster:
+            result = cluster.create("t", 2, 3, through=2)
+            assert (result.error_code, result.num_partitions, result.replication_factor) == (
+                0,
+                2,
+                3,
+            )
+            image = cluster.image(2)
+            assert image.topics["t"].id == result.topic_id
+            assert {config.name for config in result.configs} >= {"retention.ms"}
+
+            grow = CreatePartitionsRequest(
+                topics=[CreatePartitionsTopic(name="t", count=4, assignments=None)],
+                timeout_ms=1000,
+            )
+            [grown] = cluster.ask(3, grow, 3).results
+            assert grown.error_code == 0
+            assert len(cluster.image(3).topics["t"].partitions) == 4
+
+            change = IncrementalAlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(
+                        resource_type=ResourceType.TOPIC,
+                        resource_name="t",
+                        configs=[AlterableConfig(name="retention.ms", value="5000")],
+                    )
+                ]
+            )
+            [changed] = cluster.ask(2, change, 1).responses
+            assert changed.error_code == 0
+            assert cluster.image(2).configs_of("t") == {"retention.ms": "5000"}
+            describe = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(
+                        resource_type=ResourceType.TOPIC,
+                        resource_name="t",
+                        configuration_keys=["retention.ms"],
+                    )
+                ]
+            )
+            [described] = cluster.ask(2, describe, 4).results
+            assert described.configs[0].value == "5000"
+
+            delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000)
+            [deleted] = cluster.ask(3, delete, 6).responses
+            assert deleted.error_code == 0
+            assert cluster.image(3).topics == {}
+            cluster.wait(lambda: not cluster.controller.image.deletions)
+
+    def test_errors_are_the_controllers(self) -> None:
+        """Codes and messages come through as they are."""
+        with Cluster(2) as cluster:
+            assert cluster.create("t", 1, 2, through=2).error_code == 0
+            direct = cluster.create("t", 1, 2, through=1)
+            forwarded = cluster.create("t", 1, 2, through=2)
+            assert forwarded.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+            assert forwarded == direct
+            too_many = cluster.create("u", 1, 3, through=2)
+            assert too_many.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+            assert too_many == cluster.create("u", 1, 3, through=1)
+
+    def test_producer_ids_are_never_given_twice(self) -> None:
+        """Each broker has blocks of its own."""
+        with Cluster(3) as cluster:
+            given = [
+                cluster.ask(broker_id, InitProducerIdRequest(transactional_id=None), 4).producer_id
+                for broker_id in (1, 2, 3, 1, 2, 3)
+            ]
+            assert len(set(given)) == 6
+            assert len({each // 1000 for each in given}) == 3
+
+    def test_nobody_waits_for_a_broker_that_is_stopped(self) -> None:
+        """A change through another broker is answered while one does not apply anything."""
+        with Cluster(3) as cluster:
+            cluster.brokers[3].node.pause()
+            assert cluster.create("t", 1, 2, through=2).error_code == 0
+
+    def test_without_a_controller_a_request_times_out(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """REQUEST_TIMED_OUT after the limit, as when Kafka cannot forward."""
+        monkeypatch.setattr(remote_controller, "FORWARD_S_MAX", 2.0)
+        with Cluster(3) as cluster:
+            cluster.brokers[1].crash()
+            result = cluster.create("t", 1, 2, through=2)
+            assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+class TestControllerMoves:
+    def test_brokers_follow_the_next_controller(self) -> None:
+        """The controller's process is killed, another hosts it, with a higher epoch: a request
+        that was under way is answered by the new one, and all brokers have its image."""
+        with Cluster(3) as cluster:
+            assert cluster.create("t", 1, 3, through=2).error_code == 0
+            epoch = cluster.image(2).controller_epoch
+            cluster.brokers[1].crash()
+            asked = cluster.client.task(cluster.create_task("u", 2))
+            cluster.simulation.run_for(0.5)
+            assert not asked.done()
+            cluster.host(3)
+            cluster.wait(asked.done)
+            assert asked.result().topics[0].error_code == 0
+            cluster.wait(lambda: "u" in cluster.image(3).topics)
+            assert cluster.image(2).controller_epoch == epoch + 1
+            assert cluster.image(2).controller_id == 3
+            assert set(cluster.image(2).topics) == {"t", "u"}
+
+    def test_a_broker_that_is_not_the_controller_says_so(self) -> None:
+        """NOT_CONTROLLER, to all that is for the controller."""
+        with Cluster(2) as cluster:
+            for request in (
+                FollowFeedRequest(),
+                ForwardRequest(),
+                RegisterBrokerRequest(),
+                AllocateProducerIdsRequest(),
+                AlterPartitionRequest(),
+            ):
+                version = type(request).__schema__.versions[1]  # type: ignore[index]
+                answer = cluster.ask(2, request, version, INTERNAL_PORT)
+                assert answer.error_code == ErrorCode.NOT_CONTROLLER, type(request).__name__
+
+
+class TestForeignRequests:
+    """What is for brokers is answered on their listener only."""
+
+    @pytest.mark.parametrize("api", BROKER_API.values(), ids=lambda api: api.name)
+    def test_a_clients_connection_is_closed(self, api: object) -> None:
+        """On the listener of clients, by the controller's broker too."""
+        with Cluster(1) as cluster:
+            request = api.request()  # type: ignore[attr-defined]
+            with pytest.raises(OSError, match=r"closed|reset"):
+                cluster.ask(1, request, api.versions[1])  # type: ignore[attr-defined]
+            assert cluster.create("t", 1, 1, through=1).error_code == 0
+
+    def test_clients_are_not_shown_them(self) -> None:
+        """On the brokers' listener only a broker is."""
+        with Cluster(1) as cluster:
+            client = ApiVersionsRequest(client_software_name="java", client_software_version="4")
+            broker = ApiVersionsRequest(
+                client_software_name="ottla-broker", client_software_version="1"
+            )
+            for request, port, shown in (
+                (client, 9092, False),
+                (client, INTERNAL_PORT, False),
+                (broker, 9092, False),
+                (broker, INTERNAL_PORT, True),
+            ):
+                keys = {each.api_key for each in cluster.ask(1, request, 4, port).api_keys}
+                assert (BROKER_API.keys() <= keys) is shown
+                assert bool(BROKER_API.keys() & keys) is shown
+
+    @pytest.mark.parametrize(
+        ("request_", "error"),
+        [
+            (ForwardRequest(api_key=0), ErrorCode.INVALID_REQUEST),
+            (ForwardRequest(api_key=18), ErrorCode.INVALID_REQUEST),
+            (ForwardRequest(api_key=10_001), ErrorCode.INVALID_REQUEST),
+            (ForwardRequest(api_key=19, api_version=7), ErrorCode.INVALID_REQUEST),
+            (ForwardRequest(api_key=19, api_version=99), ErrorCode.INVALID_REQUEST),
+            (ForwardRequest(api_key=19, api_version=-1), ErrorCode.INVALID_REQUEST),
+            (
+                ForwardRequest(api_key=19, api_version=7, request_data=b"\xff" * 40),
+                ErrorCode.INVALID_REQUEST,
+            ),
+            (RegisterBrokerRequest(broker=b""), ErrorCode.INVALID_REQUEST),
+            (RegisterBrokerRequest(broker=b"\xff" * 40), ErrorCode.INVALID_REQUEST),
+            (
+                FollowFeedRequest(broker_id=1, broker_epoch=2**40),
+                ErrorCode.STALE_BROKER_EPOCH,
+            ),
+            (
+                FollowFeedRequest(broker_id=77, broker_epoch=1),
+                ErrorCode.BROKER_ID_NOT_REGISTERED,
+            ),
+            (AlterPartitionRequest(broker_id=1, broker_epoch=7), ErrorCode.STALE_BROKER_EPOCH),
+            (
+                AllocateProducerIdsRequest(broker_id=1, broker_epoch=2**40),
+                ErrorCode.STALE_BROKER_EPOCH,
+            ),
+        ],
+        ids=repr,
+    )
+    def test_what_makes_no_sense_has_an_error(self, request_: object, error: ErrorCode) -> None:
+        """And the controller goes on."""
+        with Cluster(1) as cluster:
+            version = type(request_).__schema__.versions[1]  # type: ignore[attr-defined]
+            answer = cluster.ask(1, request_, version, INTERNAL_PORT)
+            assert ErrorCode(answer.error_code) == error
+            assert cluster.create("t", 1, 1, through=1).error_code == 0
+
+
+class TestDeath:
+    """Who is dead, who only seems so, and what becomes of the records."""
+
+    def test_a_topic_outlives_its_leader(self) -> None:
+        """Created through a broker that is not the controller, produced with acks=all; the leader
+        is killed, another is elected at once, and no acknowledged record is lost."""
+        with Cluster(3) as cluster:
+            assert cluster.create("t", 1, 3, through=3, replicas=(2, 3, 1)).error_code == 0
+            cluster.wait(lambda: led_by(cluster, 2, seen_by=2))
+            sent = [f"record {n}" for n in range(5)]
+            assert [produce(cluster, 2, value) for value in sent] == list(range(5))
+            before_s = cluster.simulation.now_s
+            cluster.brokers[2].crash()
+            cluster.wait(lambda: cluster.partition("t").leader in (1, 3))
+            # Far below broker.session.timeout.ms: the controller has dialled it.
+            assert cluster.simulation.now_s - before_s < 0.1
+            left = cluster.partition("t")
+            assert 2 not in left.isr
+            cluster.wait(lambda: led_by(cluster, left.leader, seen_by=left.leader))
+            assert values(cluster, left.leader) == sent
+            assert produce(cluster, left.leader, "after") == 5
+            cluster.brokers[2].start()
+            cluster.wait(lambda: sorted(cluster.partition("t").isr) == [1, 2, 3])
+
+    def test_silence_is_for_the_session_to_decide(self) -> None:
+        """A machine without power, a stopped process: fenced after broker.session.timeout.ms."""
+        with Cluster(3) as cluster:
+            assert cluster.create("t", 1, 3, through=3, replicas=(2, 3, 1)).error_code == 0
+            cluster.wait(lambda: cluster.images_agree((1, 2, 3)))
+            before_s = cluster.simulation.now_s
+            cluster.brokers[2].node.pause()
+            cluster.wait(lambda: cluster.image(1).brokers[2].fenced)
+            assert 9 - 2 <= cluster.simulation.now_s - before_s < 9 + 3
+            cluster.wait(lambda: cluster.partition("t").leader in (1, 3))
+            cluster.brokers[2].node.resume()
+            cluster.wait(lambda: sorted(cluster.partition("t").isr) == [1, 2, 3])
+            assert not cluster.image(1).brokers[2].fenced
+
+    def test_a_lost_connection_of_a_living_broker_means_nothing(self) -> None:
+        """It is dialled, is the same process, and polls again."""
+        with Cluster(3) as cluster:
+            cluster.wait(lambda: cluster.images_agree((1, 2, 3)))
+            number = cluster.image(3).number
+            dialled = cluster.brokers[2].server.accepted["INTERNAL"]
+            for _ in range(10):
+                cluster.brokers[1].close_connections("broker2")
+                cluster.simulation.run_for(1.7)
+            assert cluster.image(3).number == number, "nothing was fenced, nothing elected"
+            assert cluster.brokers[2].server.accepted["INTERNAL"] >= dialled + 10
+
+    def test_more_than_half_at_once_makes_the_controller_doubt(self) -> None:
+        """Cut off from two of three brokers it waits for twice the session, then they are fenced;
+        when they are back they lead again."""
+        with Cluster(3) as cluster:
+            assert cluster.create("t", 1, 3, through=3, replicas=(2, 3, 1)).error_code == 0
+            cluster.wait(lambda: cluster.images_agree((1, 2, 3)))
+            before_s = cluster.simulation.now_s
+            for other in ("broker2", "broker3"):
+                cluster.simulation.network.cut("broker1", other)
+            cluster.wait(lambda: any(each.fenced for each in cluster.image(1).brokers.values()))
+            assert 18 - 2 <= cluster.simulation.now_s - before_s < 18 + 3
+            for other in ("broker2", "broker3"):
+                cluster.simulation.network.heal("broker1", other)
+            cluster.wait(lambda: sorted(cluster.partition("t").isr) == [1, 2, 3])
