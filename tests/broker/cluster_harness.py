@@ -52,10 +52,11 @@ SETTINGS: dict[str, object] = {
 class ClusterBroker:
     """One broker: its machine, and its process while it is alive."""
 
-    def __init__(self, cluster: Cluster, broker_id: int) -> None:
+    def __init__(self, cluster: Cluster, broker_id: int, name: str = "") -> None:
         self.id = broker_id
         self.cluster = cluster
-        self.node = cluster.simulation.node(f"broker{broker_id}", disk=SimulatedDisk(), jobs=JOBS)
+        name = name or f"broker{broker_id}"
+        self.node = cluster.simulation.node(name, disk=SimulatedDisk(), jobs=JOBS)
         self.broker: Broker
         self.server: Server
         self.controller: Controller | None = None
@@ -119,6 +120,13 @@ class ClusterBroker:
                     connection.close("a test closes it")
 
         self.node.run(close())
+
+    async def stop(self) -> None:
+        """As `ottla server` stops."""
+        await self.broker.controlled_shutdown()
+        await self.server.drain()
+        await self.broker.stop()
+        self.server.close()
 
     async def host(self) -> None:
         """Start the controller in this process, on the tree that all machines share."""

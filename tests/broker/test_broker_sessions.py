@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.broker_sessions import BrokerSessions, Dialled
+from ottla.broker.broker_sessions import BrokerSessions, Dialled, Verdict, verdict
 
 TIMEOUT_S = 9.0
 EPOCH = 50
@@ -118,3 +118,20 @@ def test_a_controller_that_was_stopped_begins_anew() -> None:
     for now_s in range(62, 71):
         assert made.expired(float(now_s)) == []
     assert made.expired(71.0) == [(2, EPOCH)]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "fenced", "expected"),
+    [
+        (Dialled.REFUSED, False, Verdict.REPLACES),
+        (Dialled.REFUSED, True, Verdict.REPLACES),
+        (Dialled.OTHER_INCARNATION, False, Verdict.REPLACES),
+        (Dialled.SAME_INCARNATION, False, Verdict.DUPLICATE),
+        (Dialled.SAME_INCARNATION, True, Verdict.DUPLICATE),
+        (Dialled.SILENT, False, Verdict.WAITS),
+        (Dialled.SILENT, True, Verdict.REPLACES),
+    ],
+)
+def test_a_second_process_of_an_id(outcome: Dialled, fenced: bool, expected: Verdict) -> None:
+    """Refused: it replaces the first; answered: it is a duplicate; silence: the session decides."""
+    assert verdict(outcome, fenced=fenced) is expected

@@ -267,3 +267,66 @@ def test_changes_of_a_replaced_controller_are_not_applied() -> None:
         harness.create("v")
         assert set(harness.broker.image.topics) == {"t", "u", "v"}
         assert harness.produce("t").error_code == 0
+
+
+def test_what_could_not_be_applied_is_not_reported() -> None:
+    """The broker counts it, reports nothing, and applies the whole image until that works; the
+    request that led to the change does not wait for it."""
+    with BrokerHarness() as harness:
+        broker, failures = harness.broker, 2
+        configure = broker.configure
+
+        def fails() -> None:
+            nonlocal failures
+            if failures:
+                failures -= 1
+                raise RuntimeError("on purpose")
+            configure()
+
+        broker.configure = fails  # type: ignore[method-assign]
+        alter(harness, ResourceType.BROKER, "", message_max_bytes="100000")
+        errors = broker.metrics.counter(
+            "kafka_server_broker_metadata_metrics_metadata_apply_error_count"
+        )
+        assert errors.value == 1
+        controller: Any = broker.controller
+        applied = controller.feed._applied
+        assert applied.get(1) is None, "nobody waits for a broker that cannot apply"
+        harness.advance(1500)
+        assert (failures, errors.value) == (0, 2)
+        harness.advance(1500)
+        assert errors.value == 2
+        assert applied == {1: controller.image.number}
+        assert broker.settings.integer("message.max.bytes") == 100_000
+
+
+def test_a_broker_that_missed_a_change_asks_for_the_whole_image() -> None:
+    """It never applies the change after it."""
+    with BrokerHarness() as harness:
+        harness.create("t")
+        controller: Any = harness.broker.controller
+        poll = controller.poll
+        asked: list[int] = []
+
+        async def loses_one(broker_id: int, number: int, epoch: int, broker_epoch: int) -> Any:
+            asked.append(number)
+            update = await poll(broker_id, number, epoch, broker_epoch)
+            return update[1:] if isinstance(update, list) and len(update) > 1 else update
+
+        gate = Gate(harness)
+        controller.poll, gate._poll = gate._held, loses_one
+
+        async def change() -> None:
+            changes = [
+                asyncio.ensure_future(controller.create_topics([NewTopic(name, 1, 1)]))
+                for name in ("a", "b")
+            ]
+            while "b" not in controller.image.topics:
+                await asyncio.sleep(0)
+            gate.open()
+            await asyncio.gather(*changes)
+
+        harness.run(change())
+        assert asked[-2:] == [0, controller.image.number]
+        assert {"a", "b"} <= harness.broker.image.topics.keys()
+        assert harness.produce("a").error_code == 0

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.broker import remote_controller
 from ottla.cluster.requests import ResourceType
+from ottla.cluster.state import RegistrationRefused
 from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.wire.api.alter_partition import AlterPartitionRequest
 from ottla.wire.api.api_versions import ApiVersionsRequest
@@ -24,7 +25,7 @@ from ottla.wire.api.register_broker import RegisterBrokerRequest
 from ottla.wire.apis import BROKER_API
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, write_batch
-from tests.broker.cluster_harness import INTERNAL_PORT, Cluster
+from tests.broker.cluster_harness import INTERNAL_PORT, Cluster, ClusterBroker
 from tests.broker.harness import fetch_request, produce_request
 from tests.sim.cluster import records_in
 
@@ -308,3 +309,63 @@ class TestDeath:
             for other in ("broker2", "broker3"):
                 cluster.simulation.network.heal("broker1", other)
             cluster.wait(lambda: sorted(cluster.partition("t").isr) == [1, 2, 3])
+
+    def test_a_broker_that_stops_in_order_leads_nothing_when_it_is_gone(self) -> None:
+        """Its leaders move before its server stops, its next start is a clean one."""
+        with Cluster(3) as cluster:
+            assert cluster.create("t", 1, 3, through=3, replicas=(2, 3, 1)).error_code == 0
+            cluster.wait(lambda: led_by(cluster, 2, seen_by=2))
+            produce(cluster, 2, "before")
+            stopped = cluster.brokers[2]
+            cluster.run(stopped.node, stopped.broker.controlled_shutdown())
+            for seen_by in (1, 3):
+                assert cluster.partition("t", seen_by=seen_by).leader in (1, 3)
+                assert 2 not in cluster.partition("t", seen_by=seen_by).isr
+            epoch = stopped.broker.epoch
+            cluster.run(stopped.node, stopped.stop())
+            stopped.crash()
+            cluster.wait(lambda: cluster.image(1).brokers[2].fenced)
+            stopped.start()
+            cluster.wait(lambda: sorted(cluster.partition("t").isr) == [1, 2, 3])
+            assert stopped.broker.logs.last_broker_epoch == epoch
+            assert values(cluster, cluster.partition("t").leader) == ["before"]
+
+
+class TestSecondProcess:
+    """Two processes with one id."""
+
+    def test_while_the_first_is_alive_the_second_is_refused(self) -> None:
+        """At once, with a sentence; the first goes on."""
+        with Cluster(3) as cluster:
+            second = ClusterBroker(cluster, 2, "elsewhere")
+            second.start()
+            assert second.starting is not None
+            cluster.wait(second.starting.done)
+            with pytest.raises(RegistrationRefused, match="id 2 is running already"):
+                second.starting.result()
+            second.crash()
+            assert cluster.simulation.now_s < 5
+            cluster.simulation.run_for(20)
+            assert not any(each.fenced for each in cluster.image(1).brokers.values())
+
+    def test_the_second_replaces_a_first_that_is_dead(self) -> None:
+        """The machine of the first is gone for good, or its process is."""
+        with Cluster(3) as cluster:
+            cluster.brokers[2].crash()
+            second = ClusterBroker(cluster, 2, "elsewhere")
+            second.start()
+            cluster.wait(lambda: second.started)
+            cluster.wait(lambda: not cluster.image(1).brokers[2].fenced)
+            assert cluster.image(1).brokers[2].endpoints["PLAINTEXT"].host == "elsewhere"
+            assert cluster.simulation.now_s < 5
+
+    def test_silence_makes_the_second_wait_for_the_session(self) -> None:
+        """The first is stopped: nobody knows whether it comes back."""
+        with Cluster(3) as cluster:
+            cluster.brokers[2].node.pause()
+            second = ClusterBroker(cluster, 2, "elsewhere")
+            second.start()
+            cluster.simulation.run_for(6)
+            assert not second.started
+            cluster.wait(lambda: second.started)
+            assert 7 < cluster.simulation.now_s < 13

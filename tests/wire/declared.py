@@ -42,6 +42,13 @@ def versions(cls: type[Struct]) -> range:
     return range(lowest, highest + 1)
 
 
+@cache
+def own_messages() -> dict[str, type[Struct]]:
+    """Those that are not Kafka's."""
+    apis = [api for api in EVERY_API.values() if api.key >= OWN_KEYS_FROM]
+    return {cls.__name__: cls for api in apis for cls in (api.request, api.response)}
+
+
 def every_version() -> list[Case]:
     return [(cls, version) for cls in messages().values() for version in versions(cls)]
 

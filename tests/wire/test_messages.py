@@ -9,14 +9,26 @@ from hypothesis import strategies as st
 from ottla.wire.malformed import MalformedMessage
 from ottla.wire.out import Out
 from ottla.wire.schema import reader, writer
-from tests.wire.declared import Case, every_version, messages, named, structs, versions
+from tests.wire.declared import (
+    Case,
+    every_version,
+    messages,
+    named,
+    own_messages,
+    structs,
+    versions,
+)
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 few = settings(max_examples=6, deadline=None, suppress_health_check=QUIET, database=None)
 some = settings(max_examples=25, deadline=None, suppress_health_check=QUIET, database=None)
 
 
-@pytest.mark.parametrize("case", every_version(), ids=named)
+EVERY = messages() | own_messages()
+OWN_VERSIONS = [(cls, version) for cls in own_messages().values() for version in versions(cls)]
+
+
+@pytest.mark.parametrize("case", every_version() + OWN_VERSIONS, ids=named)
 def test_what_is_written_is_read_again(case: Case) -> None:
     """A message reads back equal, ends where it was written to, and writes to the same bytes."""
     cls, version = case
@@ -33,10 +45,10 @@ def test_what_is_written_is_read_again(case: Case) -> None:
     check()
 
 
-@pytest.mark.parametrize("name", messages())
+@pytest.mark.parametrize("name", EVERY)
 def test_every_proper_prefix_is_refused(name: str) -> None:
     """A message that is cut short anywhere is refused, never read as something shorter."""
-    cls = messages()[name]
+    cls = EVERY[name]
 
     @few
     @given(st.sampled_from(versions(cls)).flatmap(lambda v: st.tuples(st.just(v), structs(cls, v))))
@@ -51,10 +63,10 @@ def test_every_proper_prefix_is_refused(name: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("name", messages())
+@pytest.mark.parametrize("name", EVERY)
 def test_damaged_bytes_give_only_the_named_exception(name: str) -> None:
     """However the bytes are changed, reading gives a message or MalformedMessage."""
-    cls = messages()[name]
+    cls = EVERY[name]
     mutation = st.tuples(st.integers(0, 2**16), st.sampled_from([0, 1, 127, 128, 255, 42]))
 
     @some

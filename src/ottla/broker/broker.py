@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ottla.broker.adoption import adopt_topics
+from ottla.broker.controlled_shutdown import move_leaders_away
 from ottla.broker.controller_service import ControllerService
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
@@ -283,6 +284,11 @@ class Broker:
             if self.clock.monotonic() >= end_s:
                 raise NotController(f"the controller keeps broker {self.node_id} fenced")
             await pause(self.clock, UNFENCED_LOOK_S)
+
+    async def controlled_shutdown(self) -> None:
+        """Have others lead what this broker leads; before the server stops to take requests."""
+        if self._channel is not None and self.settings.flag("controlled.shutdown.enable"):
+            await move_leaders_away(self, self._channel)
 
     async def stop(self) -> None:
         """Answer waiting requests, then close everything; the next start has nothing to repair."""

@@ -32,6 +32,14 @@ class Dialled(Enum):
     SILENT = auto()
 
 
+class Verdict(Enum):
+    """Whether a process may register with the id of another one."""
+
+    REPLACES = auto()
+    DUPLICATE = auto()  # the other one is alive
+    WAITS = auto()  # for the session of the other one
+
+
 class Session(NamedTuple):
     """A broker that is alive, as far as is known."""
 
@@ -105,3 +113,15 @@ class BrokerSessions:
             for broker_id, known in self.sessions.items()
             if now_s - known.seen_s > silent_s
         ]
+
+
+def verdict(outcome: Dialled, *, fenced: bool) -> Verdict:
+    """What becomes of the second process of an id, when the first was dialled.
+
+    `fenced`: the session of the first is over already.
+    """
+    if outcome is Dialled.SAME_INCARNATION:
+        return Verdict.DUPLICATE
+    if outcome is Dialled.SILENT and not fenced:
+        return Verdict.WAITS
+    return Verdict.REPLACES

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.broker_sessions import Verdict, verdict
 from ottla.broker.context import PeerError, Pending
 from ottla.broker.forwarding import FORWARDED, carry_out, is_refused_by
 from ottla.broker.liveness import Liveness
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.context import Peer
     from ottla.cluster.controller import Controller
+    from ottla.cluster.image import BrokerInfo
     from ottla.seams.clock import Timer
     from ottla.seams.network import Network
 
@@ -210,6 +212,7 @@ class ControllerService:
                 error_code=ErrorCode.INVALID_REQUEST, error_message=str(error)
             )
         try:
+            await self._refuse_duplicate(broker)
             registered = await self.controller.register_broker(
                 broker, request.previous_broker_epoch
             )
@@ -220,6 +223,26 @@ class ControllerService:
                 error_code=ErrorCode.NOT_CONTROLLER, error_message=str(error)
             )
         return RegisterBrokerResponse(broker=feed_records.write(broker_record(registered)))
+
+    async def _refuse_duplicate(self, broker: BrokerInfo) -> None:
+        """Dial the other process that has the broker's id, if there is one.
+
+        At the same address there is none: the port belongs to the one that registers now.
+        """
+        known = self.controller.image.brokers.get(broker.id)
+        if known is None or known.incarnation == broker.incarnation:
+            return
+        if known.endpoints != broker.endpoints:
+            outcome = await self.liveness.dial(broker.id)
+            match verdict(outcome, fenced=known.fenced):
+                case Verdict.DUPLICATE:
+                    message = f"A broker with id {broker.id} is running already."
+                    code = ErrorCode.DUPLICATE_BROKER_REGISTRATION
+                    raise RegistrationRefused(Refusal(code, message))
+                case Verdict.WAITS:
+                    message = f"The session of the broker that has id {broker.id} is not over yet."
+                    raise RegistrationRefused(Refusal(ErrorCode.REQUEST_TIMED_OUT, message))
+        self.liveness.forget(broker.id)
 
     async def controlled_shutdown(
         self, request: ControlledShutdownRequest

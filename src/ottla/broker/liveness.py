@@ -71,6 +71,10 @@ class Liveness:
             self._polling[broker_id] = peer
             peer.on_closed = lambda: self._lost(broker_id, epoch, peer)
 
+    def forget(self, broker_id: int) -> None:
+        """The process that polled with this id is gone, even if its connection is not."""
+        self._polling.pop(broker_id, None)
+
     def is_alive(self, broker_id: int, epoch: int) -> bool:
         """Whether the broker's connection is open: another of its id is a second process."""
         known = self.sessions.sessions.get(broker_id)
@@ -109,7 +113,7 @@ class Liveness:
     async def _dial_until_known(self, broker_id: int, epoch: int) -> None:
         try:
             while self.sessions.is_lost(broker_id, epoch):
-                outcome = await self._dial(broker_id)
+                outcome = await self.dial(broker_id)
                 if self.sessions.proven_dead(broker_id, epoch, outcome):
                     await self._fence(broker_id, epoch, f"its process is gone ({outcome.name})")
                     return
@@ -117,7 +121,8 @@ class Liveness:
         finally:
             self._dialling.discard(broker_id)
 
-    async def _dial(self, broker_id: int) -> Dialled:
+    async def dial(self, broker_id: int) -> Dialled:
+        """Ask the process at a registered broker's address which one it is."""
         known = self._controller.image.brokers.get(broker_id)
         endpoint = known and known.endpoints.get(self._broker.settings.inter_broker_listener)
         if known is None or not endpoint:

@@ -6,7 +6,9 @@ answers the request that led to the change. A whole image (a `Snapshot`: at the 
 broker is too far behind) is applied as the difference from `broker.image`.
 
 A partition whose local work fails goes offline; the image moves on all the same, because the
-controller's decision stands.
+controller's decision stands. Where something else fails, the broker says so (log, metric), reports
+no number, and applies the whole image until that works. It never applies a change that does not
+follow the one before, nor goes back to the image of an earlier controller.
 """
 
 from __future__ import annotations
@@ -51,6 +53,8 @@ log = logging.getLogger("ottla.broker")
 LOGS_PER_TURN = 50
 # Without a controller, or after changes of one that has been replaced: until one is asked again.
 RETRY_S = 0.1
+# After changes that could not be applied: until the whole image is.
+APPLY_AGAIN_S = 1.0
 
 
 class MetadataApplier:
@@ -61,6 +65,10 @@ class MetadataApplier:
         self._controller = controller
         self._task: asyncio.Task[None] | None = None
         self._confirmations: set[asyncio.Task[None]] = set()
+        self._errors = broker.metrics.counter(
+            "kafka_server_broker_metadata_metrics_metadata_apply_error_count",
+            "Changes of the cluster that could not be applied in full.",
+        )
 
     async def start(self) -> None:
         """Apply the whole image, then follow the feed. Returns when the image is in use."""
@@ -78,7 +86,7 @@ class MetadataApplier:
     async def _follow(self) -> None:
         broker = self._broker
         reachable = True
-        image = broker.image
+        image = broker.image  # as reported: see `_move_to`
         while True:
             try:
                 # The number in the poll reports what is applied here.
@@ -88,8 +96,10 @@ class MetadataApplier:
                 if not reachable:
                     log.info("the cluster's changes are followed again")
                 reachable = True
-                await self._apply(update)
-                image = broker.image
+                if await self._apply(update):
+                    image = broker.image
+                else:
+                    image = await self._begin_anew()
             except NotController as reason:
                 if reachable:
                     log.info("the cluster's changes cannot be followed for now: %s", reason)
@@ -103,22 +113,37 @@ class MetadataApplier:
                 log.error("%s; asking for the whole image", reason)
                 image = ClusterImage()
 
-    async def _apply(self, update: Sequence[Batch] | Snapshot) -> None:
+    async def _begin_anew(self) -> ClusterImage:
+        """Ask for the whole image next: what failed is tried again as a part of it.
+
+        Until that has worked no number is reported, and nobody waits for this broker.
+        """
+        self._controller.leave(self._broker.node_id)
+        await pause(self._broker.clock, APPLY_AGAIN_S)
+        return ClusterImage()
+
+    async def _apply(self, update: Sequence[Batch] | Snapshot) -> bool:
+        """Apply what the controller sent; whether all of it could be."""
         if isinstance(update, Snapshot):
             image = fenced(self._broker.image, update.image)
-            await self._move_to(image, self._apply_image(image))
-            return
+            return await self._move_to(image, self._apply_image(image))
+        done = True
         # One after the other: a topic may be deleted by one and created again by the next.
         for batch in update:
             image = follow_batches(self._broker.image, [batch])
-            await self._move_to(image, self._apply_changes(image, batch.changes))
+            done &= await self._move_to(image, self._apply_changes(image, batch.changes))
+        return done
 
-    async def _move_to(self, image: ClusterImage, work: Coroutine[Any, Any, None]) -> None:
+    async def _move_to(self, image: ClusterImage, work: Coroutine[Any, Any, None]) -> bool:
+        """Use an image, after the work for it; also when that fails, for the decision stands."""
         try:
             await work
         except Exception:
             log.exception("change %d of the cluster could not be applied in full", image.number)
+            self._errors.value += 1
             self._broker.next_image = self._broker.image = image
+            return False
+        return True
 
     async def _apply_changes(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         broker = self._broker

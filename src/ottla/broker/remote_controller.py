@@ -156,9 +156,7 @@ class RemoteController:
             broker=feed_records.write(broker_record(broker)), previous_broker_epoch=previous_epoch
         )
         limit_s = self._integer("initial.broker.registration.timeout.ms") / 1000
-        # As Kafka's brokers do, it tries until its time is up: the other one may have stopped then.
-        again = (*GONE, ErrorCode.DUPLICATE_BROKER_REGISTRATION)
-        response = await self._ask_until(ADMIN, request, limit_s, again)
+        response = await self._ask_until(ADMIN, request, limit_s)
         if isinstance(response, ErrorCode):
             raise NotController(f"broker {broker.id} cannot register: {response.name}")
         assert isinstance(response, RegisterBrokerResponse)
@@ -318,16 +316,14 @@ class RemoteController:
         await self._until_applied(answer.controller_epoch, answer.number)
         return response
 
-    async def _ask_until(
-        self, key: str, request: Struct, limit_s: float, again: Sequence[int] = GONE
-    ) -> Any:
-        """Ask, and ask again while the answer is one of `again`: the response or an ErrorCode."""
+    async def _ask_until(self, key: str, request: Struct, limit_s: float) -> Any:
+        """Ask, and ask again while the answer is one of GONE: the response, or an ErrorCode."""
         end_s = self._clock.monotonic() + limit_s
         while True:
             timeout_s = min(self._answer_s(), end_s - self._clock.monotonic())
             response = await self._ask(key, request, timeout_s)
             code = response if isinstance(response, ErrorCode) else response.error_code
-            if code not in again:
+            if code not in GONE:
                 return response
             if self._clock.monotonic() + RETRY_S >= end_s:
                 return response if isinstance(response, ErrorCode) else ErrorCode(code)

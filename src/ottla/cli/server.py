@@ -356,6 +356,7 @@ class Running:
         gc.enable()
         await self._stopping.wait()
         log.info("stopping")
+        await self.broker.controlled_shutdown()
         await self.server.drain()
         try:
             await self.broker.stop()
