@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 @contextmanager
 def supervised(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A cluster of one broker that is ready; whatever is left of it is ended."""
+    """A cluster that is ready, of one broker unless told otherwise; what is left of it is ended."""
     command = [sys.executable, "-m", "ottla", "cluster", "up", "--brokers", "1", "--port", "0"]
     with subprocess.Popen(
         [*command, "--dir", str(directory), *arguments],
@@ -32,7 +32,9 @@ def supervised(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[st
             yield process
         finally:
             process.kill()
-            send(broker_process(directory), signal.SIGKILL)
+            state = read_state(directory)
+            for broker in state.brokers if state is not None else ():
+                send(broker.process, signal.SIGKILL)
 
 
 def broker_process(directory: Path) -> ProcessId | None:
@@ -83,3 +85,22 @@ def test_a_broker_that_cannot_start_stops_the_others(tmp_path: Path) -> None:
     assert state is not None
     assert state.supervisor is None
     assert not any(running(broker.process) for broker in state.brokers)
+
+
+def test_only_the_broker_that_was_asked_for_is_started(tmp_path: Path) -> None:
+    """Of two that were killed one is started: it takes over as the controller, the other is down.
+
+    The commands end with 0, and `down` leaves nothing running.
+    """
+    with supervised(tmp_path, "--brokers", "2"):
+        for broker in ("1", "2"):
+            assert ottla("cluster", "kill", broker, "--dir", tmp_path).code == 0
+        assert ottla("cluster", "restart", "2", "--dir", tmp_path).code == 0
+        status = json.loads(ottla("cluster", "status", "--json", "--dir", tmp_path).out)
+        assert status["controller"] == 2
+        assert [row["state"] for row in status["brokers"]] == ["down", "running"]
+        assert ottla("cluster", "down", "--dir", tmp_path).code == 0
+        state = read_state(tmp_path)
+        assert state is not None
+        assert state.supervisor is None
+        assert [broker.process for broker in state.brokers] == [None, None]

@@ -181,21 +181,21 @@ def kill(broker: int, directory: str) -> None:
 def restart(broker: int, directory: str) -> None:
     """Stop broker BROKER if it runs, and start it again."""
     from ottla.supervisor.processes import running, send
+    from ottla.supervisor.state import ask_for_start
 
     path = Path(directory).absolute()
     found = broker_of(path, broker)
-    supervisor = running_state(path).supervisor
+    if not running(known_state(path).supervisor):
+        raise not_running(path)
     if send(found.process, signal.SIGTERM):
         send(found.process, signal.SIGCONT)
         wait_until(lambda: not running(found.process), f"broker {broker} does not stop")
+    if not ask_for_start(path, broker):
+        raise not_running(path)
 
     def ready() -> bool:
         now = broker_of(path, broker)
-        if now.process is not None and now.process != found.process:
-            return now.ready
-        if not send(supervisor, signal.SIGHUP):
-            raise not_supervised(path)
-        return False
+        return now.ready and now.process != found.process
 
     wait_until(ready, f"broker {broker} does not start; look at {path}/broker-{broker}.log")
     click.echo(f"broker {broker} is ready on {found.address}")
@@ -217,7 +217,7 @@ def down(directory: str) -> None:
             send(broker.process, signal.SIGCONT)
             stopped = True
     if not stopped:
-        raise Failure(f"the cluster in {path} is not running", f"ottla cluster up --dir {path}")
+        raise not_running(path)
     processes = [state.supervisor, *(broker.process for broker in state.brokers)]
     wait_until(
         lambda: not any(map(running, processes)), "not all brokers stop", timeout_s=STOP_TIMEOUT_S
@@ -245,17 +245,7 @@ def known_state(path: Path) -> ClusterState:
     return state
 
 
-def running_state(path: Path) -> ClusterState:
-    """The state of a cluster that is supervised; a Failure if it is not."""
-    from ottla.supervisor.processes import running
-
-    state = known_state(path)
-    if not running(state.supervisor):
-        raise not_supervised(path)
-    return state
-
-
-def not_supervised(path: Path) -> Failure:
+def not_running(path: Path) -> Failure:
     return Failure(f"the cluster in {path} is not running", f"ottla cluster up --dir {path}")
 
 

@@ -21,6 +21,11 @@ BROKERS_MAX = 100  # processes of one host; more are a typing mistake
 REPLICATION_FACTOR = 3
 
 
+def start_request(directory: Path, node_id: int) -> Path:
+    """The file that asks for a broker to be started."""
+    return directory / f"broker-{node_id}.start"
+
+
 class BrokerPlan(NamedTuple):
     """One broker of the cluster."""
 

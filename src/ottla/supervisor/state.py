@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ottla.supervisor.plan import STATE_FILE
-from ottla.supervisor.processes import ProcessId
+from ottla.supervisor.plan import STATE_FILE, start_request
+from ottla.supervisor.processes import ProcessId, running, send
 
 VERSION = 1
 
@@ -79,6 +80,15 @@ def read_state(directory: Path) -> ClusterState | None:
         raise BadState(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError):
         raise BadState(f"{path} is damaged: it is not what `ottla cluster up` writes") from None
+
+
+def ask_for_start(directory: Path, node_id: int) -> bool:
+    """Ask the supervisor to start a broker that does not run; False if there is no supervisor."""
+    state = read_state(directory)
+    if state is None or not running(state.supervisor):
+        return False
+    start_request(directory, node_id).touch()
+    return send(state.supervisor, signal.SIGHUP)
 
 
 def _process_value(process: ProcessId | None) -> dict[str, Any] | None:

@@ -1,8 +1,9 @@
 """The parent of a cluster's broker processes: starts them, watches them, stops them.
 
     up      all brokers at once; ready when every one of them is
-    watch   a broker that has ended is reported, and started again only with `restart`; SIGHUP
-            starts those that do not run; a holder of the controller's lock that hangs is killed
+    watch   a broker that has ended is reported, and started again only with `restart`, or when a
+            command asks for it (a file and SIGHUP); a holder of the controller's lock that hangs is
+            killed
     down    at SIGTERM or SIGINT: all but the controller first, then the controller. A second
             signal kills them
 
@@ -22,7 +23,7 @@ from pathlib import Path
 from ottla.metadata_store.shared import LOCK_FILE as CONTROLLER_LOCK_FILE
 from ottla.supervisor.broker_process import BrokerProcess
 from ottla.supervisor.holder import HolderWatch
-from ottla.supervisor.plan import LOCK_FILE, ClusterPlan
+from ottla.supervisor.plan import LOCK_FILE, ClusterPlan, start_request
 from ottla.supervisor.ports import is_free
 from ottla.supervisor.processes import identify, lock_holder, running
 from ottla.supervisor.state import ClusterState, read_state, write_state
@@ -117,6 +118,7 @@ class Supervisor:
         return lock
 
     def _start_all(self) -> None:
+        self._take_requests()  # of commands that found no supervisor any more
         for broker in self._brokers:
             broker.start()
         self._write_state()
@@ -167,13 +169,24 @@ class Supervisor:
                 self._note_end(broker, ended, now_s)
         if self._start_wanted:
             self._start_wanted = False
-            self._restart_at_s = {each.node_id: now_s for each in self._brokers if not each.running}
+            self._restart_at_s |= dict.fromkeys(self._take_requests(), now_s)
         for broker in self._brokers:
             if not broker.running and self._restart_at_s.get(broker.node_id, now_s + 1) <= now_s:
                 del self._restart_at_s[broker.node_id]
                 broker.start()
                 self._write_state()
         self._end_hanging_holder(now_s)
+
+    def _take_requests(self) -> list[int]:
+        """The brokers that a command asks to be started, and that do not run."""
+        found = []
+        for broker in self._brokers:
+            request = start_request(self.plan.directory, broker.node_id)
+            if request.exists():
+                request.unlink(missing_ok=True)
+                if not broker.running:
+                    found.append(broker.node_id)
+        return found
 
     def _note_ready(self) -> None:
         for broker in self._brokers:

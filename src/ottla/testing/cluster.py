@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ottla.supervisor.processes import running, send, stopped
-from ottla.supervisor.state import BrokerState, ClusterState, read_state
+from ottla.supervisor.state import BrokerState, ClusterState, ask_for_start, read_state
 from ottla.testing.broker import (
     DEFAULTS,
     START_TIMEOUT_S,
@@ -156,12 +156,12 @@ class Cluster:
             send(before, signal.SIGCONT)
             self._until(lambda: not running(before), f"broker {broker} does not stop")
 
+        if not ask_for_start(self.directory, broker):
+            raise BrokerFailed(f"the cluster is not running:\n{self.logs()}")
+
         def ready() -> bool:
             now = self._broker(broker)
-            if now.process is None or now.process == before:
-                send(self._state().supervisor, signal.SIGHUP)  # starts those that do not run
-                return False
-            return now.ready
+            return now.ready and now.process != before
 
         self._until(ready, f"broker {broker} does not start")
 
