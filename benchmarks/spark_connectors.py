@@ -6,8 +6,9 @@ The stock connector is whole in the registries at 4.0.0, so the session is of Py
 is installed into `.cache/` once (tests/spark/older_spark.py). One Ottla, 100-byte values, four
 partitions, `local[2]`. Rounds alternate between the stock connector as it comes, tuned
 (`kafka.fetch.max.wait.ms=10`, `kafka.max.poll.records=10000`), and ours; the first is warm-up,
-medians of the others count. The stock sink writes at least once, ours exactly once unless the row
-says otherwise.
+medians of the others count. Reads have a fourth kind: a Python source that hands out Arrow batches
+made once (spark_synthetic.py), the floor of any source written in Python. The stock sink writes at
+least once, ours exactly once unless the row says otherwise.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from typing import Any
 from benchmarks.report import number
 
 HERE = Path(__file__).parent
-STOCK, TUNED, OURS = "kafka", "kafka tuned", "ottla"
-KINDS = (STOCK, TUNED, OURS)
+STOCK, TUNED, OURS, FLOOR = "kafka", "kafka tuned", "ottla", "synthetic"
+KINDS = (STOCK, TUNED, OURS, FLOOR)
 TUNING = {"kafka.fetch.max.wait.ms": "10", "kafka.max.poll.records": "10000"}
 PARTITIONS = 4
 TINY_BATCHES = 20
@@ -49,6 +50,8 @@ class Bench:
         return f"{what}-{self.turn}"
 
     def source(self, reader: Any, kind: str, topic: str, start: str = "earliest") -> Any:
+        if kind == FLOOR:
+            return reader.format(kind).option("rows", self.rows).load()
         reader = reader.format(kind.split()[0]).option("kafka.bootstrap.servers", self.servers)
         reader = reader.option("subscribe", topic).option("startingOffsets", start)
         return reader.options(**(TUNING if kind == TUNED else {})).load()
@@ -144,7 +147,10 @@ MEASURES = {
     "batch write, both at least once, rows/s": write_at_least_once,
     "smallest micro-batch of the source, ms": smallest,
 }
-SAME_TUNED = {write, write_at_least_once}  # the tuning is the reader's
+# The tuning is the reader's; the synthetic source has its rows from the start.
+LEFT_OUT = {
+    write: {TUNED, FLOOR}, write_at_least_once: {TUNED, FLOOR}, smallest: {FLOOR},
+}  # fmt: skip
 
 
 def inside(work: dict[str, Any]) -> None:
@@ -157,12 +163,15 @@ def inside(work: dict[str, Any]) -> None:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": f"{work['home']}/warehouse",
     }
-    spark = session("local[2]", name="connectors", settings=settings)
+    spark = session("local[2]", name="connectors", settings=settings, import_from=[HERE.parent])
+    from benchmarks.spark_synthetic import Synthetic
+
+    spark.dataSource.register(Synthetic)
     bench = Bench(spark, work)
     found: dict[str, dict[str, list[float]]] = {}
     try:
         for title, take in MEASURES.items():
-            kinds = [each for each in KINDS if each != TUNED or take not in SAME_TUNED]
+            kinds = [each for each in KINDS if each not in LEFT_OUT.get(take, ())]
             found[title] = {kind: [] for kind in kinds}
             for _ in range(work["rounds"]):
                 for kind in kinds:
@@ -205,17 +214,17 @@ def measured(rows: int, rounds: int, tiny_batches: int) -> dict[str, dict[str, l
 
 def table(found: dict[str, dict[str, list[float]]]) -> str:
     lines = [
-        "| measure | Spark's own connector | tuned | Ottla | Ottla / stock | Ottla / tuned |",
-        "|---|---|---|---|---|---|",
+        "| measure | stock | tuned | Ottla | synthetic | Ottla / stock | / tuned | / synthetic |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for title, by_kind in found.items():
         middle = {kind: statistics.median(values[1:] or values) for kind, values in by_kind.items()}
-        tuned = middle.get(TUNED)
-        lines.append(
-            f"| {title} | {number(middle[STOCK])} | {number(tuned) if tuned else '–'} "
-            f"| {number(middle[OURS])} | {middle[OURS] / middle[STOCK]:.2f} × "
-            f"| {f'{middle[OURS] / tuned:.2f} ×' if tuned else '–'} |"
-        )
+        cells = [number(middle[each]) if each in middle else "–" for each in KINDS]
+        cells += [
+            f"{middle[OURS] / middle[each]:.2f} ×" if each in middle else "–"
+            for each in (STOCK, TUNED, FLOOR)
+        ]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

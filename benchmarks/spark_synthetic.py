@@ -17,17 +17,12 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
 )
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+
+from ottla.spark.versions import DataSourceStreamArrowWriter, offers_limits
 
 NAME = "synthetic"
 BATCH_ROWS = 10_000
@@ -79,31 +74,49 @@ class Reader(DataSourceReader):
         return read(partition)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`rows` in all; with `maxOffsetsPerTrigger` so many at a time."""
+class StreamReader(DataSourceStreamReader):
+    """`rows` in all, at once (Spark 4.0 and 4.1)."""
 
     def __init__(self, options: Any) -> None:
         self.rows = int(options["rows"]) // PARTITIONS
         self.limit = int(options.get("maxOffsetsPerTrigger", 0)) // PARTITIONS
 
-    def prepareForTriggerAvailableNow(self) -> None:
-        pass
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self.limit * PARTITIONS) if self.limit else ReadAllAvailable()
-
     def initialOffset(self) -> dict[str, int]:
         return {"at": 0}
 
-    def latestOffset(self, start: Any, limit: ReadLimit) -> dict[str, int]:
-        end = start["at"] + self.limit if isinstance(limit, ReadMaxRows) else self.rows
-        return {"at": min(end, self.rows)}
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:
+        return {"at": self.rows}
 
     def partitions(self, start: Any, end: Any) -> list[InputPartition]:
         return [Stretch(end["at"] - start["at"]) for _ in range(PARTITIONS)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         return read(partition)
+
+
+def stream_reader(options: Any) -> DataSourceStreamReader:
+    """Since Spark 4.2 with `maxOffsetsPerTrigger` so many rows at a time."""
+    if not offers_limits():
+        return StreamReader(options)
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+
+    class LimitedReader(StreamReader, SupportsTriggerAvailableNow):
+        def prepareForTriggerAvailableNow(self) -> None:
+            pass
+
+        def getDefaultReadLimit(self) -> ReadLimit:
+            return ReadMaxRows(self.limit * PARTITIONS) if self.limit else ReadAllAvailable()
+
+        def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:
+            end = start["at"] + self.limit if isinstance(limit, ReadMaxRows) else self.rows
+            return {"at": min(end, self.rows)}
+
+    return LimitedReader(options)
 
 
 @dataclass
@@ -140,7 +153,7 @@ class Synthetic(DataSource):
         return Reader(self.options)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        return StreamReader(self.options)
+        return stream_reader(self.options)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
         return DropWriter()

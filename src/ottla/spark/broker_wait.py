@@ -12,9 +12,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.client.admin import Admin
 from ottla.client.config import COMMON
 from ottla.client.errors import (
     BrokerResponseError,
@@ -23,8 +22,10 @@ from ottla.client.errors import (
     KafkaTimeoutError,
     NoBrokersAvailable,
 )
-from ottla.client.network.cluster_client import ConsumerClient
-from ottla.client.network.cluster_metadata import Cluster
+
+if TYPE_CHECKING:
+    from ottla.client.network.cluster_client import ConsumerClient
+    from ottla.client.network.cluster_metadata import Cluster
 
 log = logging.getLogger("ottla.spark")
 T = TypeVar("T")
@@ -118,6 +119,8 @@ def unanswered(problem: BaseException | None) -> bool:
 
 def no_answer(properties: Mapping[str, Any]) -> str | None:
     """Which brokers do not answer now, and why; None if one answers."""
+    from ottla.client.admin import Admin
+
     try:
         Admin({**common(properties), "bootstrap.timeout.ms": int(AWAY_AFTER_S * 1000)}).close()
     except NoBrokersAvailable as problem:
