@@ -7,8 +7,9 @@ table of users, and are written exactly once: once as `ottla.spark.pipeline` wit
 to its end as `--catch-up` does, once as a query on the same source and sink written by hand, whose
 parser leaves out what does not parse. One session (`local[2]`), one Ottla, four partitions; one
 event in a thousand is bad. Rounds alternate; the first warms up. Rows/s are over the whole run,
-from the start of the first query to the end of the last; `in batches` is what Spark says of its
-micro-batches, `outside` the rest of the run.
+from the start of the first query to the end of the last; `in batches` is what Spark says of the
+micro-batches of the sessions, `bad records` of the query for bad records, which reads what may be
+bad after the other has ended; `outside` is the rest of the run, which does not grow with the rows.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ottla.client.admin import Admin, NewTopic
 from ottla.client.producer.column_batches import ColumnBatches
 from ottla.client.producer.raw_producer import RawProducer
 from ottla.spark import pipeline, register, session, table, topic
+from ottla.spark.pipelines.declaring import BAD_RECORDS
 from ottla.testing import broker
 
 if TYPE_CHECKING:
@@ -120,7 +122,11 @@ def run_pipeline(spark: SparkSession, servers: str, home: Path, name: str) -> di
     by_query: dict[str, float] = {}
     for each in readings:
         by_query[each.query] = by_query.get(each.query, 0) + each.batch_ms / 1000
-    return {"took_s": took_s, "batches_s": by_query[f"{name}-sessions"]}
+    return {
+        "took_s": took_s,
+        "batches_s": by_query[f"{name}-sessions"],
+        "bad_s": by_query.get(BAD_RECORDS, 0.0),
+    }
 
 
 def run_plain(spark: SparkSession, servers: str, home: Path, name: str) -> dict[str, float]:
@@ -153,7 +159,8 @@ def run_plain(spark: SparkSession, servers: str, home: Path, name: str) -> dict[
     query.awaitTermination()
     took_s = time.perf_counter() - began
     batches = [json.loads(each.json) for each in query.recentProgress]
-    return {"took_s": took_s, "batches_s": sum(each["batchDuration"] for each in batches) / 1000}
+    batches_s = sum(each["batchDuration"] for each in batches) / 1000
+    return {"took_s": took_s, "batches_s": batches_s, "bad_s": 0.0}
 
 
 KINDS: dict[str, Callable[..., dict[str, float]]] = {PLAIN: run_plain, PIPELINE: run_pipeline}
@@ -184,11 +191,13 @@ def summary(found: dict[str, list[dict[str, float]]], rows: int) -> list[dict[st
     lines = []
     for kind, rounds in found.items():
         counted = rounds[1:] or rounds
-        took_s = statistics.median(each["took_s"] for each in counted)
-        batches_s = statistics.median(each["batches_s"] for each in counted)
+        took_s, batches_s, bad_s = (
+            statistics.median(each[what] for each in counted)
+            for what in ("took_s", "batches_s", "bad_s")
+        )
         lines.append(
             {"run": kind, "rows/s": rows / took_s, "in batches, s": batches_s,
-             "outside, s": took_s - batches_s}
+             "bad records, s": bad_s, "outside, s": took_s - batches_s - bad_s}
         )  # fmt: skip
     return lines
 

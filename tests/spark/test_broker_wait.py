@@ -10,8 +10,10 @@ import pytest
 
 pytest.importorskip("pyspark.sql.datasource")
 
+from pyspark.sql.types import StringType, StructField, StructType
+
 from ottla.client.consumer.range_reader import RangeReader
-from ottla.client.errors import KafkaTimeoutError, error_for
+from ottla.client.errors import KafkaTimeoutError, NoBrokersAvailable, error_for
 from ottla.client.producer.column_batches import ColumnBatches
 from ottla.client.structs import TopicPartition
 from ottla.spark import broker_wait
@@ -20,6 +22,7 @@ from ottla.spark.sink.committing import Order, RetryLimits, commit, forget
 from ottla.spark.sink.connections import plain_producer, send_all, settled
 from ottla.spark.sink.options import read_options as read_sink_options
 from ottla.spark.sink.rows import Piece
+from ottla.spark.sink.writers import Sink
 from ottla.spark.source import reading
 from ottla.spark.source.options import SourceOptions, read_options
 from ottla.spark.source.reading import ReadRange, Stall, read_range
@@ -229,3 +232,22 @@ def test_what_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
         return "done"
 
     assert repeated(attempt, 60) == "done"
+
+
+def test_only_a_later_batch_waits_for_its_first_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write whose address is wrong fails after bootstrap.timeout.ms; a later batch of a query
+    waits as long as brokerTimeout says."""
+    monkeypatch.setattr(broker_wait, "AWAY_AFTER_S", 0.1)
+    given = {
+        "kafka.bootstrap.servers": "127.0.0.1:1",
+        "kafka.bootstrap.timeout.ms": "50",
+        "topic": TOPIC,
+        "brokerTimeout": "200ms",
+    }
+    schema = StructType([StructField("value", StringType())])
+    for batch in (None, 0):
+        options = read_sink_options(given | ({} if batch is None else {"ottla.batch": str(batch)}))
+        with pytest.raises(NoBrokersAvailable):
+            Sink(options, schema).prepare()
+    with pytest.raises(BrokerAway, match="brokerTimeout"):
+        Sink(read_sink_options({**given, "ottla.batch": "1"}), schema).prepare()

@@ -68,9 +68,15 @@ class Sink:
         if self.staging is None:
             self.staging = prepare(self.options.staging_root)
             if self.layout.topic is not None:
-                self.partition_counts[self.layout.topic] = partition_count(
-                    self.options.properties, self.layout.topic
-                )
+                self.partition_counts[self.layout.topic] = self._first_count(self.layout.topic)
+
+    def _first_count(self, topic: str) -> int:
+        """A later batch of a query waits for a broker that is away, as its tasks do; the others may
+        have a wrong address."""
+        if not self.options.batch:
+            return partition_count(self.options.properties, topic)
+        with broker_away_named(self.options.properties):
+            return partition_count(self.options.patient, topic)
 
     def write(self, rows: Iterator[pa.RecordBatch], name: str | None) -> Parcel:
         """In a task: encode the rows and stage them."""
