@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.context import Peer
+from ottla.cluster.image import PartitionImage, PartitionsChanged
 from ottla.wire.api.describe_cluster import DescribeClusterRequest
 from ottla.wire.api.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.wire.api.describe_topic_partitions import (
@@ -127,6 +128,19 @@ def test_a_partition_tells_its_leader_and_replicas(harness: BrokerHarness) -> No
     assert (partition.leader_id, partition.replica_nodes, partition.isr_nodes) == (1, [1], [1])
     assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([], [])
     assert partition.offline_replicas == []
+
+
+def test_a_partition_without_a_leader_tells_who_may_lead(harness: BrokerHarness) -> None:
+    """The ELR and the last known leader (KIP-966)."""
+    topic_id = harness.create("a")
+    broker = harness.broker
+    offline = PartitionImage(0, -1, 3, 4, (1, 2), (), elr=(2,), last_known_leader=1)
+    change = PartitionsChanged("a", topic_id, (offline,))
+    broker.image = broker.image.apply(broker.image.number, [change])
+    [partition] = page(harness, ["a"]).topics[0].partitions
+    assert (partition.leader_id, partition.isr_nodes) == (-1, [])
+    assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([2], [1])
+    assert partition.offline_replicas == [2]
 
 
 def sizes(

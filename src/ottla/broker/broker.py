@@ -237,6 +237,7 @@ class Broker:
 
     def _new_controller(self, tree: Tree) -> Controller:
         settings = self.settings
+        rebalance_s = settings.integer("leader.imbalance.check.interval.seconds")
         return Controller(
             tree,
             self.clock,
@@ -249,6 +250,9 @@ class Broker:
                 cluster_id=self.logs.cluster_id,
                 min_insync_replicas=settings.integer("min.insync.replicas"),
                 unclean_leader_election=settings.flag("unclean.leader.election.enable"),
+                leader_rebalance_s=(
+                    rebalance_s if settings.flag("auto.leader.rebalance.enable") else None
+                ),
             ),
             ConfigRules(lambda: self.settings),
         )

@@ -119,7 +119,7 @@ def _partition(
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        eligible_leader_replicas=[],
-        last_known_elr=[],
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=[partition.last_known_leader] if partition.last_known_leader >= 0 else [],
         offline_replicas=offline,
     )
