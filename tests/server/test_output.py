@@ -1,0 +1,87 @@
+"""What a connection has to send, in as few buffers as serve: see `server/output.py`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from ottla.seams.network import Data, FileTooShort, Readable
+from ottla.server.limits import INLINE_BYTES_MAX, PREAD_BYTES_MAX
+from ottla.server.output import Output
+from ottla.wire.out import FileRange, Out
+from tests.server.fake import MemoryFile, answer, file_answer
+
+
+class SlowStream:
+    """Takes at most so many bytes at a time, and notes in how many buffers they were offered."""
+
+    peer = peer_host = ""
+
+    def __init__(self, takes: int) -> None:
+        self.takes = takes
+        self.sent = bytearray()
+        self.buffers: list[int] = []
+
+    def send(self, buffers: Sequence[Data], more: bool = False) -> int:
+        self.buffers.append(len(buffers))
+        taken = b"".join(buffers)[: self.takes]
+        self.sent += taken
+        return len(taken)
+
+    def send_file(self, file: Readable, position: int, size: int) -> int:
+        data = file.pread(min(size, self.takes), position)
+        self.sent += data
+        return len(data)
+
+
+def sent_by(output: Output, takes: int) -> SlowStream:
+    """A stream that has taken all there was."""
+    stream = SlowStream(takes)
+    while not output.send(stream):  # type: ignore[arg-type]
+        pass
+    assert output.held == 0
+    return stream
+
+
+@pytest.mark.parametrize("after", [b"", b"tags"])
+def test_a_few_records_leave_in_one_buffer_with_their_answer(after: bytes) -> None:
+    """One system call with one buffer, wherever in the answer the records are."""
+    output = Output()
+    out = file_answer(b"head", MemoryFile(b"..records.."), 2, 7, after)
+    output.put(out)
+    assert output.held == len(out) == 4 + 4 + 7 + len(after)
+    stream = sent_by(output, takes=1000)
+    assert stream.sent[4:] == b"headrecords" + after
+    assert stream.buffers == [1]
+
+
+def test_a_file_that_has_too_little_is_noticed() -> None:
+    """Before anything of the answer is queued."""
+    output = Output()
+    with pytest.raises(FileTooShort):
+        output.put(file_answer(b"head", MemoryFile(b"short"), 0, 7, b""))
+    assert not output.pieces
+
+
+def test_any_answers_leave_whole_and_in_order() -> None:
+    """Ranges of all sizes, one or more in an answer, to peers that take any number of bytes."""
+    chance = random.Random(1)
+    data = chance.randbytes(4 * PREAD_BYTES_MAX)
+    sizes = (0, 1, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, PREAD_BYTES_MAX, PREAD_BYTES_MAX + 1)
+    for _ in range(200):
+        output, expected = Output(), b""
+        for _ in range(chance.randint(1, 4)):
+            out = Out(answer(b"x"))
+            whole = bytes(out)
+            for _ in range(chance.randint(0, 3)):
+                position, size = chance.randrange(1000), chance.choice(sizes)
+                out.add_blob(FileRange(MemoryFile(data), position, size))
+                whole += data[position : position + size]
+                more = chance.choice((b"", b"between"))
+                out += more
+                whole += more
+            output.put(out)
+            expected += whole
+        assert sent_by(output, chance.choice((1000, 5000, 10**6))).sent == expected
