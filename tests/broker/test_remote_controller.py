@@ -161,6 +161,23 @@ class TestControllerMoves:
             assert cluster.image(2).controller_id == 3
             assert set(cluster.image(2).topics) == {"t", "u"}
 
+    def test_a_leader_that_died_as_the_controller_is_replaced_at_once(self) -> None:
+        """The next controller dials every broker: nobody has a connection that it could lose."""
+        with Cluster(3) as cluster:
+            assert cluster.create("t", 1, 3, through=3, replicas=(1, 2, 3)).error_code == 0
+            cluster.wait(lambda: led_by(cluster, 1, seen_by=1))
+            assert produce(cluster, 1, "before") == 0
+            cluster.brokers[1].crash()
+            cluster.simulation.run_for(0.2)
+            cluster.host(3)
+            before_s = cluster.simulation.now_s
+            cluster.wait(lambda: cluster.partition("t", seen_by=2).leader in (2, 3))
+            assert cluster.simulation.now_s - before_s < 0.3
+            leader = cluster.partition("t", seen_by=2).leader
+            cluster.wait(lambda: led_by(cluster, leader, seen_by=leader))
+            assert produce(cluster, leader, "after") == 1
+            assert not cluster.image(2).brokers[2].fenced
+
     def test_a_broker_that_is_not_the_controller_says_so(self) -> None:
         """NOT_CONTROLLER, to all that is for the controller."""
         with Cluster(2) as cluster:

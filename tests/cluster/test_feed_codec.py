@@ -8,6 +8,7 @@ from ottla.cluster.feed import Batch
 from ottla.cluster.feed_codec import (
     PARTITIONS_PER_CHANGE,
     changes_of,
+    from_message,
     read_batch,
     write_batch,
 )
@@ -175,3 +176,31 @@ def test_a_large_topic_is_several_changes_of_an_image() -> None:
         PARTITIONS_PER_CHANGE
     )
     assert ClusterImage().apply(5, changes) == image
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"indexes": [0, 1]},
+        {"leaders": []},
+        {"shapes_of": [1]},
+        {"shapes_of": [-1]},
+        {"shapes": []},
+    ],
+    ids=str,
+)
+def test_columns_that_do_not_fit_are_refused(columns: dict[str, list[int]]) -> None:
+    """Whatever column is too long, too short, or refers to nothing."""
+    good: dict[str, list[int]] = {
+        name: [0]
+        for name in ("indexes", "leaders", "leader_epochs", "partition_epochs", "shapes_of")
+    }
+    shapes = {"shapes": [feed_records.RecordShape(replicas=[1], isr=[1])]}
+
+    def read(changed: dict[str, list[int]]) -> Change:
+        partitions = feed_records.RecordPartitions(**{**good, **shapes, **changed})  # type: ignore[arg-type]
+        return from_message(feed_records.TopicRecord(name="t", partitions=partitions))
+
+    assert isinstance(read({}), TopicCreated)
+    with pytest.raises(MalformedMessage):
+        read(columns)

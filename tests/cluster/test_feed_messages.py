@@ -71,7 +71,7 @@ def test_a_large_image_comes_in_pieces_of_bounded_size() -> None:
     update, answers = read_all(FeedMessages(feed))
     assert isinstance(update, Snapshot)
     assert update.image == feed.image
-    assert len(answers) > 5
+    assert len(answers) >= 4
     sizes = [len(answer.batches[0]) for answer in answers]
     assert max(sizes) < PIECE_BYTES_MAX + 1000
     assert [answer.piece for answer in answers] == list(range(len(answers)))

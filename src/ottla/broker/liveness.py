@@ -116,7 +116,6 @@ class Liveness:
                 outcome = await self.dial(broker_id)
                 if self.sessions.proven_dead(broker_id, epoch, outcome):
                     await self._fence(broker_id, epoch, f"its process is gone ({outcome.name})")
-                    return
                 await pause(self._clock, DIAL_AGAIN_S)
         finally:
             self._dialling.discard(broker_id)

@@ -205,49 +205,60 @@ def broker_of(record: wire.BrokerRecord) -> BrokerInfo:
     )
 
 
-def partition_records(partitions: Sequence[PartitionImage]) -> list[wire.RecordPartition]:
-    return [
-        wire.RecordPartition(
-            index=each.index,
-            leader=each.leader,
-            leader_epoch=each.leader_epoch,
-            partition_epoch=each.partition_epoch,
-            replicas=list(each.replicas),
-            isr=list(each.isr),
-            adding_replicas=list(each.adding_replicas),
-            removing_replicas=list(each.removing_replicas),
-            elr=list(each.elr),
-            last_known_leader=each.last_known_leader,
-            recovering=each.recovering,
-        )
-        for each in partitions
-    ]
+def partition_records(partitions: Sequence[PartitionImage]) -> wire.RecordPartitions:
+    # All that partitions often have in common: what comes after the four numbers.
+    shapes: dict[tuple[Any, ...], int] = {}
+    return wire.RecordPartitions(
+        indexes=[each.index for each in partitions],
+        leaders=[each.leader for each in partitions],
+        leader_epochs=[each.leader_epoch for each in partitions],
+        partition_epochs=[each.partition_epoch for each in partitions],
+        shapes_of=[shapes.setdefault(each[4:], len(shapes)) for each in partitions],
+        shapes=[
+            wire.RecordShape(
+                replicas=list(replicas),
+                isr=list(isr),
+                adding_replicas=list(adding),
+                removing_replicas=list(removing),
+                elr=list(elr),
+                last_known_leader=last_known_leader,
+                recovering=recovering,
+            )
+            for replicas, isr, adding, removing, elr, last_known_leader, recovering in shapes
+        ],
+    )
 
 
-def partitions_of(records: Sequence[wire.RecordPartition]) -> tuple[PartitionImage, ...]:
-    # Thousands of partitions have few different lists of replicas among them: one tuple each.
-    shared: dict[tuple[int, ...], tuple[int, ...]] = {}
-
-    def ids(given: Sequence[int]) -> tuple[int, ...]:
-        found = tuple(given)
-        return shared.setdefault(found, found)
-
-    return tuple(
-        PartitionImage(
-            each.index,
-            each.leader,
-            each.leader_epoch,
-            each.partition_epoch,
-            ids(each.replicas),
-            ids(each.isr),
-            ids(each.adding_replicas),
-            ids(each.removing_replicas),
-            ids(each.elr),
+def partitions_of(record: wire.RecordPartitions) -> tuple[PartitionImage, ...]:
+    shapes = [
+        (
+            tuple(each.replicas),
+            tuple(each.isr),
+            tuple(each.adding_replicas),
+            tuple(each.removing_replicas),
+            tuple(each.elr),
             each.last_known_leader,
             each.recovering,
         )
-        for each in records
-    )
+        for each in record.shapes
+    ]
+    try:
+        columns = zip(
+            record.indexes,
+            record.leaders,
+            record.leader_epochs,
+            record.partition_epochs,
+            record.shapes_of,
+            strict=True,
+        )
+        if min(record.shapes_of, default=0) < 0:
+            raise IndexError
+        return tuple(
+            PartitionImage(index, leader, leader_epoch, partition_epoch, *shapes[shape])
+            for index, leader, leader_epoch, partition_epoch, shape in columns
+        )
+    except (ValueError, IndexError):
+        raise MalformedMessage("partitions in columns of different lengths or shapes") from None
 
 
 def configs_record(

@@ -19,9 +19,9 @@ from ottla.wire import feed_records as wire
 from ottla.wire.api.follow_feed import FollowFeedRequest, FollowFeedResponse
 from ottla.wire.malformed import MalformedMessage
 
-ANSWER_BYTES_MAX = 1024 * 1024  # a single batch may be as large as a step of the controller
-# A piece of an image: about as many records as are encoded in ten milliseconds.
-PIECE_BYTES_MAX = 64 * 1024
+# Batches of one answer, and a piece of an image: about 2,500 partitions, which are encoded and
+# decoded in five milliseconds. A single batch may be as large as a step of the controller.
+ANSWER_BYTES_MAX = PIECE_BYTES_MAX = 64 * 1024
 # Encoded batches that are kept: followers are rarely further apart than this.
 ENCODED_BYTES_MAX = 4 * 1024 * 1024
 PIECES_MAX = 100_000  # of one image, which would be 6 GB

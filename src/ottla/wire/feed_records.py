@@ -51,11 +51,7 @@ class RecordEndpoint(Struct):
     security_protocol: String = ""
 
 
-class RecordPartition(Struct):
-    index: Int32 = 0
-    leader: Int32 = 0
-    leader_epoch: Int32 = 0
-    partition_epoch: Int32 = 0
+class RecordShape(Struct):
     replicas: list[Int32] = []
     isr: list[Int32] = []
     adding_replicas: list[Int32] = []
@@ -63,6 +59,21 @@ class RecordPartition(Struct):
     elr: list[Int32] = []
     last_known_leader: Int32 = -1
     recovering: Bool = False
+
+
+class RecordPartitions(Struct):
+    """Partitions in columns, all of one length.
+
+    A record may have thousands of partitions with few shapes among them, and a column of numbers
+    costs one call to read and one to write.
+    """
+
+    indexes: list[Int32] = []
+    leaders: list[Int32] = []
+    leader_epochs: list[Int32] = []
+    partition_epochs: list[Int32] = []
+    shapes_of: list[Int32] = []  # of each partition, its place in `shapes`
+    shapes: list[RecordShape] = []
 
 
 class RecordFeature(Struct):
@@ -97,7 +108,7 @@ class BrokerGoneRecord(Struct, key=3, versions=(0, 0), flexible=0):
 class TopicRecord(Struct, key=4, versions=(0, 0), flexible=0):
     name: String = ""
     id: Uuid = bytes(16)
-    partitions: list[RecordPartition] = []
+    partitions: RecordPartitions = RecordPartitions()
     configs: list[RecordConfig] = []
 
 
@@ -115,13 +126,13 @@ class DeletionDoneRecord(Struct, key=6, versions=(0, 0), flexible=0):
 class PartitionsCreatedRecord(Struct, key=7, versions=(0, 0), flexible=0):
     name: String = ""
     id: Uuid = bytes(16)
-    partitions: list[RecordPartition] = []
+    partitions: RecordPartitions = RecordPartitions()
 
 
 class PartitionsChangedRecord(Struct, key=8, versions=(0, 0), flexible=0):
     name: String = ""
     id: Uuid = bytes(16)
-    partitions: list[RecordPartition] = []
+    partitions: RecordPartitions = RecordPartitions()
 
 
 class ConfigsRecord(Struct, key=9, versions=(0, 0), flexible=0):
