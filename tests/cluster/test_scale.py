@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cluster.controller import Controller
-from ottla.cluster.image import ClusterImage, TopicCreated
-from ottla.cluster.requests import NewTopic, TopicRef
+from ottla.cluster.image import BrokerInfo, ClusterImage, TopicCreated
+from ottla.cluster.requests import ElectionType, NewTopic, TopicRef
 from ottla.cluster.state import Options
 from ottla.metadata_store.local import LocalTree
 from ottla.seams.background import InlineBackground, RealBackground
@@ -27,6 +27,9 @@ from tests.work import counted_calls, counted_turns
 CREATE_CALLS_MAX = 60
 START_CALLS_MAX = 70
 DELETE_CALLS_MAX = 45
+FENCE_CALLS_MAX = 70
+ISR_CALLS_MAX = 220  # with a task of its own for each
+ELECT_CALLS_MAX = 60
 # Calls of one callback of the loop: about 10 ms of a slow core.
 TURN_CALLS_MAX = 50_000
 PARTITIONS = 4_000  # more than one slice of each operation
@@ -103,5 +106,64 @@ def test_opening_a_tree_takes_few_steps(tmp_path: Path) -> None:
                 tree = await LocalTree.open(RealDisk(), str(tmp_path / "tree"), InlineBackground())
             assert calls.count < OPEN_CALLS_MAX
             await tree.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("count", [1, 400])
+def test_a_broker_that_leads_thousands_of_partitions(tmp_path: Path, count: int) -> None:
+    """Fenced, back in all ISRs, asked to lead again: in bounded steps of the loop."""
+    new = [NewTopic(f"t{i}", PARTITIONS // count, 3) for i in range(count)]
+
+    async def main() -> None:
+        background = RealBackground(asyncio.get_running_loop())
+        tree = await LocalTree.open(RealDisk(), str(tmp_path / "tree"), background)
+        clock = RealClock(asyncio.get_running_loop())
+        controller = Controller(tree, clock, SeededChance(1), Options(min_insync_replicas=2))
+        await controller.start()
+        for broker_id in (1, 2, 3):
+            registered = await controller.register_broker(BrokerInfo(broker_id, {}))
+            controller.caught_up(broker_id, registered.epoch, controller.image.number)
+        await controller.create_topics(new)
+        epochs = {each.id: each.epoch for each in controller.image.brokers.values()}
+
+        def leaders(broker_id: int) -> int:
+            topics = controller.image.topics.values()
+            return sum(p.leader == broker_id for t in topics for p in t.partitions)
+
+        assert leaders(2) > PARTITIONS / 4
+        with counted_turns() as turns:
+            assert await controller.fence_broker(2, epochs[2]) == ErrorCode.NONE
+        assert leaders(2) == leaders(-1) == 0
+        assert sum(turns) < FENCE_CALLS_MAX * PARTITIONS
+        assert max(turns) < TURN_CALLS_MAX
+        controller.caught_up(2, epochs[2], controller.image.number)
+        await controller.skip_producer_ids(1, 0)  # the queue is worked off
+        with counted_turns() as turns:
+            outcomes = await asyncio.gather(
+                *(
+                    controller.alter_partition(
+                        each.leader,
+                        epochs[each.leader],
+                        topic.id,
+                        each.index,
+                        each.leader_epoch,
+                        each.partition_epoch,
+                        [(member, epochs[member]) for member in (*each.isr, 2)],
+                    )
+                    for topic in controller.image.topics.values()
+                    for each in topic.partitions
+                )
+            )
+        assert {each.error_code for each in outcomes} == {ErrorCode.NONE}
+        assert sum(turns) < ISR_CALLS_MAX * PARTITIONS
+        with counted_turns() as turns:
+            await controller.elect_leaders(ElectionType.PREFERRED, None)
+        assert leaders(2) > PARTITIONS / 4
+        assert sum(turns) < ELECT_CALLS_MAX * PARTITIONS
+        assert max(turns) < TURN_CALLS_MAX
+        await controller.stop()
+        await tree.close()
+        background.close()
 
     asyncio.run(main())

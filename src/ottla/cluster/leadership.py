@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ottla.cluster import elections, steps
-from ottla.cluster.elections import Stopped
+from ottla.cluster.elections import Rules, Stopped
 from ottla.cluster.image import BrokerInfo, PartitionImage, TopicImage
 from ottla.cluster.requests import (
     ElectionOutcome,
@@ -32,6 +31,8 @@ TURNS_PER_CHANGE = 4
 ELECTIONS_PER_REBALANCE = 1_000
 # ISR changes of one request: those of thousands of partitions come at once when a broker goes.
 PROPOSALS_MAX = 2_000
+
+Partitions: TypeAlias = Sequence[PartitionImage]
 
 
 class Proposed(NamedTuple):
@@ -67,31 +68,23 @@ async def settle(state: State) -> None:
     brokers, stopped = state.image.brokers, state.stopped
     inactive = frozenset(each.id for each in brokers.values() if not each.active)
 
-    def settled(topic: TopicImage, concerned: list[PartitionImage]) -> list[PartitionImage]:
-        if not concerned:
-            return concerned
-        rules = state.rules_of(topic)
-        decided = (elections.settled(each, brokers, rules, stopped) for each in concerned)
-        return [each for each in decided if each is not None]
+    def decide(partition: PartitionImage, rules: Rules) -> PartitionImage | None:
+        return elections.settled(partition, brokers, rules, stopped)
 
-    def without_leader(topic: TopicImage) -> list[PartitionImage]:
-        partitions = topic.partitions
-        return settled(topic, [p for p in partitions if p.leader < 0 or p.leader in inactive])
+    def without_leader(partitions: Partitions) -> Partitions:
+        return [each for each in partitions if each.leader < 0 or each.leader in inactive]
 
-    def with_others(topic: TopicImage) -> list[PartitionImage]:
-        return settled(
-            topic,
-            [
-                each
-                for each in topic.partitions
-                if not inactive.isdisjoint(each.isr)
-                or (each.elr and not stopped.unclean.isdisjoint(each.elr))
-            ],
-        )
+    def with_others(partitions: Partitions) -> Partitions:
+        return [
+            each
+            for each in partitions
+            if not inactive.isdisjoint(each.isr)
+            or (each.elr and not stopped.unclean.isdisjoint(each.elr))
+        ]
 
-    await change_topics(state, without_leader)
+    await change_all(state, without_leader, decide)
     if inactive:  # and so may be unclean ones
-        await change_topics(state, with_others)
+        await change_all(state, with_others, decide)
 
 
 async def rebalance(state: State) -> bool:
@@ -99,19 +92,17 @@ async def rebalance(state: State) -> bool:
     brokers = state.image.brokers
     left = ELECTIONS_PER_REBALANCE
 
-    def decide(topic: TopicImage) -> list[PartitionImage]:
-        nonlocal left
-        moved = [p for p in topic.partitions if p.leader != p.replicas[0]]
-        if not moved:
-            return moved
-        rules = state.rules_of(topic)
-        decided = (elections.rebalanced(each, brokers, rules) for each in moved)
-        found = list(islice((each for each in decided if each is not None), left))
-        left -= len(found)
-        return found
+    def moved(partitions: Partitions) -> Partitions:
+        return [each for each in partitions if each.leader != each.replicas[0]] if left else []
 
-    await change_topics(state, decide)
-    return left <= 0
+    def decide(partition: PartitionImage, rules: Rules) -> PartitionImage | None:
+        nonlocal left
+        new = elections.rebalanced(partition, brokers, rules) if left else None
+        left -= new is not None
+        return new
+
+    await change_all(state, moved, decide)
+    return not left
 
 
 def without_elr(state: State, resource: Resource) -> Iterator[Step]:
@@ -131,32 +122,39 @@ def without_elr(state: State, resource: Resource) -> Iterator[Step]:
 async def restart(state: State, broker: BrokerInfo, stopped: Stopped) -> None:
     """Elect the only broker of a cluster again as the leader of all it can lead."""
 
-    def decide(topic: TopicImage) -> list[PartitionImage]:
-        rules = state.rules_of(topic)
-        decided = (elections.restarted(each, broker, rules, stopped) for each in topic.partitions)
-        return [each for each in decided if each is not None]
+    def decide(partition: PartitionImage, rules: Rules) -> PartitionImage | None:
+        return elections.restarted(partition, broker, rules, stopped)
 
-    await change_topics(state, decide)
+    await change_all(state, lambda partitions: partitions, decide)
 
 
-async def change_topics(
-    state: State, decide: Callable[[TopicImage], Sequence[PartitionImage]]
+async def change_all(
+    state: State,
+    concerned: Callable[[Partitions], Partitions],
+    decide: Callable[[PartitionImage, Rules], PartitionImage | None],
 ) -> None:
-    """Write what `decide` changes of each topic: many in one go, and some before all are decided.
+    """Write what `decide` makes of the partitions that are `concerned`, in all topics.
 
-    Other work of the event loop runs in between; the controller has no other request meanwhile.
+    Many in one go, and the first before all are decided. Other work of the event loop runs in
+    between; the controller has no other request meanwhile.
     """
     planned: list[Step] = []
-    partitions = 0
+    count = 0
     for topic in state.image.topics.values():
-        changed = decide(topic)
-        if changed:
-            planned += steps.state_changes(topic, changed, state.values)
-        partitions += len(changed)
-        if partitions >= PARTITIONS_PER_WRITE:
-            await state.write(planned)
-            planned, partitions = [], 0
-        await state.take_turns(len(topic.partitions) + TURNS_PER_CHANGE * len(changed))
+        for start in range(0, len(topic.partitions), PARTITIONS_PER_WRITE):
+            piece = topic.partitions[start : start + PARTITIONS_PER_WRITE]
+            found = concerned(piece)
+            if found:
+                rules = state.rules_of(topic)
+                decided = [decide(each, rules) for each in found]
+                changed = [each for each in decided if each is not None]
+                if changed:
+                    planned += steps.state_changes(topic, changed, state.values)
+                    count += len(changed)
+            if count >= PARTITIONS_PER_WRITE:
+                await state.write(planned)
+                planned, count = [], 0
+            await state.take_turns(len(piece) + TURNS_PER_CHANGE * len(found))
     await state.write(planned)
 
 
