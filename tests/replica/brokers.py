@@ -50,7 +50,7 @@ TOPIC_ID = b"replicated topic"
 PORT = 9092
 START_S = 1.0
 WAIT_S_MAX = 60.0  # virtual
-POLL_S = 0.5
+POLL_S = 5.0
 NO_LEADER = -1
 ASKER = Peer("PLAINTEXT", "127.0.0.1:50000")
 
@@ -63,6 +63,7 @@ class Script:
         self.batches: list[Batch] = []
         self.accepts = True
         self.proposals: list[tuple[int, ...]] = []
+        self._waiting: list[asyncio.Future[None]] = []
         self.feed_s = dict.fromkeys(ids, 0.002)
         states = tuple(PartitionImage(n, NO_LEADER, 0, 0, ids, ids) for n in range(partitions))
         topic = TopicImage(TOPIC, TOPIC_ID, states)
@@ -73,6 +74,11 @@ class Script:
         number = self.image.number + 1
         self.image = self.image.apply(number, changes)
         self.batches.append(Batch(number, self.image.controller_epoch, changes))
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            loop = each.get_loop()
+            if not each.done() and not loop.is_closed():
+                loop.call_soon(each.set_result, None)
 
     def state(self, index: int) -> PartitionImage:
         """A partition as it is decided."""
@@ -90,15 +96,19 @@ class Script:
         """A broker is known to be dead."""
         self.publish(BrokerRegistered(self.image.brokers[broker_id]._replace(fenced=True)))
 
+    def unfence(self, broker_id: int) -> None:
+        """A broker is alive after all."""
+        self.publish(BrokerRegistered(self.image.brokers[broker_id]._replace(fenced=False)))
+
     # The channel of a broker
 
     async def poll(
         self, broker_id: int, number: int, controller_epoch: int, *_: Any
     ) -> Sequence[Batch] | Snapshot:
-        waited = 0.0
-        while self.image.number <= number and waited < POLL_S:
-            await asyncio.sleep(0.001)
-            waited += 0.001
+        if self.image.number <= number:
+            changed = asyncio.get_running_loop().create_future()
+            self._waiting.append(changed)
+            await asyncio.wait([changed], timeout=POLL_S)
         image, batches = self.image, list(self.batches[number:])
         await asyncio.sleep(self.feed_s[broker_id])
         return Snapshot(image) if controller_epoch != image.controller_epoch else batches

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 STORAGE_ERROR_FROM = 6
 # Before it, clients cannot know zstd.
 ZSTD_FROM = 10
+# How often the partitions of a follower that do not move are looked at: well within the shortest
+# `replica.lag.time.max.ms` that makes sense.
+NOTE_ALL_S = 0.5
 # A replica being built beside another on the same broker; it reads to the log's end.
 FUTURE_REPLICA = -3
 
@@ -106,10 +109,11 @@ class Reader:
         self.bytes_max = bytes_max
         self.session = session
         # Whether this reader may rely on being called when a partition of its session moves. A
-        # partition calls when the high watermark moves, not when its log does; and a client too
-        # old for zstd must be given an error as soon as a topic is configured for it.
+        # partition calls when the high watermark moves, and when its log does if it has followers;
+        # and a client too old for zstd must be given an error as soon as a topic is configured for
+        # it.
         self.watches = (
-            session is not None and api_version >= ZSTD_FROM and self.isolation is not _LOG_END
+            session is not None and api_version >= ZSTD_FROM and replica_id != FUTURE_REPLICA
         )
 
     def read(self, partitions: Iterable[CachedPartition]) -> Outcome:
@@ -117,6 +121,11 @@ class Reader:
         outcome = Outcome()
         answers = outcome.answers
         left = self.bytes_max
+        session = self.session
+        if session is not None:
+            session.moved = False
+            if self._arriving and self.replica_id >= 0:
+                self._note_all(session)
         for cached in partitions:
             data = self._read_one(cached, left, outcome)
             if data is None:
@@ -264,6 +273,19 @@ class Reader:
             epoch, end_offset = info.diverging_epoch
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
         return data
+
+    def _note_all(self, session: FetchSession) -> None:
+        """Count the partitions that do not move as fetched too, from time to time: a follower that
+        stays at their end has caught up, and may join their ISR.
+        """
+        now_s = self.broker.clock.monotonic()
+        if now_s - session.noted_s < NOTE_ALL_S:
+            return
+        session.noted_s = now_s
+        for cached in session.partitions.values():
+            partition = cached.watched
+            if partition is not None and partition.leader_epoch == cached.current_leader_epoch:
+                self._note_follower(cached, partition)
 
     def _note_follower(self, cached: CachedPartition, partition: Partition) -> None:
         """Count what a follower has, unless it has restarted since it sent this request.

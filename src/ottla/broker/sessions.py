@@ -99,6 +99,7 @@ class CachedPartition:
         session = self.session
         if session is not None:
             session.ready[self] = None
+            session.moved = True
             if session.parked is not None:
                 session.parked.moved(partition)
 
@@ -122,6 +123,8 @@ class FetchSession:
         "created_ms",
         "epoch",
         "id",
+        "moved",
+        "noted_s",
         "parked",
         "partitions",
         "privileged",
@@ -147,6 +150,10 @@ class FetchSession:
         self.partitions: dict[PartitionKey, CachedPartition] = {}
         self.ready: dict[CachedPartition, None] = {}
         self.parked: ParkedFetch | None = None
+        # Whether a partition has become ready since a request began to read.
+        self.moved = False
+        # When all partitions of a follower were last counted as fetched, not only those that moved.
+        self.noted_s = 0.0
         self._next_order = 0
         # The most that were ready since `ready` was last rebuilt.
         self._ready_most = 0

@@ -172,6 +172,12 @@ class Fetch:
         missing_bytes = self.bytes_min - outcome.available_bytes
         if outcome.must_answer or missing_bytes <= 0 or self.wait_ms <= 0:
             return self.response(outcome)
+        if self.session is not None and self.session.moved:
+            # A follower's fetch may commit records, and what that leads to may write others.
+            outcome = self.reader.read(self._to_read())
+            missing_bytes = self.bytes_min - outcome.available_bytes
+            if outcome.must_answer or missing_bytes <= 0:
+                return self.response(outcome)
         reader = self.reader
         keys = []
         for cached in self._to_read():
