@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.cluster.controller import Controller
 from ottla.cluster.requests import NewPartitions, Resource, ResourceType
+from ottla.cluster.state import NotController
 from ottla.log.directories import DirectoryProblem
 from ottla.metadata_store.tree import ConnectionLoss
 from ottla.wire.errors import ErrorCode
@@ -38,6 +40,25 @@ def test_a_clean_restart_keeps_everything() -> None:
         assert values(later.ask(fetch_request(("t", 1, 0)), 11)) == {("t", 1): [b"a", b"b"]}
         assert later.partition("t", 1).leader_epoch == 1
         assert later.produce("t", 1, b"c").base_offset == 2
+
+
+def test_a_start_that_fails_does_not_spoil_a_clean_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker epoch of the last stop is noted again: the next start is one after a clean stop
+    (KIP-966)."""
+    with BrokerHarness() as harness:
+        harness.create("t")
+        epoch = harness.broker.epoch
+    with monkeypatch.context() as patch:
+
+        async def refused(*_: object) -> None:
+            raise NotController("none is there")
+
+        patch.setattr(Controller, "register_broker", refused)
+        with pytest.raises(NotController):
+            again(harness)
+    with again(harness) as later:
+        assert later.broker.logs.last_broker_epoch == epoch > 0
+        assert later.broker.epoch > epoch
 
 
 def test_a_partition_costs_nothing_until_it_is_used() -> None:

@@ -9,11 +9,13 @@ import pytest
 from ottla.cluster import leadership, steps
 from ottla.cluster.requests import (
     ElectionType,
+    FeatureUpdate,
     IsrOutcome,
     NewTopic,
     Op,
     Resource,
     ResourceType,
+    UpgradeType,
 )
 from ottla.metadata_store.tree import ConnectionLoss, Operation, Result
 from ottla.wire.errors import ErrorCode
@@ -291,3 +293,27 @@ def test_preferred_leaders_lead_again(tmp_path: Path, monkeypatch: pytest.Monkey
         assert harness.controller.image.number == number
 
     run_scenario(tmp_path, scenario, options)
+
+
+def test_a_cluster_without_eligible_replicas(tmp_path: Path) -> None:
+    """Who was eligible is in the ISR then and may lead; and the other way round."""
+
+    async def scenario(harness: ControllerHarness) -> None:
+        await three(harness)
+        for broker_id in (3, 1, 2):
+            await fence(harness, broker_id)
+        assert shape(harness) == (-1, (), (1, 2))
+        feature = "eligible.leader.replicas.version"
+        update = harness.controller.update_features
+        await update([FeatureUpdate(feature, 0, UpgradeType.SAFE_DOWNGRADE)])
+        assert (shape(harness), part(harness).last_known_leader) == ((-1, (1, 2), ()), -1)
+        await harness.catch_up(harness.controller.image.brokers[1])
+        assert shape(harness) == (1, (1,), ())
+        await fence(harness, 1)
+        assert shape(harness) == (-1, (1,), ())
+        await update([FeatureUpdate(feature, 1)])
+        assert (shape(harness), part(harness).last_known_leader) == ((-1, (), (1,)), 1)
+        await harness.catch_up(harness.controller.image.brokers[1])
+        assert shape(harness) == (1, (1,), ())
+
+    run_scenario(tmp_path, scenario, TWO)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.adoption import adopt_topics
 from ottla.broker.controlled_shutdown import move_leaders_away
+from ottla.broker.controller_options import controller_options
 from ottla.broker.controller_service import ControllerService
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
@@ -42,7 +43,7 @@ from ottla.cluster.controller import Controller
 from ottla.cluster.image import ZERO_ID, BrokerInfo, ClusterImage, Endpoint, PartitionImage
 from ottla.cluster.nodes import uuid_bytes
 from ottla.cluster.requests import Refusal
-from ottla.cluster.state import NotController, Options
+from ottla.cluster.state import NotController
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
 from ottla.metadata_store.local import LocalTree
@@ -180,7 +181,7 @@ class Broker:
             "Bytes that recovery cut from logs at this start and kept in .corrupt files.",
         )
         await self.logs.start(None if self.shared is None else await self.shared.cluster_id())
-        self._opened.push_async_callback(lambda: self.logs.close(self.epoch))
+        self._opened.push_async_callback(self._close_logs)
         noted, behind = None, False
         if self._channel is not None:
             self.controller = self._channel
@@ -210,6 +211,10 @@ class Broker:
         self._keep_configs()
         self.logs.begin_upkeep()
 
+    async def _close_logs(self) -> None:
+        # A start that came to no registration has changed nothing since the last stop.
+        await self.logs.close(self.epoch if self.epoch >= 0 else self.logs.last_broker_epoch)
+
     async def _start_controller(self, settings: Settings) -> tuple[MetadataCheckpoint | None, bool]:
         """Start the controller of a cluster of one broker.
 
@@ -236,26 +241,9 @@ class Broker:
         return noted, behind
 
     def _new_controller(self, tree: Tree) -> Controller:
-        settings = self.settings
-        rebalance_s = settings.integer("leader.imbalance.check.interval.seconds")
-        return Controller(
-            tree,
-            self.clock,
-            self.chance,
-            Options(
-                node_id=self.node_id,
-                num_partitions=settings.integer("num.partitions"),
-                default_replication_factor=settings.integer("default.replication.factor"),
-                delete_topic_enable=settings.flag("delete.topic.enable"),
-                cluster_id=self.logs.cluster_id,
-                min_insync_replicas=settings.integer("min.insync.replicas"),
-                unclean_leader_election=settings.flag("unclean.leader.election.enable"),
-                leader_rebalance_s=(
-                    rebalance_s if settings.flag("auto.leader.rebalance.enable") else None
-                ),
-            ),
-            ConfigRules(lambda: self.settings),
-        )
+        options = controller_options(self.settings, self.logs.cluster_id)
+        rules = ConfigRules(lambda: self.settings)
+        return Controller(tree, self.clock, self.chance, options, rules)
 
     async def _adopt(
         self, image: ClusterImage, noted: MetadataCheckpoint | None, behind: bool

@@ -93,9 +93,13 @@ async def update_features(
     if decided != old.levels and not validate_only:
         new = FeatureImage(decided, old.epoch + 1)
         operations = [Set(nodes.FEATURES, nodes.features_value(new), old.epoch)]
-        enabled = decided.get(configs.ELR_FEATURE, 0) > old.levels.get(configs.ELR_FEATURE, 0) == 0
-        safety = min_isr_steps(state) if enabled else []
-        await state.write([*safety, Step(operations, [FeaturesChanged(new)])])
+        before, after = (bool(levels.get(configs.ELR_FEATURE)) for levels in (old.levels, decided))
+        first = min_isr_steps(state) if after and not before else []
+        if before and not after:
+            first += leadership.isr_steps(state)
+        await state.write([*first, Step(operations, [FeaturesChanged(new)])])
+        if before != after:
+            await leadership.settle(state)
     return FeaturesOutcome()
 
 

@@ -150,6 +150,16 @@ def without_elr(old: PartitionImage) -> PartitionImage | None:
     return old._replace(elr=(), partition_epoch=old.partition_epoch + 1)
 
 
+def isr_in_place_of_elr(old: PartitionImage) -> PartitionImage | None:
+    """The partition in a cluster that has no ELR any more; None if all is the same.
+
+    Where the ISR is empty, those who may lead are its members: without an ELR the last ones stay.
+    """
+    last = () if old.last_known_leader == NO_LEADER else (old.last_known_leader,)
+    new = old._replace(isr=old.isr or old.elr or last, elr=(), last_known_leader=NO_LEADER)
+    return new._replace(partition_epoch=old.partition_epoch + 1) if new != old else None
+
+
 def settled(
     old: PartitionImage,
     brokers: Mapping[int, BrokerInfo],

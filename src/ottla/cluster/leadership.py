@@ -119,6 +119,15 @@ def without_elr(state: State, resource: Resource) -> Iterator[Step]:
             yield from steps.state_changes(topic, changed, state.values)
 
 
+def isr_steps(state: State) -> Iterator[Step]:
+    """ISRs take over what the ELRs know: there is about to be no such thing."""
+    for topic in state.image.topics.values():
+        decided = map(elections.isr_in_place_of_elr, topic.partitions)
+        changed = [each for each in decided if each is not None]
+        if changed:
+            yield from steps.state_changes(topic, changed, state.values)
+
+
 async def restart(state: State, broker: BrokerInfo, stopped: Stopped) -> None:
     """Elect the only broker of a cluster again as the leader of all it can lead."""
 
