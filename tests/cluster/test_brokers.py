@@ -281,6 +281,31 @@ def test_another_controller_knows_the_brokers(tmp_path: Path) -> None:
     run_simulated(main())
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_of_two_that_take_over_at_once_one_does(tmp_path: Path, before: bool) -> None:
+    """In a new tree and in one that has an epoch; the other gets NotController."""
+
+    async def main() -> None:
+        path = str(tmp_path / "tree")
+        engine = await LocalEngine.open(RealDisk(), path, node_background())
+        if before:
+            last = Controller(await engine.connect(), loop_clock(), SeededChance(9))
+            await last.start()
+            await last.stop()
+        both = [
+            Controller(await engine.connect(), loop_clock(), SeededChance(n), Options(node_id=n))
+            for n in range(2)
+        ]
+        starts = (each.start(replace=before) for each in both)
+        outcomes = await asyncio.gather(*starts, return_exceptions=True)
+        assert [type(each) for each in outcomes] == [type(None), NotController]
+        assert both[0].image.controller_epoch == 1 + before
+        await both[0].stop()
+        await engine.close()
+
+    run_simulated(main())
+
+
 def test_a_controller_that_was_replaced(tmp_path: Path) -> None:
     """Takeover needs no consent. The old one writes nothing, ends its feed and says so once."""
 

@@ -23,7 +23,15 @@ from ottla.cluster.requests import Refusal, ShutdownOutcome
 from ottla.cluster.state import NotController, State
 from ottla.cluster.steps import StateValues, Step
 from ottla.cluster.topics import Collisions
-from ottla.metadata_store.tree import Create, Delete, NodeExists, NoNode, Operation, Set
+from ottla.metadata_store.tree import (
+    BadVersion,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    Operation,
+    Set,
+)
 from ottla.wire.errors import ErrorCode
 
 ELECTION = (nodes.CLUSTER_ID, nodes.FEATURES, nodes.CONTROLLER_EPOCH)
@@ -59,7 +67,7 @@ async def elect(state: State, replace: bool = False) -> None:
     operations.append(Create(nodes.CONTROLLER, controller, ephemeral=True))
     try:
         await state.tree.multi(operations)
-    except NodeExists as error:
+    except (NodeExists, BadVersion) as error:
         raise NotController(f"another node is the controller: {error}") from error
     state.epoch = epoch
     state.epoch_version = version + 1
