@@ -77,3 +77,18 @@ def test_idle_followers_wait_at_the_leader() -> None:
         before = fetcher.number
         brokers.run(10)
         assert 15 <= fetcher.number - before <= 20
+
+
+def test_the_watermark_starts_from_its_checkpoint() -> None:
+    """replica.high.watermark.checkpoint.interval.ms: what was committed then is known after a
+    crash, before any fetch."""
+    with Brokers(3) as brokers:
+        brokers.lead(1)
+        for number in range(3):
+            brokers.produced(1, b"%d" % number)
+        brokers.run(6)
+        brokers.produced(1, b"after the checkpoint")
+        brokers.crash(2)
+        brokers.cut(2)
+        brokers.start(2)
+        assert (brokers.at(2).high_watermark, brokers.at(2).end_offset) == (3, 4)

@@ -174,6 +174,7 @@ class Broker:
             node_id=self.node_id,
         )
         self.logs.high_watermark_of = self._high_watermark_of
+        self.logs.replicated = lambda: self.replication.has_partitions
         self.logs.topic_configs_of = lambda topic: self.next_image.configs_of(topic)
         self.metrics.gauge(
             "ottla_log_SetAsideBytes",

@@ -227,6 +227,11 @@ class Replication:
         return self.broker.settings.integer("replica.lag.time.max.ms") / 1000
 
     @property
+    def has_partitions(self) -> bool:
+        """Whether there are partitions here with replicas on other brokers."""
+        return bool(self.leading or self._following)
+
+    @property
     def fetchers(self) -> list[Fetcher]:
         """What this broker fetches, by leader."""
         return [loop.fetcher for loop in self._loops.values()]

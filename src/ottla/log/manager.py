@@ -94,6 +94,8 @@ class LogManager:
         self.directories: list[DataDirectory] = []
         # The high watermark of a log; set by the layer above, which keeps it.
         self.high_watermark_of: Callable[[Log], int] = lambda log: log.end_offset
+        # Whether some logs here have replicas elsewhere.
+        self.replicated: Callable[[], bool] = lambda: False
         self.remover = Remover(disk, clock, background)
         self.flusher = Flusher(clock, background)
         self.cleaner = Cleaner(

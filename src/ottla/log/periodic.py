@@ -98,6 +98,12 @@ class Periodic:
             ),
             Round(
                 manager,
+                "high watermark checkpoint",
+                of("replica.high.watermark.checkpoint.interval.ms"),
+                self.checkpoint_high_watermarks,
+            ),
+            Round(
+                manager,
                 "producer expiry",
                 of("producer.id.expiration.check.interval.ms"),
                 self.expire_producers,
@@ -138,6 +144,12 @@ class Periodic:
 
     async def checkpoint(self) -> None:
         await self._manager.checkpointer.write(self._manager.directories)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Where nobody else has replicas, the high watermark follows from the log."""
+        manager = self._manager
+        if manager.replicated():
+            await manager.checkpointer.write(manager.directories, [checkpoints.HIGH_WATERMARKS])
 
     async def expire_producers(self) -> None:
         manager = self._manager
