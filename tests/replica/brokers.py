@@ -94,11 +94,15 @@ class Script:
 
     def fence(self, broker_id: int) -> None:
         """A broker is known to be dead."""
-        self.publish(BrokerRegistered(self.image.brokers[broker_id]._replace(fenced=True)))
+        self.move(broker_id, fenced=True)
 
     def unfence(self, broker_id: int) -> None:
         """A broker is alive after all."""
-        self.publish(BrokerRegistered(self.image.brokers[broker_id]._replace(fenced=False)))
+        self.move(broker_id, fenced=False)
+
+    def move(self, broker_id: int, **fields: Any) -> None:
+        """Change what is registered of a broker."""
+        self.publish(BrokerRegistered(self.image.brokers[broker_id]._replace(**fields)))
 
     # The channel of a broker
 

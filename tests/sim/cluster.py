@@ -215,7 +215,7 @@ class ClusterRun:
         offset = 0
         while True:
             request = fetch_request((TOPIC, 0, offset), max_wait_ms=300)
-            answer = await client.ask(request, 11)
+            answer = await client.ask(request, 10)  # of a leader: before KIP-392
             if answer is None:
                 await asyncio.sleep(0.05)
                 continue

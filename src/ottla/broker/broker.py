@@ -36,6 +36,7 @@ from ottla.broker.partitions import Partitions
 from ottla.broker.peers import LocalPeers, Peers
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.remote_controller import RemoteController
+from ottla.broker.replica_selection import RACK_AWARE
 from ottla.broker.replication import Replication
 from ottla.broker.sessions import FetchSessionCache
 from ottla.broker.waiting import pause
@@ -98,6 +99,8 @@ class Broker:
         self.node_id = settings.node_id
         # How many bytes of records one fetch may be answered with; not a dynamic config.
         self.fetch_bytes_max = settings.integer("fetch.max.bytes")
+        # Whether consumers that name their rack are sent to a replica there.
+        self.selects_replicas = settings.values["replica.selector.class"] == RACK_AWARE
         self.clock = clock
         self.disk = disk
         self.chance = chance

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.partitions import missing
+from ottla.broker.replica_selection import preferred_read_replica
 from ottla.broker.sessions import NO_TOPIC_ID, CachedPartition, FetchSession
 from ottla.replica.partition import FetchIsolation
 from ottla.wire.api.fetch import (
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 STORAGE_ERROR_FROM = 6
 # Before it, clients cannot know zstd.
 ZSTD_FROM = 10
+# Clients before it read from leaders only.
+ANY_REPLICA_FROM = 11
 # How often the partitions of a follower that do not move are looked at: well within the shortest
 # `replica.lag.time.max.ms` that makes sense.
 NOTE_ALL_S = 0.5
@@ -72,7 +75,10 @@ class Reader:
     """Reads on behalf of one fetch request."""
 
     __slots__ = (
+        "_any_replica",
         "_arriving",
+        "_listener",
+        "_rack",
         "api_version",
         "broker",
         "bytes_max",
@@ -93,8 +99,13 @@ class Reader:
         bytes_max: int,
         session: FetchSession | None,
         replica_epoch: int = -1,
+        rack: str = "",
+        listener: str = "",
     ) -> None:
-        """`replica_epoch`: the broker epoch of a follower, which changes when it restarts."""
+        """`replica_epoch`: the broker epoch of a follower, which changes when it restarts.
+
+        `rack`: where a consumer is, and `listener`: through which it came.
+        """
         self.broker = broker
         self.api_version = api_version
         self.replica_id = replica_id
@@ -108,6 +119,10 @@ class Reader:
             self.isolation = _TXN_COMMITTED
         self.bytes_max = bytes_max
         self.session = session
+        # A consumer may read from followers too (KIP-392).
+        self._any_replica = replica_id < 0 and api_version >= ANY_REPLICA_FROM
+        self._rack = rack if self._any_replica and broker.selects_replicas else ""
+        self._listener = listener
         # Whether this reader may rely on being called when a partition of its session moves. A
         # partition calls when the high watermark moves, and when its log does if it has followers;
         # and a client too old for zstd must be given an error as soon as a topic is configured for
@@ -138,6 +153,7 @@ class Reader:
             if (
                 data.error_code
                 or data.diverging_epoch.epoch >= 0
+                or data.preferred_read_replica >= 0
                 or (
                     self.replica_id >= 0
                     and is_behind(cached, data.high_watermark, data.log_start_offset)
@@ -184,7 +200,11 @@ class Reader:
             offline = partition.offline is not None
             return self.storage_error if offline else ErrorCode.INCONSISTENT_TOPIC_ID
         error = partition.error_for_client(cached.current_leader_epoch)
-        if error:
+        if error and not (
+            error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            and self._any_replica
+            and self.broker.node_id in partition.replicas
+        ):
             return self.storage_error if error is ErrorCode.KAFKA_STORAGE_ERROR else error
         if self.replica_id >= 0 and (
             self.replica_id not in partition.replicas or self.replica_id == self.broker.node_id
@@ -209,6 +229,8 @@ class Reader:
         self, cached: CachedPartition, partition: Partition, left: int, outcome: Outcome
     ) -> PartitionData | None:
         """The records and offsets to answer with; None when the session has answered them."""
+        if self._rack and (elsewhere := self._elsewhere(cached, partition)) is not None:
+            return elsewhere
         bytes_max = cached.bytes_max if cached.bytes_max < left else left
         info = partition.read(
             cached.fetch_offset,
@@ -273,6 +295,24 @@ class Reader:
             epoch, end_offset = info.diverging_epoch
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
         return data
+
+    def _elsewhere(self, cached: CachedPartition, partition: Partition) -> PartitionData | None:
+        """The answer for a consumer that should read from another replica, if there is one."""
+        broker = self.broker
+        preferred = preferred_read_replica(
+            self._rack, partition, cached.fetch_offset, broker.image, self._listener
+        )
+        if preferred is None:
+            return None
+        return PartitionData(
+            partition_index=cached.index,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log_start_offset,
+            aborted_transactions=None,
+            preferred_read_replica=preferred,
+            records=b"",
+        )
 
     def _note_all(self, session: FetchSession) -> None:
         """Count the partitions that do not move as fetched too, from time to time: a follower that

@@ -544,6 +544,7 @@ class Partition:
                 " after an unclean election" if self.recovering else "",
             )
             self.high_watermark = offset
+            self._announce_soon()
         try:
             self.log.truncate_to(offset, now_ms=now_ms)
         except OSError as problem:
@@ -556,6 +557,7 @@ class Partition:
         except OSError as problem:
             self.go_offline(f"cannot begin again at {offset}", problem)
         self.high_watermark = offset
+        self._announce_soon()
 
     def delete_records_before(self, offset: int) -> int:
         """Make everything below `offset` unreadable; the log start after it.

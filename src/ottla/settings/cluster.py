@@ -29,6 +29,7 @@ from ottla.settings.rules import (
     SOME_ITEMS,
     VOTERS,
     at_least,
+    class_named,
     some_items_of,
 )
 
@@ -138,7 +139,8 @@ CLUSTER_OPTIONS = (
          "Connections a follower uses for each leader.", update=CLUSTER_WIDE),
     idle("num.replica.alter.log.dirs.threads", INT, None, None, HIGH,
          "Threads that move partitions between directories."),
-    Option("replica.selector.class", STRING, None, None, MEDIUM,
-           "A Java class that picks the replica a consumer reads from.",
-           standing=REFUSED, why="this broker runs no Java classes; leave it out"),
+    Option("replica.selector.class", STRING, None,
+           class_named("org.apache.kafka.common.replica.RackAwareReplicaSelector",
+                       "org.apache.kafka.common.replica.LeaderSelector"), MEDIUM,
+           "Which replica a consumer reads from: Kafka's own classes, by name."),
 )  # fmt: skip

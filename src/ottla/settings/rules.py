@@ -53,6 +53,17 @@ def one_of_ignoring_case(*allowed: str) -> Rule:
     return Rule(f"(case insensitive) [{words}]", check)
 
 
+def class_named(*allowed: str) -> Rule:
+    """A Java class that is known here by its name, or none."""
+    words = " and ".join(allowed)
+
+    def check(name: str, value: Value) -> None:
+        if value is not None and value != "" and value not in allowed:
+            raise InvalidValue(name, value, f"this broker runs no Java classes; it knows {words}")
+
+    return Rule("", check)
+
+
 def items(*allowed: str, some: bool = False) -> Rule:
     """A list of these items (of any, when none are named); `some`: of at least one."""
     words = ", ".join(allowed)

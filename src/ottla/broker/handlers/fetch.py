@@ -161,6 +161,8 @@ class Fetch:
             bytes_max=bytes_max,
             session=session,
             replica_epoch=replica_epoch,
+            rack=request.rack_id,
+            listener=context.peer.listener_name,
         )
         self.unknown_count = 0
         self.pending: Pending | None = None
@@ -314,6 +316,7 @@ def _has_news(session: FetchSession, cached: CachedPartition, data: PartitionDat
         or cached.answered_high_watermark != data.high_watermark
         or cached.answered_log_start_offset != data.log_start_offset
         or data.diverging_epoch.epoch >= 0
+        or data.preferred_read_replica >= 0
         or (session.privileged and is_behind(cached, data.high_watermark, data.log_start_offset))
     )
     # After an error the partition is answered again when the error is gone.
