@@ -1,6 +1,7 @@
 """Fetches records in the background, ahead of the caller, within bounds.
 
-One Fetch is under way to each broker, and a second one for partitions that are wanted while the
+A partition is read from its leader, or from the replica that the leader named (KIP-392). One Fetch
+is under way to each broker, and a second one for partitions that are wanted while the
 first still waits for news of others, or that were sought elsewhere. A partition is asked for again
 while less than a few times `max_partition_fetch_bytes` of it wait, and all together less than
 `fetch_max_bytes`. Batches stay encoded until the caller takes them (`fetched_batches.py`).
@@ -156,16 +157,26 @@ class Fetcher:
                 later = min(later or now + UNKNOWN_TOPIC_WAIT_S, self._missing(state, now))
             elif self.validation.needed(state, known):
                 doubtful.append(state)
-            elif state.queued_bytes >= self.ahead_bytes or space <= 0:
-                full.add(known.leader)
-            elif len(self.busy.get(known.leader, ())) < len(CHANNELS):
-                wanted.setdefault(known.leader, {})[state.partition] = (
-                    state, state.version, offset,
-                )  # fmt: skip
+            else:
+                node = self._read_from(state, known.leader, now)
+                if state.queued_bytes >= self.ahead_bytes or space <= 0:
+                    full.add(node)
+                elif len(self.busy.get(node, ())) < len(CHANNELS):
+                    wanted.setdefault(node, {})[state.partition] = (state, state.version, offset)
         again = self.validation.ask(doubtful) if doubtful else None
         if again is not None:
             later = min(later or again, again)
         return wanted, full, later
+
+    def _read_from(self, state: PartitionState, leader: int, now: float) -> int:
+        """The replica that the leader named not long ago, if the cluster has it; or the leader."""
+        preferred = state.preferred_replica
+        if preferred < 0:
+            return leader
+        if now > state.preferred_until or preferred not in self.client.cluster.brokers:
+            state.forget_preferred_replica()
+            return leader
+        return preferred
 
     def _rotated(self) -> list[PartitionState]:
         """The partitions, beginning with another one each time, so that each has its turn."""
@@ -265,6 +276,7 @@ class Fetcher:
         retry_at = time.monotonic() + self.client.config["retry_backoff_ms"] / 1000
         for state, _, _ in asked.values():
             state.retry_at = retry_at
+            state.forget_preferred_replica()
         code = getattr(problem, "errno", None)
         if getattr(problem, "retriable", False) or code == ErrorCode.UNKNOWN_SERVER_ERROR:
             log.debug("a fetch failed and will be tried again: %s", problem)
@@ -288,6 +300,12 @@ class Fetcher:
             return
         if data.error_code:
             self._refused(partition, data, state, offset, answer)
+            return
+        if data.preferred_read_replica >= 0:
+            # The leader has no records for us: a replica that is nearer has them (KIP-392).
+            state.preferred_replica = data.preferred_read_replica
+            age_s = self.client.config["metadata_max_age_ms"] / 1000
+            state.preferred_until = time.monotonic() + age_s
             return
         aborted = (data.aborted_transactions or ()) if self.isolation_level else None
         try:
@@ -318,7 +336,10 @@ class Fetcher:
     ) -> None:
         code = data.error_code
         state.retry_at = time.monotonic() + self.client.config["retry_backoff_ms"] / 1000
-        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        from_follower = state.forget_preferred_replica()
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE and from_follower:
+            state.retry_at = 0.0  # a follower may be behind: the leader knows
+        elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # What is queued may still be returned; then there is nothing below the offset.
             if state.position == offset:
                 self._out_of_range(partition, state, offset)

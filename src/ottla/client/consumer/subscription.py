@@ -71,8 +71,9 @@ class PartitionState:
     __slots__ = (
         "append_time", "chunk", "chunk_at", "chunk_end", "fetch_epoch", "fetch_offset", "fetching",
         "held", "high_watermark", "last_stable_offset", "log_start_offset", "partition", "paused",
-        "position", "position_epoch", "queue", "received_bytes", "reset", "resolving", "retry_at",
-        "stale_until", "stop_at", "taken_bytes", "topic_id", "validated_epoch", "version",
+        "position", "position_epoch", "preferred_replica", "preferred_until", "queue",
+        "received_bytes", "reset", "resolving", "retry_at", "stale_until", "stop_at", "taken_bytes",
+        "topic_id", "validated_epoch", "version",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition, *, held: bool = False) -> None:
@@ -91,6 +92,8 @@ class PartitionState:
         self.paused = False
         self.fetching = -1  # the version for which a fetch is under way
         self.retry_at = 0.0
+        self.preferred_replica = -1  # that the leader named (KIP-392)
+        self.preferred_until = 0.0
         self.version = 0
         self.queue: deque[FetchedBatch] = deque()
         self.received_bytes = 0  # by the background thread
@@ -128,6 +131,11 @@ class PartitionState:
         self.queue.clear()
         self.taken_bytes = self.received_bytes
         self.chunk, self.chunk_at = [], 0
+
+    def forget_preferred_replica(self) -> bool:
+        """Ask the leader again; False when it was the leader that was asked."""
+        known, self.preferred_replica = self.preferred_replica, -1
+        return known >= 0
 
     def place(self, offset: int | None, epoch: int) -> None:
         """Have this position, which is not validated yet."""
