@@ -247,3 +247,45 @@ def test_the_controller_renews_its_lock() -> None:
         assert broker.disk.modified_ms("/shared/controller.lock") == last
 
     run_simulated(main())
+
+
+def test_an_address_that_somebody_removed_is_published_again() -> None:
+    """A broker that starts after `controller.json` was deleted finds the controller all the same.
+
+    The controller does not write over the address of a later one.
+    """
+
+    async def main() -> None:
+        first, second = processes(2)
+        await first.campaign.start(60)
+        first.disk.unlink("/shared/controller.json")
+        await second.campaign.start(60)
+        assert second.campaign.address == first.campaign.address
+        later = ControllerAddress(9, "127.0.0.1", 9009, "process 9", first.epoch + 1)
+        first.shared.publish(later)
+        await pass_time(int(SESSION_TIMEOUT_S * 1000))
+        assert first.shared.address() == later
+        for each in (first, second):
+            await each.campaign.close()
+
+    run_simulated(main())
+
+
+def test_a_controller_resigns_when_its_tree_is_removed() -> None:
+    """What it wrote to a file that was deleted would be gone with its process."""
+
+    async def main() -> None:
+        (broker,) = processes(1)
+        await broker.campaign.start(60)
+
+        async def refusing(path: str) -> Leadership:
+            raise CorruptTree(path, "older than this broker's data")
+
+        broker.lead = refusing
+        broker.disk.unlink("/shared/coordination.db")
+        await pass_time(int(2 * LOOK_EVERY_S * 1000))
+        assert broker.controller is None
+        assert not broker.shared.held
+        await broker.campaign.close()
+
+    run_simulated(main())

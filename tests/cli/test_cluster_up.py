@@ -104,3 +104,16 @@ def test_only_the_broker_that_was_asked_for_is_started(tmp_path: Path) -> None:
         assert state is not None
         assert state.supervisor is None
         assert [broker.process for broker in state.brokers] == [None, None]
+
+
+def test_an_earlier_copy_of_the_tree_is_refused(tmp_path: Path) -> None:
+    """A broker that has followed a later controller does not start with it, and says why."""
+    with supervised(tmp_path):
+        assert ottla("cluster", "down", "--dir", tmp_path).code == 0
+    seen = tmp_path / "broker-1" / "controller-epoch"
+    assert seen.read_text() == "1\n"
+    seen.write_text("9\n")
+    ended = ottla("cluster", "up", "--dir", tmp_path)
+    assert ended.code == 1
+    assert "the metadata tree is older than this broker's data" in ended.errors
+    assert "(controller epoch 1, seen 9)" in ended.errors

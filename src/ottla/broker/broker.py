@@ -197,6 +197,8 @@ class Broker:
         else:
             noted, behind = await self._start_controller(settings)
         image = await self._whole_image()
+        if self.shared is not None:
+            self.shared.check_epoch(image.controller_epoch)
         await self._finish_deletions(image)
         info = BrokerInfo(
             id=self.node_id,

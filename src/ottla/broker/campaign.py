@@ -113,6 +113,8 @@ class Campaign:
             self._wanted.clear()
             try:
                 await self._try()
+            except CorruptTree as error:
+                self._complain(error)
             except Exception:
                 # Another broker may do better; this one goes on as a follower.
                 log.exception("this broker cannot become the controller")
@@ -120,8 +122,11 @@ class Campaign:
     async def _try(self) -> None:
         """Be the controller, or know the address of whoever is, if there is one."""
         if self._leadership is not None:
-            if self._leadership.controller.active:
+            there = self._shared.has_tree
+            if there and self._leadership.controller.active:
                 return
+            if not there:
+                log.error("%s is gone: nothing can be changed", self._shared.tree_path)
             # Replaced by another controller in the tree, or the tree is gone.
             await self._resign()
         try:
@@ -134,9 +139,12 @@ class Campaign:
             raise
         except (TreeError, NotController, OSError) as error:
             await self._resign()
-            if self._failures % COMPLAIN_EVERY == 0:
-                log.error("this broker cannot become the controller: %s", error)
-            self._failures += 1
+            self._complain(error)
+
+    def _complain(self, error: Exception) -> None:
+        if self._failures % COMPLAIN_EVERY == 0:
+            log.error("this broker cannot become the controller: %s", error)
+        self._failures += 1
 
     async def _become(self) -> None:
         self._renew()
@@ -174,6 +182,8 @@ class Campaign:
     def _renew(self) -> None:
         try:
             self._shared.renew(self._clock.now_ms())
+            if self._leadership is not None and self._address is not None:
+                self._shared.publish_again(self._address)
         except OSError as error:
             log.warning("the controller's lock cannot be renewed: %s", error)
         self._renewal = self._clock.call_later(self._renew_every_s, self._renew)

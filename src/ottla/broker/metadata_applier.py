@@ -126,6 +126,8 @@ class MetadataApplier:
         """Apply what the controller sent; whether all of it could be."""
         if isinstance(update, Snapshot):
             image = fenced(self._broker.image, update.image)
+            if self._broker.shared is not None:
+                self._broker.shared.note_epoch(image.controller_epoch)
             return await self._move_to(image, self._apply_image(image))
         done = True
         # One after the other: a topic may be deleted by one and created again by the next.

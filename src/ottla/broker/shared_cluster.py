@@ -10,10 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.campaign import RETRY_S, Campaign, Leadership
+from ottla.broker.controller_epoch import ControllerEpoch
 from ottla.broker.waiting import pause
+from ottla.cluster import nodes
 from ottla.log.checkpoints import uuid_text
 from ottla.metadata_store.local import LocalTree
 from ottla.metadata_store.shared import ControllerAddress, SharedDirectory
+from ottla.metadata_store.tree import NoNode
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -31,6 +34,7 @@ class SharedCluster:
         self._broker = broker
         self._new_controller = new_controller
         self._shared = SharedDirectory(broker.disk, path)
+        self._epoch = ControllerEpoch(broker.disk, broker.settings.data_directory)
         self._endpoint = ("", 0)
         self._campaign = Campaign(
             self._shared,
@@ -60,8 +64,17 @@ class SharedCluster:
     async def start(self, endpoint: tuple[str, int]) -> None:
         """Return when there is a controller; this broker is reached by others at `endpoint`."""
         self._endpoint = endpoint
+        self._epoch.read()
         timeout_ms = self._broker.settings.integer("initial.broker.registration.timeout.ms")
         await self._campaign.start(timeout_ms / 1000)
+
+    def check_epoch(self, epoch: int) -> None:
+        """Raise TreeError if a controller is of an earlier tree than this broker has followed."""
+        self._epoch.check(epoch, self._shared.tree_path)
+
+    def note_epoch(self, epoch: int) -> None:
+        """The controller of this epoch is followed."""
+        self._epoch.note(epoch)
 
     async def close(self) -> None:
         """Be the controller no longer."""
@@ -72,6 +85,7 @@ class SharedCluster:
         tree = await LocalTree.open(broker.disk, path, broker.background)
         controller = self._new_controller(tree)
         try:
+            self.check_epoch(await controller_epoch(tree))
             await controller.start()
         except BaseException:
             await tree.close()
@@ -87,3 +101,12 @@ class SharedCluster:
             self._broker.host_controller(controller)
         else:
             self._broker.end_controller()
+
+
+async def controller_epoch(tree: Tree) -> int:
+    """The epoch of the last controller of a tree; 0 if it is new."""
+    try:
+        value, _ = await tree.get(nodes.CONTROLLER_EPOCH)
+    except NoNode:
+        return 0
+    return int(value)

@@ -131,6 +131,20 @@ class SharedDirectory:
         data = json.dumps({"version": VERSION, **address._asdict()}).encode() + b"\n"
         self._disk.write_atomically(f"{self.path}/{ADDRESS_FILE}", data, sync=False)
 
+    def publish_again(self, address: ControllerAddress) -> None:
+        """Publish what the holder of the lock published, if somebody has removed or damaged it.
+
+        Not over the address of a later controller. Raises OSError.
+        """
+        found = self.address()
+        if found is None or found.epoch < address.epoch:
+            self.publish(address)
+
+    @property
+    def has_tree(self) -> bool:
+        """Whether the file of the tree is there: one that was removed is written to in vain."""
+        return self._disk.exists(self.tree_path)
+
     def address(self) -> ControllerAddress | None:
         """What was published last; None if nothing was, or what is there cannot be read.
 

@@ -355,6 +355,7 @@ class SimulatedDisk:
     def database(self, path: str) -> sqlite3.Connection:
         """SQLite's own durability is not simulated: what is committed survives a crash."""
         address = f"file:{id(self)}{path}?mode=memory&cache=shared"
+        self._file(path, create=True)  # it is there, though its bytes are elsewhere
         if path not in self._databases:
             self._databases[path] = _connect(address)  # held, or the content would go with the last
         return _connect(address)
