@@ -90,11 +90,20 @@ def test_a_broker_that_cannot_start_stops_the_others(tmp_path: Path) -> None:
 def test_only_the_broker_that_was_asked_for_is_started(tmp_path: Path) -> None:
     """Of two that were killed one is started: it takes over as the controller, the other is down.
 
-    The commands end with 0, and `down` leaves nothing running.
+    One that cannot start is reported at once, with its own words. The other commands end with 0,
+    and `down` leaves nothing running.
     """
     with supervised(tmp_path, "--brokers", "2"):
         for broker in ("1", "2"):
             assert ottla("cluster", "kill", broker, "--dir", tmp_path).code == 0
+        wrong = tmp_path / "broker-2" / "meta.properties"
+        right = wrong.read_text()
+        wrong.write_text(right.replace("node.id=2", "node.id=7"))
+        refused = ottla("cluster", "restart", "2", "--dir", tmp_path)
+        assert refused.code == 1
+        assert "broker 2 ended while it started" in refused.errors
+        assert "belongs to node 7, not to node 2" in refused.errors
+        wrong.write_text(right)
         assert ottla("cluster", "restart", "2", "--dir", tmp_path).code == 0
         status = json.loads(ottla("cluster", "status", "--json", "--dir", tmp_path).out)
         assert status["controller"] == 2

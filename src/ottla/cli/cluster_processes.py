@@ -180,6 +180,8 @@ def kill(broker: int, directory: str) -> None:
 @directory_option
 def restart(broker: int, directory: str) -> None:
     """Stop broker BROKER if it runs, and start it again."""
+    from ottla.supervisor.broker_process import last_words
+    from ottla.supervisor.plan import broker_log
     from ottla.supervisor.processes import running, send
     from ottla.supervisor.state import ask_for_start
 
@@ -193,11 +195,22 @@ def restart(broker: int, directory: str) -> None:
     if not ask_for_start(path, broker):
         raise not_running(path)
 
+    started = found.process
+    log = broker_log(path, broker)
+
     def ready() -> bool:
+        nonlocal started
         now = broker_of(path, broker)
+        if started != found.process and not running(started):
+            words = last_words(log)
+            raise Failure(
+                f"broker {broker} ended while it started" + (f":\n{words}" if words else ""),
+                f"look at {log}",
+            )
+        started = now.process or started
         return now.ready and now.process != found.process
 
-    wait_until(ready, f"broker {broker} does not start; look at {path}/broker-{broker}.log")
+    wait_until(ready, f"broker {broker} does not start; look at {log}")
     click.echo(f"broker {broker} is ready on {found.address}")
 
 

@@ -107,8 +107,13 @@ class BrokerProcess:
 
     def last_words(self) -> str:
         """The end of what the broker has logged."""
-        try:
-            lines = self.log_path.read_text(errors="replace").splitlines()
-        except OSError:
-            return ""
-        return "\n".join(lines[-LOG_LINES_SHOWN:])
+        return last_words(self.log_path)
+
+
+def last_words(log_path: Path) -> str:
+    """The end of a broker's log."""
+    try:
+        lines = log_path.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(lines[-LOG_LINES_SHOWN:])

@@ -26,6 +26,11 @@ def start_request(directory: Path, node_id: int) -> Path:
     return directory / f"broker-{node_id}.start"
 
 
+def broker_log(directory: Path, node_id: int) -> Path:
+    """The file that a broker logs to."""
+    return directory / f"broker-{node_id}.log"
+
+
 class BrokerPlan(NamedTuple):
     """One broker of the cluster."""
 
@@ -58,7 +63,7 @@ class ClusterPlan(NamedTuple):
         return self.directory / f"broker-{node_id}"
 
     def log_path(self, node_id: int) -> Path:
-        return self.directory / f"broker-{node_id}.log"
+        return broker_log(self.directory, node_id)
 
     def command(self, broker: BrokerPlan) -> list[str]:
         """The command line of a broker's process."""
