@@ -178,13 +178,17 @@ class Supervisor:
         self._end_hanging_holder(now_s)
 
     def _take_requests(self) -> list[int]:
-        """The brokers that a command asks to be started, and that do not run."""
+        """The brokers that a command asks to be started, and that do not run.
+
+        One whose process has ended may not be reaped yet, while threads of it end: it is started
+        as soon as it is.
+        """
         found = []
         for broker in self._brokers:
             request = start_request(self.plan.directory, broker.node_id)
             if request.exists():
                 request.unlink(missing_ok=True)
-                if not broker.running:
+                if not running(broker.state().process):
                     found.append(broker.node_id)
         return found
 
