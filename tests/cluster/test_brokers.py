@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cluster import steps
 from ottla.cluster.controller import Controller
-from ottla.cluster.image import BrokerInfo, Endpoint
+from ottla.cluster.feed import Batch
+from ottla.cluster.image import (
+    NO_LEADER,
+    BrokerInfo,
+    BrokerRegistered,
+    Endpoint,
+    PartitionsChanged,
+)
 from ottla.cluster.requests import (
     ElectionType,
     NewTopic,
@@ -341,8 +349,9 @@ def test_a_controller_that_was_replaced(tmp_path: Path) -> None:
     run_simulated(main())
 
 
-def test_an_unclean_stop_is_not_forgotten(tmp_path: Path) -> None:
+def test_an_unclean_stop_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The controller dies right after it has noted one: the next one takes it into account."""
+    monkeypatch.setattr(steps, "STEP_BYTES_MAX", 1)  # the note and what follows in two writes
 
     async def main() -> None:
         harness = ControllerHarness(tmp_path / "tree", options=TWO)
@@ -359,6 +368,30 @@ def test_an_unclean_stop_is_not_forgotten(tmp_path: Path) -> None:
         assert shape(harness) == (-1, (), (3,))
         await harness.catch_up(controller.image.brokers[2])
         assert shape(harness) == (-1, (), (3,))
+        await harness.stop()
+
+    run_simulated(main())
+
+
+def test_a_dead_leader_and_the_next_one_are_one_change(tmp_path: Path) -> None:
+    """No client learns that a leader is gone before it can learn who leads now."""
+
+    async def main() -> None:
+        harness = ControllerHarness(tmp_path / "tree", options=TWO)
+        await harness.start()
+        await three(harness)
+        leader = part(harness).leader
+        number = harness.controller.image.number
+        await fence(harness, leader)
+        batch, *_ = await harness.controller.feed.after(
+            number, harness.controller.image.controller_epoch
+        )
+        assert isinstance(batch, Batch)
+        registered, changed = batch.changes
+        assert isinstance(registered, BrokerRegistered)
+        assert isinstance(changed, PartitionsChanged)
+        assert registered.broker.fenced
+        assert changed.partitions[0].leader not in (leader, NO_LEADER)
         await harness.stop()
 
     run_simulated(main())

@@ -60,12 +60,17 @@ class Proposals:
         return len(self.items) - 1
 
 
-async def settle(state: State) -> None:
-    """Bring all partitions in line with the brokers as they are now.
+async def settle(
+    state: State, changed: BrokerInfo | None = None, first: Iterable[Step] = ()
+) -> None:
+    """Bring all partitions in line with the brokers; `first` writes the one that has `changed`.
 
-    Those without a leader that can lead come first: clients wait for them.
+    Partitions without a leader that can lead come next, in the same write: clients wait for them,
+    and one that learns of a dead leader before it can learn of the next waits longer.
     """
-    brokers, stopped = state.image.brokers, state.stopped
+    brokers, stopped = dict(state.image.brokers), state.stopped
+    if changed is not None:
+        brokers[changed.id] = changed
     inactive = frozenset(each.id for each in brokers.values() if not each.active)
 
     def decide(partition: PartitionImage, rules: Rules) -> PartitionImage | None:
@@ -82,7 +87,7 @@ async def settle(state: State) -> None:
             or (each.elr and not stopped.unclean.isdisjoint(each.elr))
         ]
 
-    await change_all(state, without_leader, decide)
+    await change_all(state, without_leader, decide, first)
     if inactive:  # and so may be unclean ones
         await change_all(state, with_others, decide)
 
@@ -141,13 +146,14 @@ async def change_all(
     state: State,
     concerned: Callable[[Partitions], Partitions],
     decide: Callable[[PartitionImage, Rules], PartitionImage | None],
+    first: Iterable[Step] = (),
 ) -> None:
-    """Write what `decide` makes of the partitions that are `concerned`, in all topics.
+    """Write `first`, and what `decide` makes of the partitions that are `concerned`, in all topics.
 
     Many in one go, and the first before all are decided. Other work of the event loop runs in
     between; the controller has no other request meanwhile.
     """
-    planned: list[Step] = []
+    planned = list(first)
     count = 0
     for topic in state.image.topics.values():
         for start in range(0, len(topic.partitions), PARTITIONS_PER_WRITE):

@@ -1,8 +1,8 @@
 """The controller's election, and the registration of brokers.
 
 A registration lasts longer than the broker that made it, so that another controller knows who was
-fenced. What it says is written before the partitions that follow from it: a controller that takes
-over in between finishes that (`leadership.settle`).
+fenced. What it says is written before all partitions that follow from it, or with the first: a
+controller that takes over in between finishes that (`leadership.settle`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,6 @@ from ottla.cluster.image import (
     BrokerGone,
     BrokerInfo,
     BrokerRegistered,
-    Change,
     FeatureImage,
 )
 from ottla.cluster.nodes import Registration
@@ -157,9 +156,8 @@ async def register_broker(state: State, broker: BrokerInfo, previous_epoch: int)
         await write_registration(state, new, NOBODY)
         await leadership.restart(state, new, stopped)
         return new
-    await write_registration(state, new, stopped)
     state.applied.pop(new.id, None)
-    await leadership.settle(state)
+    await settle(state, new, stopped)
     state.registered_at[new.id] = state.image.number
     return new
 
@@ -180,8 +178,7 @@ async def unfence_broker(state: State, broker_id: int, broker_epoch: int) -> Non
     """A broker has caught up: it may lead what has no leader, and join ISRs."""
     broker = state.image.brokers.get(broker_id)
     if broker is not None and broker.epoch == broker_epoch and broker.fenced:
-        await write_registration(state, broker._replace(fenced=False), NOBODY)
-        await leadership.settle(state)
+        await settle(state, broker._replace(fenced=False), NOBODY)
 
 
 async def fence_broker(state: State, broker_id: int, broker_epoch: int) -> ErrorCode:
@@ -189,8 +186,7 @@ async def fence_broker(state: State, broker_id: int, broker_epoch: int) -> Error
     error = epoch_error(state, broker_id, broker_epoch)
     broker = state.image.brokers.get(broker_id)
     if error == ErrorCode.NONE and broker is not None and not broker.fenced:
-        await write_registration(state, broker._replace(fenced=True), NOBODY)
-        await leadership.settle(state)
+        await settle(state, broker._replace(fenced=True), NOBODY)
         state.registered_at[broker_id] = state.image.number
     return error
 
@@ -202,8 +198,7 @@ async def controlled_shutdown(state: State, broker_id: int, broker_epoch: int) -
     if error != ErrorCode.NONE or broker is None:
         return ShutdownOutcome(error)
     if not broker.fenced and not broker.in_controlled_shutdown:
-        await write_registration(state, broker._replace(in_controlled_shutdown=True), NOBODY)
-        await leadership.settle(state)
+        await settle(state, broker._replace(in_controlled_shutdown=True), NOBODY)
         state.registered_at[broker_id] = state.image.number
     moved_at = state.registered_at.get(broker_id, 0)
     behind = sum(
@@ -222,8 +217,7 @@ async def unregister_broker(state: State, broker_id: int) -> Refusal | None:
         return Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
     # Its replicas are counted as lost: it is out of ISRs and ELRs before nothing is known of it.
     stopped = Stopped(frozenset((broker_id,)))
-    await write_registration(state, broker._replace(fenced=True), stopped)
-    await leadership.settle(state)
+    await settle(state, broker._replace(fenced=True), stopped)
     await topic_writes.confirm_deletions(state, broker_id, list(state.image.deletions))
     operations: list[Operation] = [Delete(nodes.registration_path(broker_id))]
     await state.write([Step(operations, [BrokerGone(broker_id)])])
@@ -241,6 +235,17 @@ def epoch_error(state: State, broker_id: int, broker_epoch: int) -> ErrorCode:
 
 async def write_registration(state: State, broker: BrokerInfo, stopped: Stopped) -> None:
     """Write what is known of a broker, and publish it."""
+    await state.write([await registration(state, broker, stopped)])
+
+
+async def settle(state: State, broker: BrokerInfo, stopped: Stopped) -> None:
+    """Write what is known of a broker, and bring the partitions in line with it."""
+    first = await registration(state, broker, stopped)
+    await leadership.settle(state, broker, [first])
+
+
+async def registration(state: State, broker: BrokerInfo, stopped: Stopped) -> Step:
+    """The step that writes what is known of a broker; the controller's own notes at once."""
     known = state.image.brokers.get(broker.id)
     path = nodes.registration_path(broker.id)
     unclean, wiped = broker.id in stopped.unclean, broker.id in stopped.wiped
@@ -249,11 +254,10 @@ async def write_registration(state: State, broker: BrokerInfo, stopped: Stopped)
     if broker.epoch > state.last_broker_epoch:
         operations.append(Set(nodes.REGISTRATIONS, str(broker.epoch).encode()))
     operations += await broker_node(state, broker, known)
-    change: Change = BrokerRegistered(broker)
-    await state.write([Step(operations, [change])])
     state.last_broker_epoch = max(broker.epoch, state.last_broker_epoch)
     others = without(state.stopped, broker.id)
     state.stopped = Stopped(others.unclean | stopped.unclean, others.wiped | stopped.wiped)
+    return Step(operations, [BrokerRegistered(broker)])
 
 
 async def broker_node(
