@@ -26,8 +26,7 @@ from ottla.wire.apis import BROKER_API
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, write_batch
 from tests.broker.cluster_harness import INTERNAL_PORT, Cluster, ClusterBroker
-from tests.broker.harness import fetch_request, produce_request
-from tests.sim.cluster import records_in
+from tests.broker.harness import fetch_request, produce_request, values
 
 
 def produce(cluster: Cluster, leader: int, value: str) -> int:
@@ -39,9 +38,10 @@ def produce(cluster: Cluster, leader: int, value: str) -> int:
     return int(result.base_offset)
 
 
-def values(cluster: Cluster, leader: int) -> list[str]:
+def read(cluster: Cluster, leader: int) -> list[str]:
+    """All records of the partition."""
     answer = cluster.ask(leader, fetch_request(("t", 0, 0)), 11)
-    return [value for _, value in records_in(answer.responses[0].partitions[0].records)]
+    return [(value or b"").decode() for value in values(answer)["t", 0]]
 
 
 def led_by(cluster: Cluster, broker_id: int, seen_by: int) -> bool:
@@ -281,7 +281,7 @@ class TestDeath:
             left = cluster.partition("t")
             assert 2 not in left.isr
             cluster.wait(lambda: led_by(cluster, left.leader, seen_by=left.leader))
-            assert values(cluster, left.leader) == sent
+            assert read(cluster, left.leader) == sent
             assert produce(cluster, left.leader, "after") == 5
             cluster.brokers[2].start()
             cluster.wait(lambda: sorted(cluster.partition("t").isr) == [1, 2, 3])
@@ -345,7 +345,7 @@ class TestDeath:
             stopped.start()
             cluster.wait(lambda: sorted(cluster.partition("t").isr) == [1, 2, 3])
             assert stopped.broker.logs.last_broker_epoch == epoch
-            assert values(cluster, cluster.partition("t").leader) == ["before"]
+            assert read(cluster, cluster.partition("t").leader) == ["before"]
 
 
 class TestSecondProcess:
