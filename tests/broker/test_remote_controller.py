@@ -13,6 +13,7 @@ from ottla.wire.api.api_versions import ApiVersionsRequest
 from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.wire.api.follow_feed import FollowFeedRequest
 from ottla.wire.api.forward import ForwardRequest
 from ottla.wire.api.incremental_alter_configs import (
@@ -22,6 +23,7 @@ from ottla.wire.api.incremental_alter_configs import (
 )
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
 from ottla.wire.api.register_broker import RegisterBrokerRequest
+from ottla.wire.api.unregister_broker import UnregisterBrokerRequest
 from ottla.wire.apis import BROKER_API
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, write_batch
@@ -114,6 +116,32 @@ class TestChanges:
             too_many = cluster.create("u", 1, 3, through=2)
             assert too_many.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
             assert too_many == cluster.create("u", 1, 3, through=1)
+
+    def test_leaders_are_elected_and_brokers_forgotten_through_any_broker(self) -> None:
+        """The preferred leader leads again; a broker that does not come back is unregistered."""
+        with Cluster(3) as cluster:
+            assert cluster.create("t", 1, 3, through=3, replicas=(2, 3, 1)).error_code == 0
+            cluster.wait(lambda: led_by(cluster, 2, seen_by=2))
+            cluster.brokers[2].crash()
+            cluster.wait(lambda: cluster.partition("t").leader in (1, 3))
+            elect = ElectLeadersRequest(
+                topic_partitions=[TopicPartitions(topic="t", partitions=[0])]
+            )
+            [failed] = cluster.ask(3, elect, 2).replica_election_results
+            code = failed.partition_result[0].error_code
+            assert code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+            cluster.brokers[2].start()
+            cluster.wait(lambda: 2 in cluster.partition("t").isr)
+            [elected] = cluster.ask(3, elect, 2).replica_election_results
+            assert elected.partition_result[0].error_code == 0
+            assert led_by(cluster, 2, seen_by=3), "who answers has applied the change"
+
+            cluster.brokers[2].crash()
+            cluster.wait(lambda: cluster.image(3).brokers[2].fenced)
+            assert cluster.ask(3, UnregisterBrokerRequest(broker_id=2), 0).error_code == 0
+            assert set(cluster.image(3).brokers) == {1, 3}
+            again = cluster.ask(3, UnregisterBrokerRequest(broker_id=2), 0)
+            assert again.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
     def test_producer_ids_are_never_given_twice(self) -> None:
         """Each broker has blocks of its own."""

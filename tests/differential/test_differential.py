@@ -67,6 +67,8 @@ APIS = (
     "ListGroups",
     "DescribeGroups",
     "DeleteGroups",
+    "ElectLeaders",
+    "UnregisterBroker",
 )
 # Further options of the suite's Apache Kafka.
 OPTIONS = {

@@ -189,11 +189,11 @@ class ControllerService:
             return ForwardResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=message)
         try:
             asked, _ = reader(kind, request.api_version)(request.request_data, 0)
-        except WireError as error:
+            response = await carry_out(self.controller, asked)
+        except (WireError, ValueError) as error:
             return ForwardResponse(
                 error_code=ErrorCode.INVALID_REQUEST, error_message=f"{kind.__name__}: {error}"
             )
-        response = await carry_out(self.controller, asked)
         if is_refused_by(ErrorCode.NOT_CONTROLLER, response):
             return ForwardResponse(error_code=ErrorCode.NOT_CONTROLLER)
         write = writer(API[request.api_key].response, request.api_version)

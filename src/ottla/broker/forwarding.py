@@ -8,17 +8,20 @@ controller decides (the configs of a new topic), they carry what it decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.cluster.requests import (
     ConfigOutcome,
     DeletionOutcome,
+    ElectionOutcome,
+    ElectionType,
     FeaturesOutcome,
     FeatureUpdate,
     NewPartitions,
     NewTopic,
     PartitionsOutcome,
+    Refusal,
     Resource,
     TopicOutcome,
     TopicRef,
@@ -47,6 +50,14 @@ from ottla.wire.api.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from ottla.wire.api.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+    TopicPartitions,
+)
+from ottla.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.wire.api.update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
@@ -64,9 +75,15 @@ FORWARDED: dict[int, type[Struct]] = {
     20: DeleteTopicsRequest,
     33: whole.AlterConfigsRequest,
     37: CreatePartitionsRequest,
+    43: ElectLeadersRequest,
     44: incremental.IncrementalAlterConfigsRequest,
     57: UpdateFeaturesRequest,
+    64: UnregisterBrokerRequest,
 }
+
+
+# Responses with one error for all.
+ONE_ERROR = (UpdateFeaturesResponse, ElectLeadersResponse, UnregisterBrokerResponse)
 
 
 async def carry_out(controller: ControllerChannel, request: Any) -> Struct:
@@ -127,12 +144,32 @@ async def carry_out(controller: ControllerChannel, request: Any) -> Struct:
             return UpdateFeaturesResponse(
                 error_code=updated.error_code, error_message=updated.error_message
             )
+        case ElectLeadersRequest():
+            asked = request.topic_partitions
+            elected = await controller.elect_leaders(
+                ElectionType(request.election_type),
+                None
+                if asked is None
+                else [(t.topic, index) for t in asked for index in t.partitions],
+            )
+            if isinstance(elected, Refusal):
+                return ElectLeadersResponse(error_code=elected.error_code)
+            return ElectLeadersResponse(replica_election_results=election_results(elected))
+        case UnregisterBrokerRequest():
+            refusal = await controller.unregister_broker(request.broker_id)
+            if refusal is None:
+                return UnregisterBrokerResponse(error_message=None)
+            return UnregisterBrokerResponse(
+                error_code=refusal.error_code, error_message=refusal.error_message
+            )
     raise TypeError(f"{type(request).__name__} is not forwarded")
 
 
 def is_refused_by(error_code: ErrorCode, response: Any) -> bool:
     """Whether the response says nothing but this error, for each thing that was asked for."""
-    if isinstance(response, UpdateFeaturesResponse):
+    if isinstance(
+        response, UpdateFeaturesResponse | ElectLeadersResponse | UnregisterBrokerResponse
+    ):
         return response.error_code == error_code
     if isinstance(response, CreateTopicsResponse):
         results: list[Any] = list(response.topics)
@@ -285,6 +322,57 @@ def partitions_outcomes(response: CreatePartitionsResponse) -> list[PartitionsOu
     return [
         PartitionsOutcome(each.name, ErrorCode(each.error_code), each.error_message)
         for each in response.results
+    ]
+
+
+# Leaders
+
+
+def elect_leaders_request(
+    kind: ElectionType, partitions: Sequence[tuple[str, int]] | None
+) -> ElectLeadersRequest:
+    if partitions is None:
+        return ElectLeadersRequest(election_type=kind, topic_partitions=None)
+    topics: dict[str, TopicPartitions] = {}
+    for name, index in partitions:
+        topics.setdefault(name, TopicPartitions(topic=name)).partitions.append(index)
+    return ElectLeadersRequest(election_type=kind, topic_partitions=list(topics.values()))
+
+
+def partitions_asked(request: ElectLeadersRequest) -> list[tuple[str, int]] | None:
+    """The partitions whose leaders are to be elected; None: of all."""
+    asked = request.topic_partitions
+    if asked is None:
+        return None
+    return [(each.topic, index) for each in asked for index in each.partitions]
+
+
+def election_results(
+    outcomes: Sequence[ElectionOutcome], names: Iterable[str] = ()
+) -> list[ReplicaElectionResult]:
+    """The results by topic, of each of these topics first, whether or not it has any."""
+    topics = {name: ReplicaElectionResult(topic=name) for name in names}
+    for each in outcomes:
+        result = topics.setdefault(each.topic, ReplicaElectionResult(topic=each.topic))
+        result.partition_result.append(
+            PartitionResult(
+                partition_id=each.partition,
+                error_code=each.error_code,
+                error_message=each.error_message,
+            )
+        )
+    return list(topics.values())
+
+
+def election_outcomes(response: ElectLeadersResponse) -> list[ElectionOutcome] | Refusal:
+    if response.error_code:
+        return Refusal(ErrorCode(response.error_code))
+    return [
+        ElectionOutcome(
+            topic.topic, each.partition_id, ErrorCode(each.error_code), each.error_message
+        )
+        for topic in response.replica_election_results
+        for each in topic.partition_result
     ]
 
 

@@ -55,6 +55,7 @@ from ottla.wire.api.controlled_shutdown import ControlledShutdownRequest
 from ottla.wire.api.follow_feed import FollowFeedResponse
 from ottla.wire.api.forward import ForwardRequest, ForwardResponse
 from ottla.wire.api.register_broker import RegisterBrokerRequest, RegisterBrokerResponse
+from ottla.wire.api.unregister_broker import UnregisterBrokerRequest
 from ottla.wire.apis import API
 from ottla.wire.errors import ErrorCode
 from ottla.wire.malformed import WireError
@@ -167,7 +168,12 @@ class RemoteController:
         return broker_of(feed_records.whole(feed_records.BrokerRecord, response.broker))
 
     async def unregister_broker(self, broker_id: int) -> Refusal | None:
-        return Refusal(ErrorCode.UNSUPPORTED_VERSION, "UnregisterBroker is not forwarded yet.")
+        response = await self._forward(UnregisterBrokerRequest(broker_id=broker_id))
+        if isinstance(response, Refusal):
+            return response
+        if not response.error_code:
+            return None
+        return Refusal(ErrorCode(response.error_code), response.error_message)
 
     async def fence_broker(self, broker_id: int, broker_epoch: int) -> ErrorCode:
         """Only the controller's own process fences brokers."""
@@ -218,7 +224,8 @@ class RemoteController:
     async def elect_leaders(
         self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None
     ) -> list[ElectionOutcome] | Refusal:
-        return Refusal(ErrorCode.UNSUPPORTED_VERSION, "ElectLeaders is not forwarded yet.")
+        response = await self._forward(forwarding.elect_leaders_request(kind, partitions))
+        return response if isinstance(response, Refusal) else forwarding.election_outcomes(response)
 
     # Topics
 

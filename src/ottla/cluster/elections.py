@@ -18,6 +18,16 @@ from ottla.wire.errors import ErrorCode
 
 IsActive: TypeAlias = Callable[[int], bool]
 NONE: frozenset[int] = frozenset()
+# Kafka's words, which an admin client shows.
+NOT_NEEDED = Refusal(
+    ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+)
+PREFERRED_UNAVAILABLE = Refusal(
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."
+)
+NONE_ELIGIBLE = Refusal(
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
+)
 
 
 class Election(Enum):
@@ -260,11 +270,11 @@ def elected(
     """The partition after an election that a user has asked for (KIP-460)."""
     if kind == ElectionType.PREFERRED:
         election, needed = Election.PREFERRED, old.leader != old.replicas[0]
-        unavailable = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        unavailable = PREFERRED_UNAVAILABLE
     else:
         election, needed = Election.UNCLEAN, old.leader == NO_LEADER
-        unavailable = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        unavailable = NONE_ELIGIBLE
     if not needed:
-        return Refusal(ErrorCode.ELECTION_NOT_NEEDED)
+        return NOT_NEEDED
     new = settled(old, brokers, rules, election=election)
-    return new if new is not None else Refusal(unavailable)
+    return new if new is not None else unavailable

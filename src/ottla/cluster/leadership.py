@@ -259,7 +259,7 @@ async def elect_leaders(
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             outcomes.append(ElectionOutcome(name, index, code, f"No such {what}"))
             continue
-        new: PartitionImage | Refusal = Refusal(ErrorCode.ELECTION_NOT_NEEDED)
+        new: PartitionImage | Refusal = elections.NOT_NEEDED
         if index not in changed.get(topic.id, ()):  # one that is named twice has it by then
             new = elections.elected(old, image.brokers, state.rules_of(topic), kind)
         if not isinstance(new, Refusal):

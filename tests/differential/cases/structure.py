@@ -87,6 +87,11 @@ WHOLE: dict[str, Fields] = {
         "response_partition_limit": 10,
         "cursor": {"topic_name": NOWHERE, "partition_index": 0},
     },
+    "ElectLeaders": {
+        "election_type": 0,
+        "topic_partitions": [{"topic": NOWHERE, "partitions": [0]}],
+        "timeout_ms": 1000,
+    },
     "ListConfigResources": {"resource_types": [2]},
     "UpdateFeatures": {
         "timeout_ms": 1000,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.context import Context
-from ottla.cluster.requests import NewPartitions
+from ottla.broker.forwarding import new_partitions, partitions_response
 from ottla.wire.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -15,25 +15,9 @@ from ottla.wire.errors import ErrorCode
 async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     if request.timeout_ms <= 0:
         return failure(request, ErrorCode.REQUEST_TIMED_OUT, context)  # its time is over already
-    wanted = [
-        NewPartitions(
-            topic.name,
-            topic.count,
-            None if topic.assignments is None else [each.broker_ids for each in topic.assignments],
-        )
-        for topic in request.topics
-    ]
+    wanted = [new_partitions(topic) for topic in request.topics]
     outcomes = await context.broker.controller.create_partitions(wanted, request.validate_only)
-    return CreatePartitionsResponse(
-        results=[
-            CreatePartitionsTopicResult(
-                name=outcome.name,
-                error_code=outcome.error_code,
-                error_message=outcome.error_message,
-            )
-            for outcome in outcomes
-        ]
-    )
+    return partitions_response(outcomes)
 
 
 def failure(

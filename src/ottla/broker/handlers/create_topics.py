@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.broker.context import Context
-from ottla.cluster.requests import NewTopic, TopicOutcome
+from ottla.broker.forwarding import new_topic
+from ottla.cluster.requests import TopicOutcome
 from ottla.settings.describe import source_at_creation, topic_entries
 from ottla.wire.api.create_topics import (
-    CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -23,7 +23,7 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
     """One result for each name; a name given twice has one result, after the others."""
     if request.timeout_ms <= 0:
         return failure(request, ErrorCode.REQUEST_TIMED_OUT, context)  # its time is over already
-    wanted = [_new_topic(topic) for topic in request.topics]
+    wanted = [new_topic(topic) for topic in request.topics]
     outcomes = await context.broker.controller.create_topics(wanted, request.validate_only)
     shown: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     return CreateTopicsResponse(topics=[_result(each, context, shown) for each in outcomes])
@@ -40,16 +40,6 @@ def failure(
             )
             for topic in request.topics
         ]
-    )
-
-
-def _new_topic(topic: CreatableTopic) -> NewTopic:
-    return NewTopic(
-        topic.name,
-        topic.num_partitions,
-        topic.replication_factor,
-        [(each.partition_index, each.broker_ids) for each in topic.assignments],
-        [(config.name, config.value) for config in topic.configs],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.context import Context
+from ottla.broker.forwarding import deletions_response
 from ottla.cluster.requests import TopicRef
 from ottla.wire.api.delete_topics import (
     DeletableTopicResult,
@@ -24,17 +25,7 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
     if request.timeout_ms <= 0:
         return failure(request, ErrorCode.REQUEST_TIMED_OUT, context)  # its time is over already
     outcomes = await context.broker.controller.delete_topics(_topics(request, context))
-    return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(
-                name=outcome.name,
-                topic_id=outcome.id,
-                error_code=outcome.error_code,
-                error_message=outcome.error_message,
-            )
-            for outcome in outcomes
-        ]
-    )
+    return deletions_response(outcomes)
 
 
 def failure(
