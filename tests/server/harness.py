@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from ottla.seams.background import Background
 from ottla.seams.clock import RealClock
 from ottla.seams.network import RealNetwork
 from ottla.server.limits import Limits
@@ -41,7 +42,9 @@ class ServerHarness:
 
 @asynccontextmanager
 async def running_server(
-    limits: Limits | None = None, script: Script | None = None
+    limits: Limits | None = None,
+    script: Script | None = None,
+    background: Background | None = None,
 ) -> AsyncIterator[ServerHarness]:
     loop = asyncio.get_running_loop()
     script = script or Script()
@@ -51,6 +54,7 @@ async def running_server(
         script.handle,
         [Endpoint("PLAINTEXT", "127.0.0.1", 0)],
         limits,
+        background=background,
     )
     server.open()
     server.accept()

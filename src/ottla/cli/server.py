@@ -320,6 +320,7 @@ class Running:
             limits_of(settings, self._connections_fit),
             backlog=backlog_of(settings),
             inter_broker_listener=settings.inter_broker_listener,
+            background=self.background,
         )
         self.broker.on_configured.append(self._configured)
 

@@ -26,6 +26,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from ottla.seams.posix import (
@@ -33,7 +34,9 @@ from ottla.seams.posix import (
     Bytes,
     LockedFile,
     descriptors_allowed,
+    is_cached,
     named,
+    read_ahead,
     read_into,
     sync_descriptor,
     write_all,
@@ -52,6 +55,7 @@ __all__ = [
 ]
 
 Result = TypeVar("Result")
+RECENT_BYTES = 16 * 1024 * 1024  # at the end of a file: what readers that keep up ask for
 NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})  # of the process, of the system
 
 
@@ -91,6 +95,12 @@ class File(Protocol):
 
     def fileno(self) -> int | None:
         """The descriptor to send from, valid until the next call on the disk; None: use pread."""
+
+    def is_cached(self, position: int, size: int) -> bool:
+        """Whether a range can be read without waiting for the device; True if that is unknown."""
+
+    def reading_ahead(self, position: int, size: int) -> Callable[[], None]:
+        """Work for another thread, after which the range should be cached."""
 
     def close(self) -> None:
         """Give the descriptor back; the next use opens it again."""
@@ -251,6 +261,18 @@ class RealFile:
             descriptor = self._disk._open_descriptor(self)
         self._used = True
         return descriptor
+
+    def is_cached(self, position: int, size: int) -> bool:
+        if position + size > self.size() - RECENT_BYTES:
+            return True  # written not long ago
+        descriptor = self.fileno()
+        assert descriptor is not None
+        return is_cached(descriptor, position, size)
+
+    def reading_ahead(self, position: int, size: int) -> Callable[[], None]:
+        descriptor = self.fileno()
+        assert descriptor is not None
+        return partial(read_ahead, os.dup(descriptor), position, size)
 
     def close(self) -> None:
         if not self._kept:

@@ -13,6 +13,10 @@ import sys
 
 Bytes = bytes | bytearray | memoryview
 
+_NO_WAIT = getattr(os, "RWF_NOWAIT", None)  # Linux: read what is in the page cache, or say so
+CACHE_PROBE_BYTES = 128 * 1024  # one byte in so many is asked for: the kernel reads in such pieces
+READ_AHEAD_STEP_BYTES = 256 * 1024
+
 DESCRIPTOR_LIMIT_DEFAULT = 1_024  # what many systems allow a process
 FILES_SHARE = 2  # files may have half of the descriptors, connections most of the rest
 FILES_MAX_MIN = 16
@@ -51,6 +55,35 @@ def write_all(descriptor: int, data: Bytes, position: int, done: int) -> None:
         if written == 0:
             raise OSError(errno.EIO, "the device took no bytes")
         done += written
+
+
+def is_cached(descriptor: int, position: int, size: int) -> bool:
+    """Whether a range is in the page cache; True where the system cannot tell."""
+    if _NO_WAIT is None:
+        return True
+    probe = (bytearray(1),)
+    try:
+        for at in range(position, position + size, CACHE_PROBE_BYTES):
+            os.preadv(descriptor, probe, at, _NO_WAIT)
+    except BlockingIOError:
+        return False
+    except OSError:  # not with this file system; an error of the device comes with the reading
+        return True
+    return True
+
+
+def read_ahead(descriptor: int, position: int, size: int) -> None:
+    """On a thread: read a range into the page cache, and close the descriptor."""
+    try:
+        buffer = memoryview(bytearray(READ_AHEAD_STEP_BYTES))
+        end = position + size
+        while position < end:
+            got = read_into(descriptor, buffer, position)
+            if got == 0:
+                return
+            position += got
+    finally:
+        os.close(descriptor)
 
 
 def read_into(descriptor: int, view: memoryview, position: int) -> int:

@@ -20,8 +20,9 @@ from ottla.seams.network import FileTooShort, Stream
 from ottla.server.input import SIZE_BYTES, Input, why_not_a_frame
 from ottla.server.limits import REQUESTS_PER_TURN, UNSENT_BYTES
 from ottla.server.output import Output
+from ottla.server.read_ahead import READ_AHEAD_BYTES
 from ottla.server.shared import Shared
-from ottla.wire.out import Out
+from ottla.wire.out import FileRange, Out
 
 log = logging.getLogger("ottla.server")
 
@@ -86,7 +87,7 @@ class Connection:
         self.last_active = shared.monotonic()
         self.closed = False
         self._input = Input(self, shared.held)
-        self._output = Output()
+        self._output = Output(asks_cache=shared.read_ahead is not None)
         self._parked: deque[Slot] = deque()
         self._exclusive: Slot | None = None
         self._held = 0  # bytes, by the slots
@@ -275,7 +276,7 @@ class Connection:
         if self.closed:
             return
         output = self._output
-        if output.pieces:
+        if output.pieces and output.cold_at < 0:
             try:
                 done = output.send(self._stream)
             except FileTooShort:
@@ -284,7 +285,9 @@ class Connection:
             except OSError as error:
                 self.close(f"sending failed: {error.strerror or error}")
                 return
-            if done == self._writing:
+            if output.cold_at >= 0:
+                self._read_ahead()
+            elif done == self._writing:
                 self._writing = not done
                 if done:
                     self._stream.stop_writable()
@@ -294,6 +297,23 @@ class Connection:
             self._count_output()
         if self._paused:
             self._go_on()
+
+    def _read_ahead(self) -> None:
+        """Wait for the device in another thread; nothing is sent meanwhile."""
+        if self._writing:
+            self._stream.stop_writable()
+        self._writing = True
+        output, read_ahead = self._output, self._shared.read_ahead
+        piece = output.pieces[0]
+        assert read_ahead is not None
+        assert isinstance(piece, FileRange)
+        read_ahead.begin(piece.file, output.cold_at, self._have_read_ahead)
+
+    def _have_read_ahead(self) -> None:
+        if not self.closed:
+            self._output.read_ahead(READ_AHEAD_BYTES)
+            self._writing = False
+            self._shared.flush_soon(self)
 
     def _writable(self) -> None:
         self.last_active = self._shared.monotonic()

@@ -21,11 +21,17 @@ from ottla.wire.out import FileRange, Out
 class Output:
     """A queue of bytes and file ranges, and how far the first of them has gone out."""
 
-    __slots__ = ("_file_sent", "held", "pieces")
+    __slots__ = ("_asks_cache", "_cached_to", "_file_sent", "cold_at", "held", "pieces")
 
-    def __init__(self) -> None:
+    def __init__(self, asks_cache: bool = False) -> None:
+        """`asks_cache`: send of a file only what is in the page cache; see `cold_at`."""
         self.pieces: deque[Data | FileRange] = deque()
         self._file_sent = 0
+        self._asks_cache = asks_cache
+        self._cached_to = 0  # in the file of the first piece, by reading ahead
+        # Where the first piece, a file, goes on with what the device must be waited for; -1 when
+        # it does not. The caller has it read, and says so with `read_ahead`.
+        self.cold_at = -1
         self.held = 0  # bytes in memory; a file range holds none
 
     def put(self, out: Out) -> None:
@@ -71,9 +77,15 @@ class Output:
                 return not pieces
         return True
 
+    def read_ahead(self, size: int) -> None:
+        """So many bytes from `cold_at` on have been read."""
+        self._cached_to = self.cold_at + size
+        self.cold_at = -1
+
     def clear(self) -> None:
         self.pieces.clear()
-        self._file_sent = self.held = 0
+        self._file_sent = self._cached_to = self.held = 0
+        self.cold_at = -1
 
     def _put_data(self, data: Data) -> None:
         if data:
@@ -84,13 +96,19 @@ class Output:
         if range_.is_void:
             raise FileTooShort
         done = self._file_sent
-        sent = stream.send_file(
-            range_.file, range_.position + done, min(range_.size - done, budget)
-        )
+        position, size = range_.position + done, min(range_.size - done, budget)
+        if (
+            self._asks_cache
+            and position >= self._cached_to
+            and not range_.file.is_cached(position, size)
+        ):
+            self.cold_at = position
+            return 0
+        sent = stream.send_file(range_.file, position, size)
         done += sent
         if done >= range_.size:
             self.pieces.popleft()
-            done = 0
+            done = self._cached_to = 0
         self._file_sent = done
         return sent
 

@@ -18,6 +18,7 @@ import logging
 from collections import Counter
 from functools import partial
 
+from ottla.seams.background import Background
 from ottla.seams.clock import Clock, Timer
 from ottla.seams.network import Listener, Network, Stream
 from ottla.server.connection import Connection
@@ -30,6 +31,7 @@ from ottla.server.limits import (
     Limits,
 )
 from ottla.server.listener import Endpoint
+from ottla.server.read_ahead import ReadAhead
 from ottla.server.shared import Handle, Shared
 
 log = logging.getLogger("ottla.server")
@@ -53,9 +55,12 @@ class Server:
         *,
         backlog: int = BACKLOG,
         inter_broker_listener: str = "",
+        background: Background | None = None,
     ) -> None:
+        """`background`: where what is not in the page cache is read before it is sent."""
         self.limits = limits or Limits()
-        self.shared = Shared(handle, clock, self.limits)
+        read_ahead = None if background is None else ReadAhead(background)
+        self.shared = Shared(handle, clock, self.limits, read_ahead)
         self.shared.held.spare = self._spare
         self.endpoints = endpoints
         self.accepted = Counter[str]()  # by listener

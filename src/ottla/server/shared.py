@@ -10,6 +10,7 @@ from ottla.broker.dispatch import Peer, Pending
 from ottla.seams.clock import Clock
 from ottla.server.input import Scratch
 from ottla.server.limits import Held, Limits
+from ottla.server.read_ahead import ReadAhead
 from ottla.wire.out import Out
 
 Handle = Callable[[memoryview, Peer], Out | Pending | None]
@@ -31,14 +32,18 @@ class Shared:
         "in_turn",
         "limits",
         "monotonic",
+        "read_ahead",
         "scratch",
     )
 
-    def __init__(self, handle: Handle, clock: Clock, limits: Limits) -> None:
+    def __init__(
+        self, handle: Handle, clock: Clock, limits: Limits, read_ahead: ReadAhead | None = None
+    ) -> None:
         self.handle = handle
         self.clock = clock
         self.monotonic = clock.monotonic
         self.limits = limits
+        self.read_ahead = read_ahead
         self.held = Held(limits.held_bytes_max, self.soon)
         self.scratch = Scratch()
         self.in_turn = False

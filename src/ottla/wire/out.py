@@ -76,6 +76,10 @@ class BytesFile:
     def fileno(self) -> int | None:
         return None
 
+    def is_cached(self, position: int, size: int) -> bool:
+        """It is in memory."""
+        return True
+
 
 RecordsPart = bytes | bytearray | memoryview | FileRange
 RecordsToWrite = RecordsPart | Sequence[RecordsPart]

@@ -18,7 +18,7 @@ import errno
 import os
 import random
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -181,6 +181,12 @@ class SimulatedFile:
 
     def fileno(self) -> int | None:
         return None
+
+    def is_cached(self, position: int, size: int) -> bool:
+        return True
+
+    def reading_ahead(self, position: int, size: int) -> Callable[[], None]:
+        return lambda: None
 
     def close(self) -> None:
         pass

@@ -1,0 +1,173 @@
+"""What is not in the page cache is read in a thread before it is sent: nobody else waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.seams.disk import RECENT_BYTES, RealDisk
+from ottla.seams.posix import is_cached
+from ottla.server.read_ahead import READ_AHEAD_BYTES
+from tests.server.fake import MemoryFile, answer, file_answer, frame
+from tests.server.harness import running_server
+
+SIZE = 3 * READ_AHEAD_BYTES
+
+
+class ColdFile(MemoryFile):
+    """A file of which nothing is cached before it was read ahead."""
+
+    path = "cold"
+
+    def __init__(self) -> None:
+        super().__init__(bytes(range(256)) * (SIZE // 256))
+        self.cached_to = 0
+        self.refused: OSError | None = None
+
+    def is_cached(self, position: int, size: int) -> bool:
+        return position + size <= self.cached_to
+
+    def reading_ahead(self, position: int, size: int) -> Callable[[], None]:
+        if self.refused is not None:
+            raise self.refused
+
+        def work() -> None:
+            self.cached_to = position + size
+
+        return work
+
+
+class Waiting:
+    """Background work that ends when the test lets it."""
+
+    def __init__(self) -> None:
+        self.work: list[tuple[asyncio.Future[None], Callable[..., Any]]] = []
+
+    def thread(self, fn: Callable[..., Any], *_: Any) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.work.append((future, fn))
+        return future
+
+    def finish(self, error: OSError | None = None) -> None:
+        future, fn = self.work.pop(0)
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(fn())
+
+
+def test_others_are_served_while_one_waits_for_the_device() -> None:
+    """The answer goes on piece by piece, as pieces are read, and arrives whole."""
+
+    async def run() -> None:
+        background = Waiting()
+        async with running_server(background=background) as running:  # type: ignore[arg-type]
+            behind, other = await running.client(), await running.client()
+            await behind.ask(b"pcold")
+            await running.until(lambda: len(running.script.seen) == 1)
+            file = ColdFile()
+            running.script.settle(b"cold", file_answer(b"", file, 0, SIZE, b"end"))
+            await running.until(lambda: bool(background.work))
+            await other.ask(b"ehello")
+            assert await other.answers(1) == [b"hello"]
+            receiving = asyncio.create_task(behind.exactly(4 + SIZE + 3))
+            pieces = 0
+            while not receiving.done():
+                await asyncio.sleep(0.002)
+                if background.work:
+                    pieces += 1
+                    background.finish()
+            assert (await receiving)[4:] == file.data + b"end"
+            assert pieces == 3
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("failure", ["when it begins", "in the thread"])
+def test_what_cannot_be_read_ahead_is_sent_all_the_same(failure: str) -> None:
+    """Sending tells what is wrong with a file, if anything is."""
+
+    async def run() -> None:
+        background = Waiting()
+        async with running_server(background=background) as running:  # type: ignore[arg-type]
+            client = await running.client()
+            await client.ask(b"pcold")
+            await running.until(lambda: len(running.script.seen) == 1)
+            file = ColdFile()
+            if failure == "when it begins":
+                file.refused = OSError("no descriptor is free")
+            running.script.settle(b"cold", file_answer(b"", file, 0, READ_AHEAD_BYTES, b""))
+            if failure == "in the thread":
+                await running.until(lambda: bool(background.work))
+                background.finish(OSError("the device failed"))
+            assert len(await client.exactly(READ_AHEAD_BYTES)) == READ_AHEAD_BYTES
+
+    asyncio.run(run())
+
+
+def test_a_client_that_goes_meanwhile_is_forgotten() -> None:
+    """Nothing is sent to it when the bytes are there."""
+
+    async def run() -> None:
+        background = Waiting()
+        async with running_server(background=background) as running:  # type: ignore[arg-type]
+            client = await running.client()
+            await client.ask(b"pcold")
+            await running.until(lambda: len(running.script.seen) == 1)
+            running.script.settle(b"cold", file_answer(b"", ColdFile(), 0, SIZE, b""))
+            await running.until(lambda: bool(background.work))
+            client.close()
+            await running.until(lambda: not running.server.connections)
+            background.finish()
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+
+def test_answers_behind_it_keep_their_order() -> None:
+    """Requests that came after the cold one are answered after it."""
+
+    async def run() -> None:
+        background = Waiting()
+        async with running_server(background=background) as running:  # type: ignore[arg-type]
+            client = await running.client()
+            client.socket.sendall(frame(b"pcold") + frame(b"elater"))
+            await running.until(lambda: len(running.script.seen) == 2)
+            file = ColdFile()
+            running.script.settle(b"cold", file_answer(b"", file, 0, 100_000, b""))
+            await running.until(lambda: bool(background.work))
+            background.finish()
+            assert await client.exactly(4 + 100_000) == b"\x00\x01\x86\xa0" + file.data[:100_000]
+            assert await client.exactly(9) == bytes(answer(b"later"))
+
+    asyncio.run(run())
+
+
+def test_a_file_is_in_the_page_cache_after_it_was_read_ahead(tmp_path: Path) -> None:
+    """And before, where the system has dropped it and says so."""
+    path = tmp_path / "log"
+    path.write_bytes(os.urandom(1024 * 1024) + bytes(RECENT_BYTES))
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    found = RealDisk().open(str(path))
+    before = found.is_cached(0, 1024 * 1024)
+    assert found.is_cached(RECENT_BYTES, 1024 * 1024), "the end was written not long ago"
+    work = found.reading_ahead(0, 1024 * 1024)
+    work()
+    assert found.is_cached(0, 1024 * 1024)
+    descriptor = found.fileno()
+    assert descriptor is not None
+    assert is_cached(descriptor, 0, 1024 * 1024)
+    assert not before or is_cached(descriptor, 2 * 1024 * 1024, 1)
+
+
+def test_where_the_system_cannot_tell_all_counts_as_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS, old kernels and some file systems: then it is as without reading ahead."""
+    monkeypatch.setattr("ottla.seams.posix._NO_WAIT", None)
+    assert is_cached(-1, 0, 10)
