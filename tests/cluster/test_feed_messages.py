@@ -14,6 +14,7 @@ from ottla.cluster.image import (
     ClusterImage,
     ControllerChanged,
     PartitionImage,
+    PartitionsChanged,
     TopicCreated,
     TopicImage,
 )
@@ -83,8 +84,8 @@ def test_pieces_and_batches_are_encoded_once_for_all_followers(
     """A hundred followers cost the encoding of one."""
     feed = new_feed(topics=10, partitions=300)
     messages = FeedMessages(feed)
-    read_all(messages)
     feed.publish([BrokerConfigured("", {"a": "1"})])
+    read_all(messages)
     read_all(messages, 7, 4)
     monkeypatch.delattr(feed_messages, "write_batch")
     monkeypatch.delattr(feed_messages, "to_message")
@@ -110,6 +111,47 @@ def test_an_image_in_pieces_stays_as_it_is_while_the_feed_goes_on() -> None:
     batches, _ = read_all(messages, before.number, before.controller_epoch)
     assert isinstance(batches, list)
     assert follow_batches(before, batches) == feed.image
+
+
+def test_whoever_begins_gets_the_newest_image() -> None:
+    """Not one that was encoded for others, though the feed has all that came after it.
+
+    A broker that starts again would find itself the leader that it was before, and begin that old
+    epoch anew. Who is in the middle of an older image still gets the rest of it.
+    """
+    feed = new_feed(topics=10, partitions=500)
+    messages, before = FeedMessages(feed), feed.image
+    early = Follower(2, 9, 0, 0)
+    first = messages.answer(early.request)
+    assert first is not None
+    assert early.answered(first) is None
+    moved = PartitionImage(0, 2, 1, 1, (1, 2, 3), (2, 3))
+    feed.publish([PartitionsChanged("t0", topic("t0", 1).id, (moved,))])
+    update, _ = read_all(messages)
+    assert isinstance(update, Snapshot)
+    assert update.image == feed.image != before
+    while True:
+        answer = messages.answer(early.request)
+        assert answer is not None
+        assert answer.image_number == before.number
+        if early.answered(answer) is not None:
+            break
+
+
+def test_images_that_are_kept_for_followers_are_limited() -> None:
+    """A follower whose image was given up for others' begins anew."""
+    feed = new_feed(topics=10, partitions=500)
+    messages = FeedMessages(feed)
+    slow = Follower(2, 9, 0, 0)
+    first = messages.answer(slow.request)
+    assert first is not None
+    assert slow.answered(first) is None
+    for n in range(feed_messages.IMAGES_MAX):
+        feed.publish([BrokerConfigured("", {"a": str(n)})])
+        messages.answer(Follower(3, 9, 0, 0).request)
+    answer = messages.answer(slow.request)
+    assert answer is not None
+    assert (answer.image_number, answer.piece) == (feed.image.number, 0)
 
 
 def test_an_image_that_is_too_old_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:

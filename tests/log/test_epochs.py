@@ -82,8 +82,9 @@ def test_no_proper_prefix_of_the_file_is_taken_for_it() -> None:
             parse(whole[:size])
 
 
+@pytest.mark.parametrize("missing", [True, False])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_damaged_file_is_made_anew_from_the_log(clean: bool) -> None:
+def test_a_lost_or_damaged_file_is_made_anew_from_the_log(clean: bool, missing: bool) -> None:
     """Every batch bears its leader's epoch, so the file can be made again."""
     disk = SimulatedDisk()
     log = new_log(disk)
@@ -94,7 +95,10 @@ def test_a_damaged_file_is_made_anew_from_the_log(clean: bool) -> None:
     expected = [EpochEntry(0, 0), EpochEntry(1, 20), EpochEntry(4, 40)]
     assert log.epochs.entries == expected
     log.close()
-    disk.cut(f"{DIRECTORY}/leader-epoch-checkpoint", 5)
+    if missing:
+        disk.unlink(f"{DIRECTORY}/leader-epoch-checkpoint")
+    else:
+        disk.cut(f"{DIRECTORY}/leader-epoch-checkpoint", 5)
     log = reopen(disk, clean=clean, recovery_point=log.recovery_point)
     assert log.epochs.entries == expected
     assert load_epochs(disk, DIRECTORY, log.segments).entries == expected

@@ -6,8 +6,11 @@ others. No answer is larger than ANSWER_BYTES_MAX, unless a single batch is.
 
 An image that is being read in pieces stays as it is while the feed goes on: the follower gets the
 changes after it when it has all pieces. It is given up for a newer one when the feed no longer has
-those changes.
+those changes. Whoever begins gets the newest image: in an older one a broker that has just
+registered would find itself the leader of what others lead by now.
 """
+
+from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
@@ -25,6 +28,8 @@ ANSWER_BYTES_MAX = PIECE_BYTES_MAX = 64 * 1024
 # Encoded batches that are kept: followers are rarely further apart than this.
 ENCODED_BYTES_MAX = 4 * 1024 * 1024
 PIECES_MAX = 100_000  # of one image, which would be 6 GB
+# Images that followers may be reading at once; who reads another one begins anew.
+IMAGES_MAX = 16
 
 
 class FeedMessages:
@@ -35,7 +40,8 @@ class FeedMessages:
         self._encoded: dict[tuple[int, int], bytes] = {}  # by controller epoch and number
         self._order: deque[tuple[int, int]] = deque()
         self._bytes = 0
-        self._pieces: ImagePieces | None = None
+        # By controller epoch and number, the one that was read last at the end.
+        self._images: dict[tuple[int, int], ImagePieces] = {}
 
     def answer(self, request: FollowFeedRequest) -> FollowFeedResponse | None:
         """What the follower lacks; None when it has everything."""
@@ -70,22 +76,23 @@ class FeedMessages:
         return data
 
     def _first_piece(self, image: ClusterImage) -> FollowFeedResponse:
-        pieces = self._pieces
-        if pieces is None or not self._can_follow(pieces.image):
-            pieces = self._pieces = ImagePieces(image)
-        return pieces.answer(0)
+        key = image.controller_epoch, image.number
+        return self._read(key, self._images.get(key) or ImagePieces(image)).answer(0)
 
     def _piece(self, request: FollowFeedRequest) -> FollowFeedResponse:
-        pieces = self._pieces
-        if (
-            pieces is None
-            or pieces.image.number != request.image_number
-            or pieces.image.controller_epoch != request.image_controller_epoch
-            or not pieces.has(request.piece)
-            or not self._can_follow(pieces.image)
-        ):
+        key = request.image_controller_epoch, request.image_number
+        pieces = self._images.get(key)
+        if pieces is None or not pieces.has(request.piece) or not self._can_follow(pieces.image):
             return self._first_piece(self._feed.image)
-        return pieces.answer(request.piece)
+        return self._read(key, pieces).answer(request.piece)
+
+    def _read(self, key: tuple[int, int], pieces: ImagePieces) -> ImagePieces:
+        """Keep the pieces, and those of other images that were read not long ago."""
+        self._images.pop(key, None)
+        self._images[key] = pieces
+        if len(self._images) > IMAGES_MAX:
+            del self._images[next(iter(self._images))]
+        return pieces
 
     def _can_follow(self, image: ClusterImage) -> bool:
         """Whether the feed still has what came after this image."""

@@ -119,12 +119,20 @@ class LeaderEpochs:
 
 
 def load_epochs(disk: Disk, directory: str, segments: list[Segment]) -> LeaderEpochs:
-    """From the file; from the log itself when the file cannot be understood."""
+    """From the file; from the log itself when the file is missing or cannot be understood.
+
+    A log without epochs would not be cut where it parts from its leader's.
+    """
     path = f"{directory}/{CHECKPOINT}"
     try:
         return LeaderEpochs(disk, directory, parse(disk.read(path)))
-    except FileNotFoundError:
-        return LeaderEpochs(disk, directory)
+    except FileNotFoundError as problem:
+        if not any(segment.size_bytes for segment in segments):
+            return LeaderEpochs(disk, directory)
+        logger.warning("leader epochs are read from the log instead: %s", problem)
+        epochs = LeaderEpochs(disk, directory, epochs_of(segments))
+        epochs.dirty = True
+        return epochs
     except ValueError as problem:
         logger.warning("%s: leader epochs are read from the log instead: %s", path, problem)
         epochs = LeaderEpochs(disk, directory, epochs_of(segments))
