@@ -8,7 +8,8 @@ verify that the partition was added, for one of `transaction.version` 2 to add i
 
 While the request is under way the partition has a guard for the producer. A marker that is written
 meanwhile removes the guard, and the response is then ignored: it was about a transaction that has
-ended.
+ended. So is what was asked before this broker led the partition in its present epoch: another
+leader may have written the marker.
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ class Operation(Enum):
 class Guard:
     """A first write that is being verified."""
 
-    __slots__ = ("adds", "epoch", "lowest_sequence")
+    __slots__ = ("adds", "epoch", "leader_epoch", "lowest_sequence")
 
-    def __init__(self, epoch: int, sequence: int, adds: bool) -> None:
+    def __init__(self, epoch: int, leader_epoch: int, sequence: int, adds: bool) -> None:
         self.epoch = epoch
+        self.leader_epoch = leader_epoch
         self.lowest_sequence = sequence
         self.adds = adds
 
@@ -83,9 +85,10 @@ class Verification:
                 return None
         key = (partition, producer.producer_id)
         guard = self._guards.get(key)
-        if guard is None or guard.epoch != producer.producer_epoch:
+        epochs = producer.producer_epoch, partition.leader_epoch
+        if guard is None or (guard.epoch, guard.leader_epoch) != epochs:
             adds = operation is Operation.ADD
-            guard = self._guards[key] = Guard(producer.producer_epoch, sequence, adds)
+            guard = self._guards[key] = Guard(*epochs, sequence, adds)
             if len(self._guards) > GUARDS_MAX:
                 del self._guards[next(iter(self._guards))]
         elif sequence < guard.lowest_sequence:
@@ -98,6 +101,8 @@ class Verification:
         """Before the append: NONE if the response was about the transaction under way."""
         if self._guards.get((partition, producer_id)) is not guard:
             return ErrorCode.INVALID_TXN_STATE
+        if guard.leader_epoch != partition.leader_epoch:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if sequence > guard.lowest_sequence:
             # An earlier batch of this transaction failed: this one must not take its place.
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -99,6 +99,8 @@ class Commit:
         if guard is not None:
             verification = self.context.broker.coordinators.verification
             error = verification.check(coordinator.partition, self.producer.producer_id, guard, -1)
+            if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                error = ErrorCode.NOT_COORDINATOR
             if error:
                 self.fail(error)
                 return
