@@ -194,7 +194,12 @@ def test_leaders_that_are_asked_for(tmp_path: Path) -> None:
         elect = harness.controller.elect_leaders
         named = [("t", 0), ("t", 1), ("t", 2), ("x", 0)]
         assert await elect(ElectionType.PREFERRED, named) == [
-            ("t", 0, ErrorCode.ELECTION_NOT_NEEDED, None),
+            (
+                "t",
+                0,
+                ErrorCode.ELECTION_NOT_NEEDED,
+                "Leader election not needed for topic partition.",
+            ),
             ("t", 1, ErrorCode.NONE, None),
             ("t", 2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such partition as t-2"),
             ("x", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such topic as x"),
