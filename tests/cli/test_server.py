@@ -311,7 +311,8 @@ def test_a_second_signal_forces_the_end(tmp_path: Path) -> None:
 
 
 def test_a_start_loads_only_what_a_broker_needs(tmp_path: Path) -> None:
-    """No client, no tool and no package for data frames; the number of modules is bounded."""
+    """No client, no tool, no package for data frames, and nothing of the messages between brokers;
+    the number of modules is bounded."""
     with Server(tmp_path / "data", environment={"PYTHONPROFILEIMPORTTIME": "1"}) as server:
         lines = [line for line in server.errors().splitlines() if line.startswith("import time:")]
     loaded = {line.rpartition("|")[2].strip() for line in lines}
@@ -319,3 +320,5 @@ def test_a_start_loads_only_what_a_broker_needs(tmp_path: Path) -> None:
     assert len(loaded) < MODULES_MAX
     heavy = ("ottla.client", "ottla.spark", "pyarrow", "pandas", "numpy", "pyspark", "cython")
     assert not [name for name in loaded if name.startswith(heavy)]
+    of_several = ("ottla.broker.remote_controller", "ottla.broker.controller_service")
+    assert loaded.isdisjoint((*of_several, "ottla.cluster.feed_messages"))

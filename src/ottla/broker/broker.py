@@ -17,9 +17,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ottla.broker.adoption import adopt_topics
-from ottla.broker.controlled_shutdown import move_leaders_away
 from ottla.broker.controller_options import controller_options
-from ottla.broker.controller_service import ControllerService
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.metadata_answers import MetadataAnswers
@@ -35,7 +33,6 @@ from ottla.broker.network_peers import NetworkPeers
 from ottla.broker.partitions import Partitions
 from ottla.broker.peers import LocalPeers, Peers
 from ottla.broker.producer_ids import ProducerIds
-from ottla.broker.remote_controller import RemoteController
 from ottla.broker.replica_selection import RACK_AWARE
 from ottla.broker.replication import Replication
 from ottla.broker.sessions import FetchSessionCache
@@ -55,6 +52,8 @@ from ottla.settings import ConfigRules
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.broker.controller_service import ControllerService
+    from ottla.broker.remote_controller import RemoteController
     from ottla.broker.shared_cluster import SharedCluster
     from ottla.cluster.channel import ControllerChannel
     from ottla.metadata_store.tree import Tree
@@ -133,10 +132,13 @@ class Broker:
             assert network is not None, "the brokers of a cluster need a network"
             self.shared = SharedCluster(self, settings.cluster_directory, self._new_controller)
             controller_at = self.shared.controller_at
+        self._remote_controller: RemoteController | None = None
         if network is not None:
             self.peers = NetworkPeers(self, network, self.peers)
             if controller_at is not None:
-                channel = RemoteController(self, network, controller_at)
+                from ottla.broker.remote_controller import RemoteController
+
+                channel = self._remote_controller = RemoteController(self, network, controller_at)
         self._network = network
         self.in_cluster = network is not None
         # The controller of the cluster, while it runs in this process: see `host_controller`.
@@ -189,8 +191,8 @@ class Broker:
         noted, behind = None, False
         if self._channel is not None:
             self.controller = self._channel
-            if isinstance(self._channel, RemoteController):
-                self._opened.callback(self._channel.close)
+            if self._remote_controller is not None:
+                self._opened.callback(self._remote_controller.close)
             if self.shared is not None:
                 self._opened.push_async_callback(self.shared.close)
                 await self.shared.start(endpoints[settings.inter_broker_listener])
@@ -286,6 +288,8 @@ class Broker:
     async def controlled_shutdown(self) -> None:
         """Have others lead what this broker leads; before the server stops to take requests."""
         if self._channel is not None and self.settings.flag("controlled.shutdown.enable"):
+            from ottla.broker.controlled_shutdown import move_leaders_away
+
             await move_leaders_away(self, self._channel)
 
     async def stop(self) -> None:
@@ -302,6 +306,8 @@ class Broker:
         """Serve a controller that was started in this process to the brokers of the cluster."""
         self.end_controller()
         assert self._network is not None
+        from ottla.broker.controller_service import ControllerService
+
         self.controller_service = ControllerService(self, controller, self._network)
         self._controller_moved()
 
@@ -313,8 +319,8 @@ class Broker:
         self._controller_moved()
 
     def _controller_moved(self) -> None:
-        if isinstance(self._channel, RemoteController):
-            self._channel.moved()
+        if self._remote_controller is not None:
+            self._remote_controller.moved()
 
     def look_for_controller(self) -> None:
         """The controller does not answer."""
