@@ -30,7 +30,9 @@ from ottla.wire.api.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
 )
-from tests.broker.harness import DATA
+from ottla.wire.errors import ErrorCode
+from ottla.wire.records import Record, write_batch
+from tests.broker.harness import DATA, fetch_request, produce_request, values
 from tests.sim.harness import PORT, Connection
 
 SHARED = "/shared"
@@ -47,6 +49,24 @@ SETTINGS: dict[str, object] = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
     "inter.broker.listener.name": "INTERNAL",
 }
+
+
+class SlowFeed:
+    """Delays what a broker's polls return; `delayed` counts the changes."""
+
+    def __init__(self, broker: Broker, delay_s: float) -> None:
+        self.delayed = 0
+        self._delay_s = delay_s
+        channel: Any = broker.controller
+        self._poll = channel.poll
+        channel.poll = self.poll
+
+    async def poll(self, *position: int) -> Any:
+        update = await self._poll(*position)
+        if update:
+            self.delayed += 1
+            await asyncio.sleep(self._delay_s)
+        return update
 
 
 class ClusterBroker:
@@ -232,5 +252,29 @@ class Cluster:
         self.controller_id = broker_id
         self.run(self.brokers[broker_id].node, self.brokers[broker_id].host())
 
+    def slow_feed(self, broker_id: int, delay_s: float) -> SlowFeed:
+        """From now on a broker gets the controller's changes so much later."""
+        return SlowFeed(self.brokers[broker_id].broker, delay_s)
+
     def images_agree(self, broker_ids: Sequence[int]) -> bool:
         return len({self.image(each).number for each in broker_ids}) == 1
+
+
+def produce(cluster: Cluster, leader: int, value: str) -> int:
+    """Produce a record with acks=all; its offset."""
+    batch = write_batch([Record(value.encode(), timestamp=cluster.client.clock.now_ms())])
+    answer = cluster.ask(leader, produce_request("t", 0, batch), 9)
+    result = answer.responses[0].partition_responses[0]
+    assert result.error_code == ErrorCode.NONE, ErrorCode(result.error_code).name
+    return int(result.base_offset)
+
+
+def read(cluster: Cluster, leader: int) -> list[str]:
+    """All records of the partition."""
+    answer = cluster.ask(leader, fetch_request(("t", 0, 0)), 11)
+    return [(value or b"").decode() for value in values(answer)["t", 0]]
+
+
+def led_by(cluster: Cluster, broker_id: int, seen_by: int) -> bool:
+    found = cluster.image(seen_by).partition("t", 0)
+    return found is not None and bool(found.leader == broker_id)

@@ -20,6 +20,9 @@ from ottla.broker.adoption import adopt_topics
 from ottla.broker.controller_options import controller_options
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
+from ottla.broker.found_folders import finish_deletions, keep_configs
+from ottla.broker.image_waits import ImageWaits
+from ottla.broker.lost_brokers import LostBrokers
 from ottla.broker.metadata_answers import MetadataAnswers
 from ottla.broker.metadata_applier import MetadataApplier, first_image
 from ottla.broker.metadata_checkpoint import (
@@ -121,6 +124,8 @@ class Broker:
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.coordinators = Coordinators(self)
         self.metadata_answers = MetadataAnswers()
+        self.lost_brokers = LostBrokers(clock.monotonic)
+        self.image_waits = ImageWaits(self)
         self.dispatcher = Dispatcher(self)
         self.local_peers = LocalPeers(self)
         self.peers: Peers = self.local_peers
@@ -201,7 +206,7 @@ class Broker:
         image = await self._whole_image()
         if self.shared is not None:
             self.shared.check_epoch(image.controller_epoch)
-        await self._finish_deletions(image)
+        await finish_deletions(self, image)
         info = BrokerInfo(
             id=self.node_id,
             endpoints={name: Endpoint(*endpoint) for name, endpoint in endpoints.items()},
@@ -216,7 +221,7 @@ class Broker:
         applier = MetadataApplier(self, self.controller)
         await applier.start()
         self._opened.push_async_callback(applier.stop)
-        self._keep_configs()
+        keep_configs(self)
         self.logs.begin_upkeep()
 
     async def _close_logs(self) -> None:
@@ -434,32 +439,6 @@ class Broker:
         update = await first_image(self, self.controller)
         return update.image
 
-    async def _finish_deletions(self, image: ClusterImage) -> None:
-        """Delete the folders of deleted topics that the last run did not; confirm it.
-
-        The folder of a topic that has another id in the tree, and was not deleted there, is kept as
-        a stray one: the tree may come from an older backup.
-        """
-        deleted_names = set(image.deletions.values())
-        deleted, stray = [], []
-        for topic, index, topic_id in self.logs.found():
-            known = image.topics.get(topic)
-            if topic_id in image.deletions:
-                deleted.append((topic, index))
-            elif known is None:
-                # A power cut may have removed the id: then the name decides, or what was deleted
-                # would be adopted.
-                if topic_id == ZERO_ID and topic in deleted_names:
-                    deleted.append((topic, index))
-            elif topic_id not in (known.id, ZERO_ID):
-                stray.append((topic, index))
-        if deleted:
-            await self.logs.delete(deleted)
-        if stray:
-            await self.logs.delete(stray, stray=True)
-        if image.deletions:
-            await self.controller.confirm_deletions(self.node_id, list(image.deletions))
-
     def _miss_partitions(self, image: ClusterImage, noted: Mapping[str, str]) -> None:
         """Find the partitions that have no folder; with a data directory missing, it has them."""
         names = []
@@ -485,14 +464,3 @@ class Broker:
         elif names:
             self.missing.clear()
             log.warning("%d partitions have no folder and begin empty: %s", len(names), listed)
-
-    def _keep_configs(self) -> None:
-        """Bring what the partitions' folders keep of their topics' configs up to date.
-
-        A crash may have come between the tree and the folder, or an older version created it.
-        """
-        image, kept = self.image, self.logs.found_configs
-        for topic, index, _ in self.logs.found():
-            if topic in image.topics and kept.get((topic, index)) != image.configs_of(topic):
-                self.logs.keep_configs(topic, [index])
-        kept.clear()

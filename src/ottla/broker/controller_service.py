@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker_sessions import Verdict, verdict
-from ottla.broker.context import PeerError, Pending
+from ottla.broker.context import Pending
 from ottla.broker.forwarding import FORWARDED, carry_out, is_refused_by
 from ottla.broker.liveness import Liveness
 from ottla.cluster.feed_codec import broker_of, broker_record
@@ -85,7 +85,7 @@ class ControllerService:
         self._messages = FeedMessages(controller.feed)
         self._parked: dict[Parked, None] = {}
         self._waking: Timer | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._dispatcher = broker.dispatcher
         controller.feed.on_change.append(self._changed)
 
     def close(self) -> None:
@@ -160,26 +160,12 @@ class ControllerService:
 
     # Requests
 
-    def answer(self, work: Coroutine[Any, Any, Any]) -> Pending:
-        """Run a request to its end, whether or not its connection is still open then.
+    def answer(self, work: Awaitable[Any]) -> Pending:
+        """Run a request to its end; requests behind it on its connection do not wait for it.
 
         It ends when the controller stops too, with NOT_CONTROLLER.
         """
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        pending = Pending()
-
-        def done(task: asyncio.Task[Any]) -> None:
-            self._tasks.discard(task)
-            if task.cancelled():
-                pending.fail(PeerError("the broker is stopping"))
-            elif (error := task.exception()) is not None:
-                pending.fail(error)
-            else:
-                pending.resolve(task.result())
-
-        task.add_done_callback(done)
-        return pending
+        return self._dispatcher.run(work, exclusive=False)
 
     async def carry_out(self, request: ForwardRequest) -> ForwardResponse:
         """An admin request that a broker received from its client."""

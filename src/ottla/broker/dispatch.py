@@ -227,7 +227,7 @@ class Dispatcher:
     def _later(
         self, route: Route, request: Any, context: Context, started: float, answer: Any
     ) -> Pending:
-        pending = answer if isinstance(answer, Pending) else self._pending(answer)
+        pending = answer if isinstance(answer, Pending) else self.run(answer)
 
         def settled(response: Any, error: BaseException | None) -> Out | None:
             try:
@@ -241,14 +241,14 @@ class Dispatcher:
         pending.on_settled(settled)
         return pending
 
-    def _pending(self, awaitable: Awaitable[Any]) -> Pending:
+    def run(self, awaitable: Awaitable[Any], *, exclusive: bool = True) -> Pending:
         """Run an awaitable to its end, whether or not the connection is still open when it ends.
 
         What it does (creating a topic, say) must not be torn in the middle by a lost connection.
         """
         task = asyncio.ensure_future(awaitable)
         self._tasks.add(task)
-        pending = Pending(exclusive=True)
+        pending = Pending(exclusive=exclusive)
 
         def done(task: asyncio.Future[Any]) -> None:
             self._tasks.discard(task)
@@ -312,7 +312,11 @@ class Dispatcher:
         module = import_module(f"ottla.broker.handlers.{name}")
         if api.serves(version):
             failure = getattr(module, "failure", None)
-            handle = self._for_brokers(api, module.handle) if between_brokers else module.handle
+            handle: Handle = module.handle
+            if between_brokers:
+                handle = self._for_brokers(api, handle)
+            elif self._broker.in_cluster:
+                handle = self._broker.image_waits.around(key, handle)
             route = Route(api, version, handle, failure, self._broker.metrics)
             self._routes[key << 16 | version] = route
             return route

@@ -151,6 +151,8 @@ class MetadataApplier:
             self._errors.value += 1
             self._broker.next_image = self._broker.image = image
             return False
+        finally:
+            self._broker.image_waits.changed()
         return True
 
     async def _apply_changes(self, image: ClusterImage, changes: Sequence[Change]) -> None:

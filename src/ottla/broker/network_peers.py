@@ -127,7 +127,7 @@ class PeerConnection:
             if size is None:
                 return
             if size == 0:
-                self.close("closed by the peer")
+                self.close(ConnectionResetError("closed by the peer"))
                 return
             for frame in frames.received(size):
                 self._settle(self._exchange.answer(frame.data))
@@ -148,9 +148,17 @@ class PeerConnection:
 class Connections:
     """Connections of one broker to others, one for each key, opened when first needed."""
 
-    def __init__(self, network: Network, clock: Clock, node_id: int) -> None:
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        node_id: int,
+        on_lost: Callable[[Any], object] = lambda key: None,
+    ) -> None:
+        """`on_lost` is called with the key of a connection that was refused, or that ended."""
         self._network = network
         self._clock = clock
+        self._on_lost = on_lost
         self._client_id = CLIENT_ID.format(node_id=node_id)
         self._open: dict[Hashable, PeerConnection] = {}
         self._closed = False
@@ -207,6 +215,8 @@ class Connections:
         def forget(closed: PeerConnection) -> None:
             if self._open.get(key) is closed:
                 del self._open[key]
+            if isinstance(closed.reason, OSError):
+                self._on_lost(key)
 
         found = PeerConnection(self._network, address, self._client_id, forget)
         self._open[key] = found
@@ -219,7 +229,9 @@ class NetworkPeers:
     def __init__(self, broker: Broker, network: Network, local: Peers) -> None:
         self._broker = broker
         self._local = local
-        self._connections = Connections(network, broker.clock, broker.node_id)
+        self._connections = Connections(
+            network, broker.clock, broker.node_id, lambda key: broker.lost_brokers.lost(key[0])
+        )
 
     def send(self, node_id: int, request: Struct, then: Then) -> None:
         """Send a request, in the latest version that both brokers have."""
@@ -231,10 +243,17 @@ class NetworkPeers:
         if not endpoint:
             then(ErrorCode.BROKER_NOT_AVAILABLE)
             return
+
+        def answered(response: Any) -> None:
+            broker = self._broker
+            if not isinstance(response, ErrorCode) and broker.lost_brokers.answered(node_id):
+                broker.image_waits.changed()
+            then(response)
+
         timeout_s = self._broker.settings.integer("replica.socket.timeout.ms") / 1000
         key = (node_id, isinstance(request, FetchRequest))
         address = (endpoint.host, endpoint.port)
-        self._connections.send(key, address, request, then, timeout_s)
+        self._connections.send(key, address, request, answered, timeout_s)
 
     def close(self) -> None:
         """End all connections."""

@@ -23,7 +23,7 @@ from ottla.broker import forwarding
 from ottla.broker.isr_proposals import IsrProposals
 from ottla.broker.network_peers import Connections
 from ottla.broker.waiting import pause, within
-from ottla.cluster.feed import Batch, Snapshot
+from ottla.cluster.feed import Batch, Snapshot, follow_batches
 from ottla.cluster.feed_codec import broker_of, broker_record
 from ottla.cluster.feed_messages import Follower
 from ottla.cluster.image import BrokerInfo
@@ -70,6 +70,7 @@ log = logging.getLogger("ottla.broker")
 
 # Until the controller is asked again, when there is none or the connection was lost.
 RETRY_S = 0.05
+CATCH_UPS_MAX = 100  # with changes that came while a whole image was read
 # An admin request is answered after this, applied here or not: the change is made all the same.
 APPLIED_S_MAX = 5.0
 # The limit of a request that is sent again: Kafka's request.timeout.ms of a broker.
@@ -113,8 +114,28 @@ class RemoteController:
         self, broker_id: int, number: int, controller_epoch: int, broker_epoch: int = -1
     ) -> Sequence[Batch] | Snapshot:
         self._note_applied(controller_epoch, number)
-        follower = Follower(broker_id, broker_epoch, number, controller_epoch)
-        follower.request.max_wait_ms = self._integer("broker.heartbeat.interval.ms")
+        wait_ms = self._integer("broker.heartbeat.interval.ms")
+        update = await self._follow(
+            Follower(broker_id, broker_epoch, number, controller_epoch), wait_ms
+        )
+        for _ in range(CATCH_UPS_MAX):
+            if not isinstance(update, Snapshot):
+                break
+            # The image is as old as its first piece.
+            image = update.image
+            # Without an epoch: this broker has not applied it yet.
+            newer = Follower(broker_id, -1, image.number, image.controller_epoch)
+            later = await self._follow(newer, 0)
+            if not later:
+                break
+            update = (
+                later if isinstance(later, Snapshot) else Snapshot(follow_batches(image, later))
+            )
+        return update
+
+    async def _follow(self, follower: Follower, wait_ms: int) -> list[Batch] | Snapshot:
+        """One update of the feed, in as many requests as its pieces need."""
+        follower.request.max_wait_ms = wait_ms
         timeout_s = self._integer("broker.session.timeout.ms") / 1000
         while True:
             response = await self._ask(FEED, follower.request, timeout_s)

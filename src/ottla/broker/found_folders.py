@@ -1,0 +1,50 @@
+"""The partitions' folders that a start finds, brought into line with the cluster's image."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.cluster.image import ZERO_ID
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.cluster.image import ClusterImage
+
+
+async def finish_deletions(broker: Broker, image: ClusterImage) -> None:
+    """Delete the folders of deleted topics that the last run did not; confirm it.
+
+    The folder of a topic that has another id in the tree, and was not deleted there, is kept as
+    a stray one: the tree may come from an older backup.
+    """
+    deleted_names = set(image.deletions.values())
+    deleted, stray = [], []
+    for topic, index, topic_id in broker.logs.found():
+        known = image.topics.get(topic)
+        if topic_id in image.deletions:
+            deleted.append((topic, index))
+        elif known is None:
+            # A power cut may have removed the id: then the name decides, or what was deleted
+            # would be adopted.
+            if topic_id == ZERO_ID and topic in deleted_names:
+                deleted.append((topic, index))
+        elif topic_id not in (known.id, ZERO_ID):
+            stray.append((topic, index))
+    if deleted:
+        await broker.logs.delete(deleted)
+    if stray:
+        await broker.logs.delete(stray, stray=True)
+    if image.deletions:
+        await broker.controller.confirm_deletions(broker.node_id, list(image.deletions))
+
+
+def keep_configs(broker: Broker) -> None:
+    """Bring what the partitions' folders keep of their topics' configs up to date.
+
+    A crash may have come between the tree and the folder, or an older version created it.
+    """
+    image, kept = broker.image, broker.logs.found_configs
+    for topic, index, _ in broker.logs.found():
+        if topic in image.topics and kept.get((topic, index)) != image.configs_of(topic):
+            broker.logs.keep_configs(topic, [index])
+    kept.clear()

@@ -1,0 +1,98 @@
+"""Requests that wait a moment for the feed."""
+
+from __future__ import annotations
+
+from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.errors import ErrorCode
+from ottla.wire.records import Record, write_batch
+from tests.broker.cluster_harness import (
+    Cluster,
+    led_by,
+    read,
+)
+
+
+class TestEarlyRequests:
+    """What names something that this broker has not heard of waits for the feed, a moment."""
+
+    def test_a_new_topic_id_is_waited_for(self) -> None:
+        """Metadata, Fetch and Produce by an id that reaches the broker after the request."""
+        with Cluster(2) as cluster:
+            slow = cluster.slow_feed(2, 0.1)
+            created = cluster.create("t", 1, 2, through=1, replicas=(2, 1))
+            assert "t" not in cluster.image(2).topics
+            topic_id = created.topic_id
+            batch = write_batch([Record(b"a", timestamp=cluster.client.clock.now_ms())])
+            partition = PartitionProduceData(index=0, records=batch)
+            produced = ProduceRequest(
+                acks=-1,
+                timeout_ms=1000,
+                topic_data=[TopicProduceData(topic_id=topic_id, partition_data=[partition])],
+            )
+            answer = cluster.ask(2, produced, 13)
+            assert answer.responses[0].partition_responses[0].error_code == 0
+            assert slow.delayed, "the request was there before the topic"
+            assert read(cluster, 2) == ["a"]
+
+            other = cluster.create("u", 1, 2, through=1, replicas=(2, 1)).topic_id
+            assert "u" not in cluster.image(2).topics
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=other)])
+            [topic] = cluster.ask(2, asked, 12).topics
+            assert (topic.error_code, topic.name) == (0, "u")
+
+            third = cluster.create("v", 1, 2, through=1, replicas=(2, 1)).topic_id
+            fetched = FetchRequest(
+                topics=[FetchTopic(topic_id=third, partitions=[FetchPartition(partition=0)])]
+            )
+            assert "v" not in cluster.image(2).topics
+            assert cluster.ask(2, fetched, 13).responses[0].partitions[0].error_code == 0
+
+    def test_an_id_that_nobody_has_is_waited_for_in_vain(self) -> None:
+        """The answer is Kafka's, after a fraction of a second."""
+        with Cluster(2) as cluster:
+            before_s = cluster.simulation.now_s
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=b"x" * 16)])
+            [topic] = cluster.ask(2, asked, 12).topics
+            assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+            assert 0.2 <= cluster.simulation.now_s - before_s < 0.3
+
+    def test_a_new_leader_epoch_is_waited_for(self) -> None:
+        """A consumer that has it from another broker gets no error."""
+        with Cluster(3) as cluster:
+            assert cluster.create("t", 1, 3, through=1, replicas=(2, 3, 1)).error_code == 0
+            cluster.wait(lambda: led_by(cluster, 2, seen_by=2))
+            cluster.wait(lambda: cluster.images_agree((1, 2, 3)))
+            cluster.slow_feed(3, 0.1)
+            cluster.brokers[2].crash()
+            cluster.wait(lambda: cluster.partition("t").leader in (1, 3))
+            assert cluster.partition("t").leader == 3
+            epoch = cluster.partition("t").leader_epoch
+            assert cluster.partition("t", seen_by=3).leader_epoch < epoch
+            wanted = ListOffsetsPartition(
+                partition_index=0, current_leader_epoch=epoch, timestamp=-2
+            )
+            asked = ListOffsetsRequest(
+                topics=[ListOffsetsTopic(name="t", partitions=[wanted])], replica_id=-1
+            )
+            [topic] = cluster.ask(3, asked, 7).topics
+            assert topic.partitions[0].error_code == 0
+
+    def test_metadata_does_not_name_a_leader_that_has_just_died(self) -> None:
+        """Who asks a follower of the dead one learns of the next leader, once there is one."""
+        with Cluster(3) as cluster:
+            assert cluster.create("t", 1, 3, through=1, replicas=(2, 3, 1)).error_code == 0
+            cluster.wait(lambda: led_by(cluster, 2, seen_by=3))
+            cluster.simulation.run_for(1)
+            cluster.brokers[2].crash()
+            cluster.simulation.run_for(0.002)
+            assert led_by(cluster, 2, seen_by=3), "it does not know yet"
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+            [topic] = cluster.ask(3, asked, 9).topics
+            assert topic.partitions[0].leader_id in (1, 3)
