@@ -197,3 +197,20 @@ class Pending:
             self._frame = (frame,)
         else:
             callback(frame)
+
+
+def relay(response: Any, pending: Pending) -> None:
+    """Settle `pending` as `response`, which may be pending itself, is settled."""
+    if not isinstance(response, Pending):
+        pending.resolve(response)
+        return
+    inner = response
+
+    def settled(answer: Any, error: BaseException | None) -> None:
+        if error is None:
+            pending.resolve(answer)
+        else:
+            pending.fail(error)
+
+    inner.on_settled(settled)
+    pending.on_cancel(inner.cancel)

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.context import Context, Pending
+from ottla.broker.context import Context, Pending, relay
 from ottla.broker.lost_brokers import DOUBT_S
-from ottla.broker.transactional import relay
 from ottla.cluster.image import ZERO_ID, ClusterImage
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ appended at once. Otherwise the append waits for the transaction coordinator (ve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.context import Context, Pending
+from ottla.broker.context import Context, Pending, relay
 from ottla.broker.produce_validation import Headers, failed_partition
 from ottla.broker.verification import Guard, Operation, Verdicts
 from ottla.coordinator.effects import Producer
@@ -138,23 +138,6 @@ class VerifiedProduce:
             return self.response[0]
         self.pending = Pending(exclusive=True)
         return self.pending
-
-
-def relay(response: Response, pending: Pending) -> None:
-    """Settle `pending` as `response` is settled."""
-    if not isinstance(response, Pending):
-        pending.resolve(response)
-        return
-    inner = response
-
-    def settled(answer: Any, error: BaseException | None) -> None:
-        if error is None:
-            pending.resolve(answer)
-        else:
-            pending.fail(error)
-
-    inner.on_settled(settled)
-    pending.on_cancel(inner.cancel)
 
 
 def transactional_batches(
