@@ -386,6 +386,7 @@ class Broker:
                 on_append=self.purgatory.wake_soon,
                 on_change=self._partition_changed,
                 on_isr_change=self.replication.propose_isr,
+                on_offline=self.replication.log_failed,
             )
             self.assign(partition, image)
         except OSError as error:

@@ -9,10 +9,12 @@ propose (`replica/leader.py`), until there is an answer that settles them.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.controlled_shutdown import UNDECIDED as NOT_ANSWERED
 from ottla.broker.replication_metrics import ReplicationMetrics, watch
 from ottla.broker.waiting import pause
 from ottla.replica.follower import Answer, Failure, Fetcher, Limits, Truncation
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from ottla.cluster.channel import ControllerChannel
     from ottla.replica.partition import Partition
     from ottla.seams.clock import Timer
+
+log = logging.getLogger("ottla.broker")
 
 # The first pause after an error that may be over in a moment: each one more in a row is twice as
 # long, up to `replica.fetch.backoff.ms`. A broker that is killed holds up its clients for less than
@@ -199,6 +203,7 @@ class Replication:
         self.leading: dict[Partition, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._check: Timer | None = None
+        self._gave_up = False
 
     @property
     def limits(self) -> Limits:
@@ -290,6 +295,30 @@ class Replication:
         if loop is None:
             loop = self._loops[leader_id] = FetchLoop(self, leader_id)
         return loop
+
+    def log_failed(self, partition: Partition) -> None:
+        """A log of this broker is offline until the next start: others lead from now on.
+
+        As in Kafka, where a broker stops when its directory has failed: its other logs are on the
+        same disk. It leaves all ISRs too, so that nobody waits for it.
+        """
+        channel = self._channel
+        if channel is None or len(partition.replicas) < 2 or self._gave_up or self.closed:
+            return
+        self._gave_up = True
+        log.error(
+            "%s-%d has failed: others lead what this broker led until it is started again",
+            partition.topic,
+            partition.index,
+        )
+        self.spawn(self._give_up(channel))
+
+    async def _give_up(self, channel: ControllerChannel) -> None:
+        while True:
+            outcome = await channel.controlled_shutdown(self.broker.node_id, self.broker.epoch)
+            if outcome.error_code not in NOT_ANSWERED:
+                return
+            await pause(self.broker.clock, PROPOSAL_RETRY_S)
 
     # The leader's side
 

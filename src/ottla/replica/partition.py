@@ -73,7 +73,7 @@ class Partition:
       leadership has changed. Called from outside of appends.
 
     `on_isr_change(partition, change)`: the leader proposes another ISR, which the controller must
-    be asked for.
+    be asked for. `on_offline(partition)`: its log has failed, maybe in the middle of an append.
     """
 
     __slots__ = (
@@ -81,6 +81,7 @@ class Partition:
         "_on_append",
         "_on_change",
         "_on_isr_change",
+        "_on_offline",
         "_watchers",
         "epoch_start_offset",
         "group_commit",
@@ -110,6 +111,7 @@ class Partition:
         on_append: Callable[[Partition, int | None], object] = _ignore_append,
         on_change: Callable[[Partition], object] = _ignore_change,
         on_isr_change: Callable[[Partition, IsrChange], object] = _ignore_isr_change,
+        on_offline: Callable[[Partition], object] = _ignore_change,
     ) -> None:
         """`high_watermark` is the checkpointed one: what is beyond it is not known committed.
 
@@ -137,6 +139,7 @@ class Partition:
         self._on_append = on_append
         self._on_change = on_change
         self._on_isr_change = on_isr_change
+        self._on_offline = on_offline
         # Leader, only replica, no fsync to wait for: an append is committed at once.
         self._alone = False
         log.on_change = self._log_changed
@@ -397,6 +400,8 @@ class Partition:
         """The log start has moved or the log went offline, maybe in the middle of an append."""
         self.high_watermark = max(self.high_watermark, self.log.log_start_offset)
         self._announce_soon()
+        if self.log.offline is not None:
+            self._on_offline(self)
 
     # Writing
 
