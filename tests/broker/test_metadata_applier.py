@@ -14,8 +14,10 @@ from ottla.cluster.controller import Controller
 from ottla.cluster.feed_codec import changes_of, read_batch, write_batch
 from ottla.cluster.image import ClusterImage, TopicDeleted
 from ottla.cluster.requests import NewTopic, ResourceType, TopicRef
+from ottla.replica.partition import Partition
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.delete_topics import DeleteTopicsRequest
+from tests.broker.cluster_harness import Cluster
 from tests.broker.harness import BrokerHarness, fetch_request, values
 from tests.broker.test_broker import alter
 from tests.broker.test_fetch import delete
@@ -330,3 +332,28 @@ def test_a_broker_that_missed_a_change_asks_for_the_whole_image() -> None:
         assert asked[-2:] == [0, controller.image.number]
         assert {"a", "b"} <= harness.broker.image.topics.keys()
         assert harness.produce("a").error_code == 0
+
+
+def test_a_broker_that_starts_applies_no_older_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given an image that was made for another one, and the changes since: none of the epochs
+    between is begun again, for its log may have records of later ones."""
+    with Cluster(3) as cluster:
+        cluster.create("t", 1, 3, through=1, replicas=(3, 2, 1))
+        cluster.wait(lambda: cluster.partition("t").isr == (3, 2, 1))
+        cluster.brokers[2].crash()
+        cluster.brokers[2].start()  # the image that is made for it is kept
+        cluster.wait(lambda: set(cluster.partition("t").isr) == {1, 2, 3})
+        cluster.brokers[3].crash()
+        cluster.wait(lambda: cluster.partition("t").leader in (1, 2))
+        epochs: list[int] = []
+        assign = Partition.assign
+
+        def noted(self: Partition, *arguments: Any) -> None:
+            assign(self, *arguments)
+            if self.node_id == 3:
+                epochs.append(self.leader_epoch)
+
+        monkeypatch.setattr(Partition, "assign", noted)
+        cluster.brokers[3].start()
+        cluster.wait(lambda: set(cluster.partition("t").isr) == {1, 2, 3})
+        assert min(epochs) == cluster.partition("t").leader_epoch

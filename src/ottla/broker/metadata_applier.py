@@ -318,20 +318,32 @@ def knows(image: ClusterImage, broker_id: int, broker_epoch: int) -> bool:
 
 
 async def first_image(broker: Broker, controller: ControllerChannel) -> Snapshot:
-    """The whole image for a broker that starts.
+    """The whole image for a broker that starts: once it has registered, one that shows it.
+
+    The controller may answer with an older image and the changes since. They are put together
+    before anything is applied: a broker that believed it led as before would begin an epoch again
+    that is over, and others have written in later ones.
 
     Raises NotController when no controller has been there for as long as a start may wait.
     """
     limit_s = broker.settings.integer("initial.broker.registration.timeout.ms") / 1000
     end_s = broker.clock.monotonic() + limit_s
+    image = ClusterImage()
     while True:
         try:
-            update = await controller.poll(broker.node_id, 0, 0, broker.epoch)
-        except NotController:
+            # Without the broker's epoch: nothing is applied yet.
+            update = await controller.poll(broker.node_id, image.number, image.controller_epoch)
+            if isinstance(update, Snapshot):
+                image = update.image
+            else:
+                image = follow_batches(image, update)
+        except (NotController, StaleController, MissedChange) as reason:
             if broker.clock.monotonic() + RETRY_S >= end_s:
-                raise
+                raise NotController(str(reason)) from reason
+            image = ClusterImage()
             broker.look_for_controller()
             await pause(broker.clock, RETRY_S)
-        else:
-            assert isinstance(update, Snapshot)
-            return update
+            continue
+        known = image.brokers.get(broker.node_id)
+        if broker.epoch < 0 or (known is not None and known.epoch >= broker.epoch):
+            return Snapshot(image)
