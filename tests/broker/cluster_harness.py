@@ -25,6 +25,7 @@ from ottla.seams.simulated.simulation import Node, Simulation
 from ottla.server.listener import Endpoint
 from ottla.server.server import Server
 from ottla.settings import ConfigRules, Settings
+from ottla.testing.simulation.connection import PORT, Connection
 from ottla.wire.api.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -33,7 +34,6 @@ from ottla.wire.api.create_topics import (
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, write_batch
 from tests.broker.harness import DATA, fetch_request, produce_request, values
-from tests.sim.harness import PORT, Connection
 
 SHARED = "/shared"
 INTERNAL_PORT = 9093

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from ottla.seams.simulated.simulation import Node, Simulation
+from ottla.testing.simulation.connection import Connection
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.records import Record, write_batch
 from tests import needs
 from tests.broker.harness import fetch_request, produce_request, values
-from tests.sim.harness import Connection, SimulatedBroker
+from tests.sim.harness import SimulatedBroker
 
 SEEDS = needs.rounds(6, 500)
 TOPIC = "t"

@@ -1,39 +1,49 @@
-"""Three real brokers on simulated machines, one partition on all of them, and faults."""
+"""Three real brokers on simulated machines, replicated partitions, and faults."""
 
 from __future__ import annotations
 
 import pytest
 
+from ottla.testing.simulation.plan import USUAL_KINDS, draw_plan
+from ottla.testing.simulation.run import ClusterRun
 from tests import needs
-from tests.sim.cluster import ClusterRun
 from tests.sim.mistakes import MISTAKES, Mistake
 
-SEEDS = needs.rounds(12, 1000)
+SEEDS = needs.rounds(40, 2000)
+SEEDS_WITH_SYNC = needs.rounds(4, 200)
+FIRST_WITH_SYNC = 1_000_000
+SEEDS_OF_FIVE = needs.rounds(2, 100)
+FIRST_OF_FIVE = 2_000_000
+
+
+def check(run: ClusterRun) -> None:
+    outcome = run.run()
+    assert outcome.finding is None, f"{outcome}\nTry: ottla simulate --seed {outcome.seed}"
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_nothing_acknowledged_is_lost_doubled_or_reordered(seed: int) -> None:
     """With acks=all and min.insync.replicas=2, whatever is killed, stopped or cut off."""
-    ClusterRun(seed).run()
+    check(ClusterRun(seed))
 
 
-def test_the_promise_holds_when_replicas_sync_before_they_acknowledge() -> None:
+@pytest.mark.parametrize("seed", range(FIRST_WITH_SYNC, FIRST_WITH_SYNC + SEEDS_WITH_SYNC))
+def test_all_may_lose_power_when_replicas_sync_before_they_acknowledge(seed: int) -> None:
     """With log.flush.before.ack a follower's next fetch leaves after its sync."""
-    ClusterRun(1, log_flush_before_ack="true").run()
+    plan = draw_plan(seed, ("power", "power", "kill", *USUAL_KINDS))
+    check(ClusterRun(seed, plan, settings={"log.flush.before.ack": "true"}))
 
 
-def test_a_history_of_a_cluster_can_be_repeated() -> None:
-    """The same seed gives the same steps of all brokers and clients."""
-    assert ClusterRun(3, faults=2).run() == ClusterRun(3, faults=2).run()
+@pytest.mark.parametrize("seed", range(FIRST_OF_FIVE, FIRST_OF_FIVE + SEEDS_OF_FIVE))
+def test_the_promise_holds_for_five_brokers(seed: int) -> None:
+    """As for three."""
+    check(ClusterRun(seed, brokers=5))
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: each.plant.__name__)
 def test_a_planted_mistake_is_found(mistake: Mistake) -> None:
     """The same runs fail when one decision is wrong: the checks can see what they look for."""
     for seed in range(mistake.seeds):
-        try:
-            with mistake.plant():
-                ClusterRun(seed, kinds=mistake.kinds).run()
-        except AssertionError:
+        if mistake.run(seed).finding is not None:
             return
     pytest.fail(f"not found within {mistake.seeds} seeds")

@@ -31,6 +31,7 @@ COMMANDS = {
     "cluster": ("ottla.cli.cluster", "cluster"),
     "transactions": ("ottla.cli.transactions", "transactions"),
     "pipeline": ("ottla.cli.pipeline", "pipeline"),
+    "simulate": ("ottla.cli.simulate", "simulate"),
 }
 
 

@@ -53,13 +53,13 @@ class SimulatedBackground:
         self._disk = disk
         self._jobs = jobs or {}
         self._rng = rng
-        self._durations = durations
+        self.durations = durations  # of what begins from now on
         self._threads = [0.0] * THREADS  # when each is free again
         self._processes = [0.0] * PROCESSES_MAX
         self._closed = False
 
     def thread(self, fn: Callable[..., Result], *args: Any) -> asyncio.Future[Result]:
-        return self._start(self._threads, self._durations.thread_s, lambda: fn(*args))
+        return self._start(self._threads, self.durations.thread_s, lambda: fn(*args))
 
     def process(self, job: str, arguments: Arguments) -> asyncio.Future[Arguments]:
         # Through JSON and back, so that what works here also works through a pipe.
@@ -73,7 +73,7 @@ class SimulatedBackground:
                 raise HelperFailed(job, type(error).__name__, str(error)) from error
             return answer
 
-        return self._start(self._processes, self._durations.process_s, work)
+        return self._start(self._processes, self.durations.process_s, work)
 
     def close(self) -> None:
         """Take no more work; what was begun takes effect, as threads are waited for."""

@@ -2,8 +2,8 @@
 
 Each direction of a connection is a pipe: bytes written are readable after the latency of the link
 (with `jitter_s`, up to so much later, in order all the same); a pipe takes `buffer_bytes` and then
-0 bytes per send until the reader has taken some. A cut link holds all bytes and times new
-connections out until it is healed. With a `Chance` each read and write moves only a part of what
+0 bytes per send until the reader has taken some. A cut link holds all bytes and lets new
+connections hang until it is healed. With a `Chance` each read and write moves only a part of what
 it could, as real sockets may.
 
 Arrivals run on the network's clock, readers and writers on the clock of their host, so that a host
@@ -31,6 +31,8 @@ from ottla.seams.network import (
 
 BUFFER_BYTES = 64 * 1024
 FIRST_PORT = 40_000
+# Linux sends the first packet of a connection again after these pauses, then gives up.
+CONNECT_AGAIN_S = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Pipe:
@@ -243,6 +245,8 @@ class SimulatedNetwork:
         self._ended_in_cut: list[SimulatedStream] = []
         self._down: set[str] = set()
         self._next_port = FIRST_PORT
+        # Called with all that is sent: from, to, bytes.
+        self.on_sent: Callable[[str, str, bytes], object] | None = None
 
     def host(self, name: str, clock: Clock | None = None) -> Network:
         """The network of one host, whose callbacks run on its clock; again after a crash."""
@@ -256,9 +260,12 @@ class SimulatedNetwork:
     def clock_of(self, host: str) -> Clock:
         return self._clocks.get(host, self.clock)
 
-    def slow(self, one: str, other: str, latency_s: float) -> None:
-        """Give one link a latency of its own, both ways."""
-        self._latencies[frozenset((one, other))] = latency_s
+    def slow(self, one: str, other: str, latency_s: float | None) -> None:
+        """Give one link a latency of its own, both ways; None: that of all others again."""
+        if latency_s is None:
+            self._latencies.pop(frozenset((one, other)), None)
+        else:
+            self._latencies[frozenset((one, other))] = latency_s
 
     def cut(self, one: str, other: str, *, both_ways: bool = True) -> None:
         """Let nothing pass from one to the other until `heal`; neither is informed."""
@@ -266,11 +273,12 @@ class SimulatedNetwork:
         if both_ways:
             self._cut.add((other, one))
 
-    def heal(self, one: str, other: str) -> None:
-        """Let everything pass again, both ways; what was held is delivered now."""
-        self._cut -= {(one, other), (other, one)}
+    def heal(self, one: str, other: str, *, both_ways: bool = True) -> None:
+        """Let everything pass again; what was held is delivered now."""
+        ways = [(one, other), (other, one)] if both_ways else [(one, other)]
+        self._cut.difference_update(ways)
         for stream in [*self.streams, *self._ended_in_cut]:
-            if {stream.host, stream.peer_host} == {one, other}:
+            if (stream.host, stream.peer_host) in ways:
                 held, stream.outgoing.held_back = stream.outgoing.held_back, deque()
                 for data in held:
                     self._travel(stream.outgoing, data)
@@ -320,14 +328,24 @@ class SimulatedNetwork:
         return listener
 
     async def connect(self, source: str, host: str, port: int) -> Stream:
-        arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.clock_of(source).call_later(self._latency_s(source, host), _resolve, arrived)
-        await arrived
+        await self._pass(source, self._latency_s(source, host))
+        for pause_s in CONNECT_AGAIN_S:
+            if not self._unreachable(source, host):
+                break
+            await self._pass(source, pause_s)
         return self.connect_now(source, host, port)
+
+    async def _pass(self, host: str, seconds: float) -> None:
+        passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.clock_of(host).call_later(seconds, _resolve, passed)
+        await passed
+
+    def _unreachable(self, source: str, host: str) -> bool:
+        return (source, host) in self._cut or (host, source) in self._cut or host in self._down
 
     def connect_now(self, source: str, host: str, port: int) -> SimulatedStream:
         """The same without waiting. Raises OSError."""
-        if {(source, host), (host, source)} & self._cut or host in self._down:
+        if self._unreachable(source, host):
             raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
         listener = self.listeners.get((host, port))
         if listener is None or len(listener.queue) >= listener.backlog:
@@ -344,6 +362,8 @@ class SimulatedNetwork:
         return near
 
     def carry(self, stream: SimulatedStream, data: bytes) -> None:
+        if self.on_sent is not None:
+            self.on_sent(stream.host, stream.peer_host, data)
         pipe = stream.outgoing
         pipe.size += len(data)
         reader = pipe.reader

@@ -152,6 +152,7 @@ class Simulation:
         self._now_ns = 0
         self._rng = self.stream("scheduler")
         self._loops: list[SimulatedLoop] = []
+        self._running: list[SimulatedLoop] = []  # those that were not dropped
         self._recent: deque[tuple[int, str, object]] = deque(maxlen=RECENT_STEPS)
         self._digest = blake2b(digest_size=16)
         self.steps = 0
@@ -166,6 +167,7 @@ class Simulation:
             chance=None if seed is None else SeededChance(self.stream("network").getrandbits(64)),
             split_share=split_share,
         )
+        self.network.on_sent = self._sent
 
     def __enter__(self) -> Self:
         return self
@@ -237,12 +239,16 @@ class Simulation:
 
     @property
     def digest(self) -> str:
-        """A fingerprint of every step so far: when, which node, which callback."""
+        """A fingerprint of all so far: each step (when, which node, which callback), each send."""
         return self._digest.hexdigest()
+
+    def _sent(self, source: str, target: str, data: bytes) -> None:
+        self._digest.update(f"{source} {target} {len(data)}\n".encode())
+        self._digest.update(data)
 
     def step(self) -> bool:
         """Run one callback of one node at this moment; False when none is ready."""
-        ready = [loop for loop in self._loops if loop.runnable()]
+        ready = [loop for loop in self._running if loop.runnable()]
         if not ready:
             return False
         loop = ready[0] if len(ready) == 1 or self.seed is None else self._rng.choice(ready)
@@ -302,11 +308,13 @@ class Simulation:
         return future.result()
 
     def _next_due_ns(self) -> int | None:
-        found = [due for loop in self._loops if (due := loop.next_due_ns()) is not None]
+        found = [due for loop in self._running if (due := loop.next_due_ns()) is not None]
         return min(found, default=None)
 
     def _add(self, loop: SimulatedLoop) -> None:
         self._loops.append(loop)
+        self._running = [each for each in self._running if not each.dropped]
+        self._running.append(loop)
 
     def _stuck(self, why: str) -> SimulationStuck:
         last = "\n".join(f"  {at / NS_PER_S:.6f} {name} {what}" for at, name, what in self._recent)

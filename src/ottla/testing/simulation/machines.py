@@ -1,0 +1,188 @@
+"""The brokers of a simulated cluster: each a machine, and the process on it while it is alive.
+
+A process is what `ottla server` composes for a cluster on one host: the machines share the
+directory with the metadata tree and the controller's lock, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.broker import Broker
+from ottla.cluster.state import NotController, RegistrationRefused
+from ottla.log.helper import JOBS
+from ottla.metadata_store.tree import TreeError
+from ottla.metrics import Metrics
+from ottla.seams.simulated.disk import SimulatedDisk
+from ottla.seams.simulated.shared_disk import SharingDisk
+from ottla.seams.simulated.simulation import Simulation
+from ottla.server.listener import Endpoint
+from ottla.server.server import Server
+from ottla.settings import Settings
+from ottla.testing.simulation.clients import Place
+from ottla.testing.simulation.connection import PORT
+
+if TYPE_CHECKING:
+    from ottla.cluster.controller import Controller
+    from ottla.replica.partition import Partition
+
+DATA = "/data"
+SHARED = "/cluster"
+INTERNAL_PORT = 9093
+RESTART_S = 0.3  # until a supervisor starts a process again that has ended by itself
+SETTINGS: Mapping[str, object] = {
+    "log.dirs": DATA,
+    "ottla.cluster.directory": SHARED,
+    "listeners": f"PLAINTEXT://:{PORT},INTERNAL://:{INTERNAL_PORT}",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+    "inter.broker.listener.name": "INTERNAL",
+}
+CANNOT_START = (OSError, TreeError, NotController, RegistrationRefused)
+
+Changed = Callable[[int, "Partition"], object]
+Note = Callable[[str], object]
+
+
+class WatchedBroker(Broker):
+    """A broker that reports each change of a replica before anything is answered because of it."""
+
+    def __init__(self, settings: Settings, changed: Changed, **seams: Any) -> None:
+        super().__init__(settings, **seams)
+        self._changed = changed
+
+    def _partition_changed(self, partition: Partition) -> None:
+        self._changed(self.node_id, partition)
+        super()._partition_changed(partition)
+
+
+class Machine:
+    """One broker's machine. `broker` is None while its process is not there, or is starting."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        broker_id: int,
+        settings: Mapping[str, object],
+        shared: SimulatedDisk,
+        *,
+        changed: Changed,
+        note: Note,
+    ) -> None:
+        self.id = broker_id
+        self._disk = SharingDisk(shared, SHARED)
+        self.node = simulation.node(f"broker{broker_id}", disk=self._disk, jobs=JOBS)
+        self.broker: Broker | None = None
+        self.stopping = False
+        self._settings = Settings.from_properties({**SETTINGS, **settings, "node.id": broker_id})
+        self._changed = changed
+        self._note = note
+        self._composed: Broker | None = None
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def alive(self) -> bool:
+        return self.node.alive
+
+    @property
+    def ready(self) -> bool:
+        """Whether its broker has started and is not being stopped."""
+        return self.node.alive and self.broker is not None and not self.stopping
+
+    @property
+    def controller(self) -> Controller | None:
+        """The controller, while it runs in this process."""
+        service = self._composed.controller_service if self._composed is not None else None
+        return service.controller if service is not None else None
+
+    def start(self) -> None:
+        """Begin to start the process; nothing happens if there is one."""
+        if not self.node.alive:
+            self.node.start()
+            self.node.task(self._start())
+
+    def first_start(self) -> None:
+        """Begin to start the process that the node was made with."""
+        self.node.task(self._start())
+
+    def crash(self, *, power: bool = False) -> None:
+        """End the process, or the machine with it; nothing happens if there is none."""
+        if self.node.alive:
+            self.node.crash(power=power)
+        self.broker = self._composed = None
+        self.stopping = False
+
+    def wipe(self) -> None:
+        """Replace the disk of a machine that is down by an empty one."""
+        assert not self.node.alive
+        self._disk = self.node.disk = self._disk.replacement()
+
+    def stop(self) -> None:
+        """Begin to stop cleanly; the process ends by itself."""
+        if self.ready:
+            self.stopping = True
+            self.node.task(self._stop())
+
+    def partition(self, place: Place) -> Partition | None:
+        """The replica, if the broker has it opened."""
+        if self.broker is None:
+            return None
+        return self.broker.partitions.by_name.get(place.topic, {}).get(place.number)
+
+    @property
+    def offline(self) -> list[Partition]:
+        """Replicas that take no requests until the next start."""
+        if self.broker is None:
+            return []
+        return [each for each in self.broker.partitions.all_opened() if each.offline is not None]
+
+    async def _start(self) -> None:
+        node = self.node
+        self._composed = broker = WatchedBroker(
+            self._settings,
+            self._changed,
+            clock=node.clock,
+            disk=node.disk,
+            chance=node.chance,
+            background=node.background,
+            metrics=Metrics(),
+            network=node.network,
+        )
+        endpoints = [
+            Endpoint("PLAINTEXT", node.name, PORT),
+            Endpoint("INTERNAL", node.name, INTERNAL_PORT),
+        ]
+        self._server = server = Server(
+            node.network,
+            node.clock,
+            lambda *each: broker.dispatcher.handle(*each),
+            endpoints,
+            inter_broker_listener="INTERNAL",
+        )
+        server.open()
+        try:
+            await broker.start({each.name: (node.name, each.port) for each in endpoints})
+            server.accept()
+            self.broker = broker
+            await broker.wait_unfenced(unless=lambda: self.stopping)
+        except CANNOT_START as error:
+            # As a supervisor does it: again, after a while.
+            self._note(f"broker {self.id} cannot start: {error}")
+            self.crash()
+            self.node.simulation.nodes["operator"].clock.call_later(RESTART_S, self.start)
+
+    async def _stop(self) -> None:
+        """As `ottla server` stops."""
+        broker, server = self.broker, self._server
+        assert broker is not None
+        try:
+            await broker.controlled_shutdown()
+            await server.drain()
+            await broker.stop()
+        except OSError as error:
+            self._note(f"broker {self.id} cannot stop cleanly: {error}")
+        server.close()
+        self.crash()
