@@ -19,9 +19,9 @@ from ottla.testing import Broker
 from tests import needs
 from tests.spark.pipelines.tools import lag, make_topic, objects, send
 
-END_S = 180
+END_S = 400  # at a load of 25 a start of Spark and three batches took more than 180 s
 pytestmark = [
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1500),
     pytest.mark.spark,
     pytest.mark.xdist_group("spark"),
 ]
@@ -79,7 +79,10 @@ class Process:
             assert self._changed.wait_for(lambda: true(self.readings), END_S), self.errors
 
     def end(self) -> int:
-        code = self.process.wait(END_S)
+        try:
+            code = self.process.wait(END_S)
+        except subprocess.TimeoutExpired as late:
+            raise AssertionError(f"after {len(self.readings)} batches: {self.errors}") from late
         for each in self._threads:
             each.join(60)
         return code
