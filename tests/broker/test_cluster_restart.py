@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.cluster_harness import Cluster
-from tests.broker.test_remote_controller import produce, values
+from tests.broker.cluster_harness import Cluster, produce, read
 
 
 @pytest.mark.parametrize("order", [(1, 2, 3), (1, 3, 2)])
@@ -30,5 +29,5 @@ def test_all_brokers_are_killed(order: tuple[int, ...]) -> None:
         assert not after.elr
         assert not after.recovering
         cluster.wait(lambda: cluster.image(after.leader).partition("t", 0) == after)
-        assert values(cluster, after.leader) == sent
+        assert read(cluster, after.leader) == sent
         assert produce(cluster, after.leader, "after") == len(sent)
