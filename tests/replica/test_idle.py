@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from ottla.replica.partition import Partition
 from tests.replica.brokers import Brokers
 
@@ -59,23 +61,51 @@ def test_followers_of_idle_partitions_stay_in_the_isr() -> None:
         assert brokers.script.proposals == []
 
 
-def test_a_follower_joins_the_isr_of_an_idle_partition_once_it_may() -> None:
-    """KIP-841: not while it is fenced; nothing has to be written for it to be looked at again."""
+@pytest.mark.parametrize("state", ["fenced", "in_controlled_shutdown"])
+def test_a_follower_joins_the_isr_of_an_idle_partition_once_it_may(state: str) -> None:
+    """KIP-841: not while it is fenced or shuts down; nothing has to be written for it to be looked
+    at again."""
     with Brokers(3) as brokers:
         brokers.lead(1)
         brokers.produced(1, b"value")
-        brokers.crash(3)
+        brokers.script.move(3, **{state: True})
+        brokers.run(0.1)
         brokers.script.decide(0, isr=(1, 2))
-        brokers.start(3)
-        brokers.script.fence(3)
+        brokers.run(5)
+        assert brokers.script.state(0).isr == (1, 2)
+        brokers.script.move(3, **{state: False})
+        brokers.run_until(lambda: brokers.script.state(0).isr == (1, 2, 3))
+
+
+def test_fetches_of_an_earlier_process_do_not_count() -> None:
+    """KIP-903: a broker that has registered again may have lost what it acknowledged before."""
+    with Brokers(3) as brokers:
+        brokers.lead(1)
+        brokers.run(1)
+        epoch = brokers.script.image.brokers[3].epoch
+        brokers.script.move(3, epoch=epoch + 1000)
+        brokers.run(0.1)
+        waiting = brokers.produce(1, b"value", timeout_ms=60_000)
+        brokers.script.decide(0, isr=(1, 2))
         brokers.run(5)
         assert brokers.at(3).end_offset == 1
-        before = brokers.script.state(0).isr
-        brokers.script.decide(0, isr=(1, 2))
-        brokers.run(5)
-        assert brokers.script.state(0).isr == (1, 2), before
-        brokers.script.unfence(3)
+        assert brokers.script.state(0).isr == (1, 2)
+        assert waiting.ready
+        brokers.brokers[3].epoch = epoch + 1000
         brokers.run_until(lambda: brokers.script.state(0).isr == (1, 2, 3))
+
+
+def test_a_broker_that_is_no_replica_any_more_does_not_fetch() -> None:
+    """After a reassignment it is asked for nothing, and counts for nothing."""
+    with Brokers(3) as brokers:
+        brokers.lead(1)
+        brokers.run(1)
+        brokers.script.decide(0, leader=1, replicas=(1, 2), isr=(1, 2))
+        brokers.run(1)
+        brokers.produced(1, b"value")
+        brokers.run(1)
+        assert [brokers.at(each).end_offset for each in (2, 3)] == [1, 0]
+        assert all(not each.partitions for each in brokers.brokers[3].replication.fetchers)
 
 
 def test_a_follower_that_stops_fetching_leaves_the_isr_of_what_is_written() -> None:

@@ -249,7 +249,11 @@ class Replication:
                 self._check = self.broker.clock.call_later(self.lag_max_s / 2, self._check_lags)
         else:
             self.leading.pop(partition, None)
-        follows = not partition.is_leader and partition.leader_id >= 0
+        follows = (
+            not partition.is_leader
+            and partition.leader_id >= 0
+            and self.broker.node_id in partition.replicas
+        )
         loop = self._loop(partition.leader_id) if follows else None
         if loop is not None and self._following.get(partition) == (loop, partition.leader_epoch):
             return
