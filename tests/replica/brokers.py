@@ -155,7 +155,10 @@ class Script:
 
 
 class Brokers:
-    """A cluster of brokers, started; no partition has a leader yet."""
+    """A cluster of brokers, started; no partition has a leader yet.
+
+    With a seed, whatever may happen in another order does.
+    """
 
     def __init__(
         self,
@@ -164,12 +167,14 @@ class Brokers:
         partitions: int = 1,
         configs: dict[str, str] | None = None,
         latency_s: float = 0.001,
+        seed: int | None = None,
         **settings: object,
     ) -> None:
         self.ids = tuple(range(1, count + 1))
         self.script = Script(self.ids, partitions, configs or {})
         self.settings = {name.replace("_", "."): value for name, value in settings.items()}
-        self.simulation = Simulation(None, latency_s=latency_s)
+        jitter_s = 0.0 if seed is None else latency_s
+        self.simulation = Simulation(seed, latency_s=latency_s, jitter_s=jitter_s)
         self.brokers: dict[int, Broker] = {}
         self.nodes = {
             each: self.simulation.node(f"broker{each}", disk=SimulatedDisk(), jobs=JOBS)
