@@ -92,3 +92,18 @@ def test_the_watermark_starts_from_its_checkpoint() -> None:
         brokers.cut(2)
         brokers.start(2)
         assert (brokers.at(2).high_watermark, brokers.at(2).end_offset) == (3, 4)
+
+
+def test_a_leader_that_is_behind_the_feed_holds_up_no_other_partition() -> None:
+    """The fetch that names an epoch which the leader does not know acknowledges others too."""
+    with Brokers(3, partitions=2) as brokers:
+        brokers.lead(1, 0)
+        brokers.lead(2, 1)
+        brokers.run(1)
+        brokers.script.feed_s[1] = 0.4
+        brokers.script.decide(1, leader=1)
+        brokers.run_until(lambda: all(brokers.at(each, 1).leader_id == 1 for each in (2, 3)))
+        assert brokers.at(1, 1).leader_id == 2
+        answer = brokers.produce(1, b"value", index=0)
+        assert brokers.run_until(lambda: answer.ready) < PROMPT_S
+        assert brokers.at(1, 1).leader_id == 2

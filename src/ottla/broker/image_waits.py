@@ -113,6 +113,10 @@ def early_produce(request: ProduceRequest, context: Context) -> float:
 
 
 def early_fetch(request: FetchRequest, context: Context) -> float:
+    if request.replica_state.replica_id >= 0:
+        # A follower's fetch acknowledges what it has of all its partitions, and must not wait for
+        # one of them; the follower asks again within milliseconds (broker/replication.py).
+        return 0.0
     image = context.broker.image
     uses_ids = context.api_version >= FETCH_IDS_FROM
     for topic in request.topics:
