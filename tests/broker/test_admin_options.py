@@ -6,6 +6,7 @@ import pytest
 
 from ottla.settings import Settings
 from ottla.settings.describe import ConfigEntry, broker_entries, group_entries, topic_entries
+from ottla.wire.errors import ErrorCode
 from tests.apache.client import RawClient
 from tests.apache.kafka import ApacheKafka
 
@@ -26,13 +27,12 @@ OURS = {"log.flush.before.ack", "ottla.cluster.directory"}
 def kafkas(kafka: ApacheKafka, type_: int, name: str) -> dict[str, dict[str, Any]]:
     """What Kafka says of each config."""
     resource = {"resource_type": type_, "resource_name": name, "configuration_keys": None}
+    asked = {"resources": [resource], "include_synonyms": True, "include_documentation": True}
     with RawClient(kafka.port) as client:
-        answer = client.ask(
-            "DescribeConfigs",
-            4,
-            {"resources": [resource], "include_synonyms": True, "include_documentation": True},
-        )
-    [result] = answer["results"]
+        [result] = client.ask("DescribeConfigs", 4, asked)["results"]
+        # Kafka answers CreateTopics before its broker has applied the change.
+        while result["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            [result] = client.ask("DescribeConfigs", 4, asked)["results"]
     assert result["error_code"] == 0, result
     return {config["name"]: fields_of_wire(config) for config in result["configs"]}
 
