@@ -122,6 +122,8 @@ class TestChanges:
             assert elected.partition_result[0].error_code == 0
             assert led_by(cluster, 2, seen_by=3), "who answers has applied the change"
 
+            live = cluster.ask(3, UnregisterBrokerRequest(broker_id=2), 0)
+            assert live.error_code == ErrorCode.INVALID_REQUEST
             cluster.brokers[2].crash()
             cluster.wait(lambda: cluster.image(3).brokers[2].fenced)
             assert cluster.ask(3, UnregisterBrokerRequest(broker_id=2), 0).error_code == 0

@@ -50,7 +50,9 @@ def list_endpoints(given: Given) -> None:
 
 def unregister(given: Given) -> None:
     given.require("bootstrap-server", "id")
-    print("The target cluster does not support the broker unregistration API.")
+    with admin_of(given, config_option(given)) as admin:
+        admin.unregister_broker(given.value("id"))
+    print(f"Broker {given.value('id')} is no longer registered.")
 
 
 def config_option(given: Given) -> str:

@@ -103,6 +103,15 @@ class ClusterView(AdminBase):
             return self._ask(request, broker_id, check=lambda got: raise_for(got.error_code))
         return self._ask(request, check=lambda got: raise_for(got.error_code))
 
+    def unregister_broker(self, broker_id: int) -> None:
+        """Have the cluster forget a broker that does not come back."""
+        from ottla.wire.api.unregister_broker import UnregisterBrokerRequest
+
+        self._ask_controller(
+            UnregisterBrokerRequest(broker_id=broker_id),
+            lambda got: raise_for(got.error_code, got.error_message),
+        )
+
     def update_features(
         self,
         feature_updates: Mapping[str, int | tuple[int, UpdateFeatureType | str | int]],
