@@ -7,18 +7,14 @@ itself. The simulation must find each, or it proves nothing.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from ottla.broker import metadata_applier
 from ottla.broker.handlers import produce
-from ottla.broker.waiting import pause
 from ottla.cluster import elections, registration
-from ottla.cluster.feed import Snapshot
 from ottla.cluster.image import BrokerInfo
-from ottla.cluster.state import NotController
 from ottla.replica.follower import Fetcher
 from ottla.replica.leader import LeaderState
 from ottla.replica.partition import Partition
@@ -29,7 +25,6 @@ from ottla.wire.errors import ErrorCode
 append = Partition.append
 assign = Partition.assign
 fetch_partition = Fetcher._fetch_partition
-growth = LeaderState.growth
 register_broker = registration.register_broker
 
 
@@ -90,19 +85,6 @@ def watermark_moves_below_min_isr() -> AbstractContextManager[Any]:
     return patch.object(Partition, "has_min_isr", enough)
 
 
-def growth_without_the_start_of_the_epoch() -> AbstractContextManager[Any]:
-    """A follower joins the ISR when it has reached the high watermark of a new leader."""
-
-    def changed(self: LeaderState, *arguments: Any) -> Any:
-        start, self.start_offset = self.start_offset, 0
-        try:
-            return growth(self, *arguments)
-        finally:
-            self.start_offset = start
-
-    return patch.object(LeaderState, "growth", changed)
-
-
 def stale_isr_change_accepted() -> AbstractContextManager[Any]:
     """The controller takes an ISR from whoever believes to lead, in whatever epoch."""
     return patch.object(elections, "proposal_error", lambda *_: ErrorCode.NONE)
@@ -119,23 +101,6 @@ def restart_taken_for_clean() -> AbstractContextManager[Any]:
         return await register_broker(state, broker, previous_epoch)
 
     return patch.object(registration, "register_broker", changed)
-
-
-def older_image_applied() -> AbstractContextManager[Any]:
-    """A broker that starts applies an image that was made before it registered."""
-
-    async def changed(broker: Any, controller: Any) -> Snapshot:
-        while True:
-            try:
-                update = await controller.poll(broker.node_id, 0, 0, broker.epoch)
-            except NotController:
-                broker.look_for_controller()
-                await pause(broker.clock, 0.1)
-            else:
-                assert isinstance(update, Snapshot)
-                return update
-
-    return patch.object(metadata_applier, "first_image", changed)
 
 
 def leader_behind_when_it_returns(seed: int) -> Plan:
@@ -169,32 +134,17 @@ def eligible_broker_loses_power(seed: int) -> Plan:
     )
 
 
-def leader_dies_while_a_follower_catches_up(seed: int) -> Plan:
-    """All die, the last leader returns with the high watermark of its checkpoint, and dies again
-    while a follower that lacks much fetches little at a time over slow links."""
-    rng = random.Random(seed)
-    links_take_0_1_s = 0x15
-    return (
-        Fault(2.2, "kill", "follower", 2.5, rng.getrandbits(16)),
-        *(Fault(2.6, "slow", each, 6.0, links_take_0_1_s) for each in ("1", "2", "3")),
-        Fault(4.0, "kill", "follower", 0.3, rng.getrandbits(16)),
-        Fault(4.0, "kill", "leader", 0.6, rng.getrandbits(16)),
-        Fault(7.0 + rng.uniform(0, 0.3), "kill", "leader", 1.0, rng.getrandbits(16)),
-    )
-
-
 class Mistake(NamedTuple):
     """A mistake, the seeds within which it is found, and the faults that bring it to light."""
 
     plant: Callable[[], AbstractContextManager[Any]]
     seeds: int
     plan: Callable[[int], Plan] = draw_plan
-    settings: Mapping[str, object] = {}
 
     def run(self, seed: int) -> Outcome:
         """One run with the mistake planted."""
         with self.plant():
-            return ClusterRun(seed, self.plan(seed), settings=self.settings).run()
+            return ClusterRun(seed, self.plan(seed)).run()
 
 
 MISTAKES = [
@@ -204,13 +154,6 @@ MISTAKES = [
     Mistake(watermark_of_the_leader_alone, 10),
     Mistake(watermark_moves_below_min_isr, 30, followers_stand_still_until_the_leader_dies),
     Mistake(restart_taken_for_clean, 10, eligible_broker_loses_power),
-    Mistake(older_image_applied, 20),
     Mistake(duplicate_acknowledged_early, 20),
     Mistake(stale_isr_change_accepted, 10, leader_behind_when_it_returns),
-    Mistake(
-        growth_without_the_start_of_the_epoch,
-        20,
-        leader_dies_while_a_follower_catches_up,
-        {"replica.fetch.max.bytes": "300"},
-    ),
 ]
