@@ -72,13 +72,7 @@ class MetadataApplier:
 
     async def start(self) -> None:
         """Apply the whole image, then follow the feed. Returns when the image is in use."""
-        broker = self._broker
-        update = await first_image(broker, self._controller)
-        while broker.epoch >= 0 and not knows(update.image, broker.node_id, broker.epoch):
-            # From before this broker registered: it would lead what others lead by now.
-            await pause(broker.clock, RETRY_S)
-            update = await first_image(broker, self._controller)
-        await self._apply(update)
+        await self._apply(await first_image(self._broker, self._controller))
         self._task = asyncio.create_task(self._follow(), name="metadata-applier")
 
     async def stop(self) -> None:
@@ -309,12 +303,6 @@ class MetadataApplier:
         task = asyncio.create_task(self._controller.confirm_deletions(broker.node_id, [topic_id]))
         self._confirmations.add(task)
         task.add_done_callback(self._confirmations.discard)
-
-
-def knows(image: ClusterImage, broker_id: int, broker_epoch: int) -> bool:
-    """Whether the image has this registration of a broker, or a later one."""
-    known = image.brokers.get(broker_id)
-    return known is not None and known.epoch >= broker_epoch
 
 
 async def first_image(broker: Broker, controller: ControllerChannel) -> Snapshot:
