@@ -21,6 +21,8 @@ TOOLS = {
     "kafka-delete-records.sh": "org.apache.kafka.tools.DeleteRecordsCommand",
     "kafka-dump-log.sh": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-log-dirs.sh": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-leader-election.sh": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-replica-verification.sh": "org.apache.kafka.tools.ReplicaVerificationTool",
     "kafka-broker-api-versions.sh": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-groups.sh": "org.apache.kafka.tools.GroupsCommand",

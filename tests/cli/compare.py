@@ -54,6 +54,8 @@ MODULES = {
     "kafka-delete-records.sh": "delete_records",
     "kafka-dump-log.sh": "dump_log",
     "kafka-log-dirs.sh": "log_dirs",
+    "kafka-leader-election.sh": "leader_election",
+    "kafka-replica-verification.sh": "replica_verification",
     "kafka-broker-api-versions.sh": "broker_api_versions",
     "kafka-transactions.sh": "transactions",
     "kafka-groups.sh": "groups",

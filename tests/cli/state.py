@@ -94,6 +94,8 @@ class State:
             "formatter.properties": "print.offset=true\nkey.separator=;\n",
             "del.json": plan([("orders", 0, 0), ("orders", 2, 0)]),
             "del3.json": plan([("orders", 0, 5000), ("orders", 0, -1)]),
+            "elect.json": '{"partitions": [{"topic": "orders", "partition": 1}]}',
+            "elect-twice.json": plan([("orders", 1, 0), ("orders", 1, 0)]),
             "del-a.json": plan([("config-a", 0, 0)]),
             "del-o.json": plan([("config-o", 0, 0)]),
         }

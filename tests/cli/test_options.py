@@ -20,6 +20,7 @@ SPEAK = (
     "kafka-topics.sh", "kafka-console-producer.sh", "kafka-console-consumer.sh",
     "kafka-consumer-groups.sh", "kafka-configs.sh", "kafka-get-offsets.sh",
     "kafka-delete-records.sh", "kafka-dump-log.sh", "kafka-log-dirs.sh",
+    "kafka-leader-election.sh", "kafka-replica-verification.sh",
     "kafka-broker-api-versions.sh", "kafka-groups.sh", "kafka-consumer-perf-test.sh",
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from ottla.client.admin import (
     Admin,
     AlterConfigOp,
     ConfigResource,
+    ElectionType,
     MemberToRemove,
     NewPartitions,
     NewTopic,
@@ -24,6 +25,7 @@ from ottla.client.admin import (
 )
 from ottla.client.admin.configs import operations
 from ottla.client.errors import (
+    ElectionNotNeededError,
     GroupIdNotFoundError,
     InvalidReplicationFactorError,
     KafkaConfigurationError,
@@ -33,6 +35,7 @@ from ottla.client.errors import (
 )
 from ottla.client.producer import Producer
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
+from tests.waiting import eventually
 
 # What kafka-python's admin has and ours has not: one line each in SKIPPED.md.
 SKIPPED = {
@@ -44,7 +47,6 @@ SKIPPED = {
     "describe_acls",
     "describe_metadata_quorum",
     "describe_user_scram_credentials",
-    "elect_leaders",
     "list_partition_reassignments",
 }
 
@@ -276,6 +278,40 @@ def test_it_says_what_is_wrong() -> None:
         Admin.describe_configs(None, [], config_filter="some")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"must be \{name: value\} \(got \['retention.ms'\]\)"):
         operations(ConfigResource("topic", "orders", ["retention.ms"]))
+
+
+def test_leaders_are_elected(admin: Admin, topic: str) -> None:
+    """By names, by partitions and of all; what is not needed is no error, what is unknown is."""
+    admin.create_topics({topic: {"num_partitions": 2}}, wait_for_metadata=True)
+    both = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+    for chosen in ([topic], sorted(both), {topic: [0, 1]}):
+        found = admin.elect_leaders("preferred", chosen)
+        assert set(found) == both
+        assert {type(error) for error in found.values()} == {ElectionNotNeededError}
+    assert not both & set(admin.elect_leaders(ElectionType.UNCLEAN))
+    unknown = TopicPartition(topic, 9)
+    with pytest.raises(UnknownTopicOrPartitionError):
+        admin.elect_leaders(0, [unknown])
+    found = admin.elect_leaders(0, [unknown], raise_errors=False)
+    assert isinstance(found[unknown], UnknownTopicOrPartitionError)
+    with pytest.raises(UnknownTopicOrPartitionError, match="never"):
+        admin.elect_leaders(0, ["never"])
+
+
+def test_directories_are_described_by_topic(admin: Admin, topic: str) -> None:
+    """The name of a topic stands for all its partitions, as in kafka-python."""
+    admin.create_topics({topic: {"num_partitions": 2}}, wait_for_metadata=True)
+
+    def described() -> list[tuple[int, int, bool]]:
+        (broker,) = admin.describe_log_dirs([topic])
+        return sorted(
+            (each["partition_index"], each["offset_lag"], each["is_future_key"])
+            for found in broker["log_dirs"][0]["topics"]
+            for each in found["partitions"]
+        )
+
+    # Kafka makes the folders a moment after the topic is known.
+    eventually(lambda: described() == [(0, 0, False), (1, 0, False)], "both are described")
 
 
 def public(cls: type) -> dict[str, inspect.Signature]:

@@ -70,27 +70,57 @@ def features(bootstrap: str, command_config: str | None, as_json: bool) -> None:
 
 
 @cluster.command("log-dirs")
+@click.option("--topic", "names", multiple=True, metavar="NAME", help="Only partitions of it.")
+@click.option("--broker", "brokers", type=int, multiple=True, help="Only this broker.")
+@click.option("--partitions", "each", is_flag=True, help="Show every partition.")
 @cluster_options
 @json_option
-def log_dirs(bootstrap: str, command_config: str | None, as_json: bool) -> None:
+def log_dirs(
+    names: tuple[str, ...],
+    brokers: tuple[int, ...],
+    each: bool,
+    bootstrap: str,
+    command_config: str | None,
+    as_json: bool,
+) -> None:
     """Show the brokers' data directories and what they hold."""
     with connected(bootstrap, command_config) as admin:
-        found = admin.describe_log_dirs()
+        found = admin.describe_log_dirs(names or None, brokers or None)
+    shown = [(broker["broker"], place) for broker in found for place in broker["log_dirs"]]
+    if each:
+        rows = [
+            {
+                "broker": broker,
+                "topic": topic["name"],
+                "partition": part["partition_index"],
+                "bytes": part["partition_size"],
+                "lag": part["offset_lag"],
+                "moves_here": part["is_future_key"],
+                "directory": place["log_dir"],
+            }
+            for broker, place in shown
+            for topic in place["topics"]
+            for part in topic["partitions"]
+        ]
+        columns: tuple[str, ...] = ("broker", "topic", "partition", "bytes", "lag")
+        show_rows(rows, (*columns, "moves_here", "directory"), as_json=as_json)
+        return
     rows = [
         {
-            "broker": broker["broker"],
-            "directory": each["log_dir"],
-            "partitions": sum(len(topic["partitions"]) for topic in each["topics"]),
+            "broker": broker,
+            "directory": place["log_dir"],
+            "partitions": sum(len(topic["partitions"]) for topic in place["topics"]),
             "bytes": sum(
-                part["partition_size"] for topic in each["topics"] for part in topic["partitions"]
+                part["partition_size"] for topic in place["topics"] for part in topic["partitions"]
             ),
-            "free_bytes": each["usable_bytes"] if each["usable_bytes"] >= 0 else None,
+            "free_bytes": place["usable_bytes"] if place["usable_bytes"] >= 0 else None,
+            "failed": bool(place["error_code"]),
         }
-        for broker in found
-        for each in broker["log_dirs"]
+        for broker, place in shown
     ]
-    columns = ("broker", "directory", "partitions", "bytes", "free_bytes")
-    show_rows(rows, columns, as_json=as_json)
+    columns = ("broker", "directory", "partitions", "bytes", "free_bytes", "failed")
+    failed = [index for index, row in enumerate(rows) if row["failed"]]
+    show_rows(rows, columns, as_json=as_json, marked=failed)
 
 
 @cluster.command()

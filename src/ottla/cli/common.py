@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ottla.cli.connecting import admin
+from ottla.cli.failure import Failure
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
@@ -91,3 +92,19 @@ def complete_topics(context: click.Context, parameter: click.Parameter, start: s
             return [name for name in sorted(client.list_topics()) if name.startswith(start)]
     except (KafkaError, OSError):
         return []
+
+
+def topic_names(command: Any) -> Any:
+    """Names of topics, as words or with --topic."""
+    command = click.argument("names", nargs=-1, shell_complete=complete_topics)(command)
+    return click.option("--topic", "more", multiple=True, metavar="NAME", help="The topic.")(
+        command
+    )
+
+
+def given(names: tuple[str, ...], more: tuple[str, ...], example: str) -> list[str]:
+    """The names, of which there must be one."""
+    found = [*names, *more]
+    if not found:
+        raise Failure("the name of a topic is missing", example, exit_code=2)
+    return found

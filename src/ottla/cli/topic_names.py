@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from ottla.client.admin import Admin
 
 INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+# What a partition may be reported for.
+REPORTS = (
+    "under-replicated-partitions",
+    "under-min-isr-partitions",
+    "at-min-isr-partitions",
+    "unavailable-partitions",
+)
 DEFAULT_SOURCES = ("DEFAULT_CONFIG", "STATIC_BROKER_CONFIG")
 
 
@@ -105,6 +112,17 @@ def view_of(topic: str, partition: dict[str, Any]) -> PartitionView:
         partition.get("eligible_leader_replicas"),
         partition.get("last_known_elr"),
     )
+
+
+def reported(report: str, topic: TopicView, partition: PartitionView, live: set[int]) -> bool:
+    """Whether a report is about this partition; `live` are the brokers that there are."""
+    in_sync = len(partition.isr)
+    return {
+        REPORTS[0]: in_sync < len(partition.replicas),
+        REPORTS[1]: partition.leader < 0 or in_sync < topic.min_insync_replicas,
+        REPORTS[2]: in_sync == topic.min_insync_replicas,
+        REPORTS[3]: partition.leader not in live,
+    }[report]
 
 
 def paged(admin: Admin, names: Sequence[str], page: int) -> list[dict[str, Any]]:

@@ -9,15 +9,17 @@ import click
 from ottla.cli.common import (
     Noun,
     cluster_options,
-    complete_topics,
     connected,
+    given,
     json_option,
     pairs,
+    topic_names,
 )
 from ottla.cli.connecting import uuid_text
 from ottla.cli.failure import Failure
 from ottla.cli.output import done, show_json, show_rows
-from ottla.cli.topic_names import TopicView, matching
+from ottla.cli.replicas import elect, verify
+from ottla.cli.topic_names import REPORTS, TopicView, matching, reported
 
 
 @click.group(cls=Noun)
@@ -28,18 +30,8 @@ def topics() -> None:
     """
 
 
-def topic_names(command: Any) -> Any:
-    command = click.argument("names", nargs=-1, shell_complete=complete_topics)(command)
-    return click.option("--topic", "more", multiple=True, metavar="NAME", help="The topic.")(
-        command
-    )
-
-
-def given(names: tuple[str, ...], more: tuple[str, ...], example: str) -> list[str]:
-    found = [*names, *more]
-    if not found:
-        raise Failure("the name of a topic is missing", example, exit_code=2)
-    return found
+for command in (elect, verify):
+    topics.add_command(command)
 
 
 @topics.command("list")
@@ -108,15 +100,25 @@ def create(
 
 @topics.command()
 @topic_names
-@click.option("--under-replicated", is_flag=True, help="Only partitions with missing replicas.")
-@click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
+@click.option(
+    "--under-replicated", "report", flag_value=REPORTS[0], help="Only those with missing replicas."
+)
+@click.option(
+    "--under-min-isr",
+    "report",
+    flag_value=REPORTS[1],
+    help="Only partitions with fewer replicas in sync than min.insync.replicas.",
+)
+@click.option("--at-min-isr", "report", flag_value=REPORTS[2], help="Only those with just as many.")
+@click.option(
+    "--unavailable", "report", flag_value=REPORTS[3], help="Only partitions without a leader."
+)
 @cluster_options
 @json_option
 def describe(
     names: tuple[str, ...],
     more: tuple[str, ...],
-    under_replicated: bool,
-    unavailable: bool,
+    report: str | None,
     bootstrap: str,
     command_config: str | None,
     as_json: bool,
@@ -131,6 +133,15 @@ def describe(
         if missing:
             raise Failure(f"there is no topic {missing[0]!r}", "ottla topics list")
         views = describe_topics(admin, wanted)
+        live = {broker["broker_id"] for broker in admin.describe_cluster()["brokers"]}
+    if report is not None:
+        views = [
+            view._replace(
+                partitions=[p for p in view.partitions if reported(report, view, p, live)]
+            )
+            for view in views
+        ]
+        views = [view for view in views if view.partitions]
     if as_json:
         show_json([as_object(view) for view in views])
         return
@@ -143,11 +154,7 @@ def describe(
                 "in_sync": each.isr,
             }
             for each in view.partitions
-            if (not under_replicated or len(each.isr) < len(each.replicas))
-            and (not unavailable or each.leader < 0)
         ]
-        if (under_replicated or unavailable) and not rows:
-            continue
         configs = ", ".join(f"{name}={value}" for name, value in view.configs.items())
         click.echo(click.style(view.name, bold=True) + f"  id {uuid_text(view.topic_id)}")
         click.echo(f"configs: {configs or 'all as by default'}")

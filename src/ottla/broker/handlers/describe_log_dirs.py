@@ -1,8 +1,9 @@
 """DescribeLogDirs: the data directories, how large each partition is, and how full their disks.
 
-`offset_lag` is 0 for a partition that leads, and nothing else is kept here. A partition that was
-asked for and is not here is left out, as Kafka does. The sizes of logs that are not open are
-looked up on disk, in a thread: there may be ten thousand.
+`offset_lag` is 0 as in Kafka, for leaders and followers alike: what a replica lacks of its leader's
+log is not told here, only what a copy that moves between directories lacks, and none does. A
+partition that was asked for and is not here is left out, as Kafka does. The sizes of logs that are
+not open are looked up on disk, in a thread: there may be ten thousand.
 """
 
 from __future__ import annotations

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli.connecting import text_of, uuid_of, uuid_text
 from ottla.cli.failure import Failure
-from ottla.cli.topic_names import PartitionView, TopicView, describe, matching
+from ottla.cli.topic_names import (
+    REPORTS,
+    PartitionView,
+    TopicView,
+    describe,
+    matching,
+    reported,
+)
 
 from .options import BOOTSTRAP, COMMAND_CONFIG, Given, Option, Parser
 from .running import admin_of, entry
@@ -15,12 +22,6 @@ from .running import admin_of, entry
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
 
-REPORTS = (
-    "under-replicated-partitions",
-    "under-min-isr-partitions",
-    "at-min-isr-partitions",
-    "unavailable-partitions",
-)
 ACTIONS = ("list", "describe", "create", "alter", "delete")
 REPLICATION_FACTOR_MAX = 32767
 
@@ -233,16 +234,6 @@ def describe_topics(admin: Admin, given: Given) -> None:
             for partition in topic.partitions:
                 if report is None or reported(report, topic, partition, live):
                     print(partition_line(partition))
-
-
-def reported(report: str, topic: TopicView, partition: PartitionView, live: set[int]) -> bool:
-    in_sync = len(partition.isr)
-    return {
-        REPORTS[0]: in_sync < len(partition.replicas),
-        REPORTS[1]: partition.leader < 0 or in_sync < topic.min_insync_replicas,
-        REPORTS[2]: in_sync == topic.min_insync_replicas,
-        REPORTS[3]: partition.leader not in live,
-    }[report]
 
 
 def topic_line(topic: TopicView) -> str:

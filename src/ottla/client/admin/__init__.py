@@ -2,7 +2,8 @@
 
 Every method waits for its answer, retries what may pass, and raises `KafkaError` with what to do.
 Results are plain dictionaries as kafka-python gives them. The methods are grouped by what they are
-about: topics.py, configs.py, records.py, groups.py, transactions.py, cluster.py.
+about: topics.py, configs.py, records.py, groups.py, transactions.py, leaders.py, replicas.py,
+cluster.py.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from ..typed_config import ClientConfig
 from .cluster import ClusterView
 from .configs import Configs
 from .groups import Groups
+from .leaders import Leaders
+from .replicas import Replicas
 from .topics import Topics
 from .transactions import Transactions
 from .types import (
@@ -26,6 +29,7 @@ from .types import (
     ConfigResourceType,
     ConfigSourceType,
     ConfigType,
+    ElectionType,
     GroupState,
     GroupType,
     MemberToRemove,
@@ -50,6 +54,7 @@ __all__ = [
     "ConfigResourceType",
     "ConfigSourceType",
     "ConfigType",
+    "ElectionType",
     "GroupState",
     "GroupType",
     "KafkaAdminClient",
@@ -67,7 +72,7 @@ __all__ = [
 ]
 
 
-class Admin(Topics, Configs, Groups, Transactions, ClusterView):
+class Admin(Topics, Configs, Groups, Transactions, Leaders, Replicas, ClusterView):
     """Looks after a cluster. Options as keywords or as Kafka's properties."""
 
     def __init__(self, properties: Mapping[str, object] | None = None, **options: object) -> None:

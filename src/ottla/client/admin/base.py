@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from ottla.wire.errors import ErrorCode
 from ottla.wire.exchange import VERSION_MAX
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
+# Partitions as a caller may name them: `{topic: numbers}`, `TopicPartition`s, or the names of
+# topics, for all partitions of each.
+Chosen: TypeAlias = Mapping[str, Iterable[int]] | Iterable[TopicPartition | str]
 MOVED_CONTROLLER = {ErrorCode.NOT_CONTROLLER}
 MOVED_COORDINATOR = {*COORDINATOR_GONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
@@ -107,6 +110,19 @@ class AdminBase:
 
     def _broker_ids(self) -> list[int]:
         return sorted(self._client.bootstrap().brokers)
+
+    def _chosen(self, given: Chosen) -> dict[str, list[int]]:
+        """The partitions that are meant, by topic; raises for the name of an unknown topic."""
+        if isinstance(given, Mapping):
+            return {name: list(indexes) for name, indexes in given.items()}
+        found = list(given)
+        names = [each for each in found if isinstance(each, str)]
+        chosen = by_topic(TopicPartition(*each) for each in found if not isinstance(each, str))
+        for topic in self._metadata(names).topics if names else ():
+            raise_for(topic.error_code, f"there is no topic {topic.name!r}")
+            indexes = sorted(each.partition_index for each in topic.partitions)
+            chosen[str(topic.name)] = indexes
+        return chosen
 
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """These partitions by the brokers that lead them; raises when one has no leader."""

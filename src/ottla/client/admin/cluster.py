@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import IllegalArgumentError, error_for, raise_for
-from ..structs import TopicPartition
-from .base import AdminBase, by_topic
+from .base import AdminBase, Chosen
 from .types import FeatureLevels, Features, UpdateFeatureType, to_dict
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class ClusterView(AdminBase):
 
     def describe_log_dirs(
         self,
-        topic_partitions: Iterable[TopicPartition] | Mapping[str, Iterable[int]] | None = None,
+        topic_partitions: Chosen | None = None,
         brokers: Iterable[int] | None = None,
     ) -> list[dict[str, Any]]:
         """What lies in the data directories of each broker."""
@@ -46,14 +45,9 @@ class ClusterView(AdminBase):
 
         topics = None
         if topic_partitions is not None:
-            named = (
-                {name: list(indexes) for name, indexes in topic_partitions.items()}
-                if isinstance(topic_partitions, Mapping)
-                else by_topic(TopicPartition(*each) for each in topic_partitions)
-            )
             topics = [
                 DescribableLogDirTopic(topic=name, partitions=indexes)
-                for name, indexes in named.items()
+                for name, indexes in self._chosen(topic_partitions).items()
             ]
         found = []
         known = self._broker_ids()

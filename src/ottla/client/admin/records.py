@@ -65,7 +65,13 @@ class Records(AdminBase):
     def replica_end_offsets(
         self, broker_id: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Where one broker's replicas end, leaders and followers alike.
+        """Where one broker's replicas end, leaders and followers alike."""
+        return self.replica_offsets(broker_id, partitions, OffsetSpec.LATEST)
+
+    def replica_offsets(
+        self, broker_id: int, partitions: Iterable[TopicPartition], spec: OffsetSpec
+    ) -> dict[TopicPartition, int]:
+        """An offset of one broker's replicas, leaders and followers alike.
 
         Partitions that it cannot tell of (it has no replica, or that is offline) are left out.
         """
@@ -81,7 +87,7 @@ class Records(AdminBase):
                 ListOffsetsTopic(
                     name=topic,
                     partitions=[
-                        ListOffsetsPartition(partition_index=index, timestamp=OffsetSpec.LATEST)
+                        ListOffsetsPartition(partition_index=index, timestamp=spec)
                         for index in indexes
                     ],
                 )

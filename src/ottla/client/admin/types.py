@@ -62,6 +62,13 @@ class TopicCursor(TypedDict):
     partition_index: int
 
 
+class ElectionType(IntEnum):
+    """Which leader an election looks for."""
+
+    PREFERRED = 0  # the first replica, if it is in sync
+    UNCLEAN = 1  # for a partition without a leader: any replica, whatever it lacks
+
+
 class ConfigResourceType(IntEnum):
     """Whose configs."""
 
