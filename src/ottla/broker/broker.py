@@ -367,6 +367,8 @@ class Broker:
         )
         if len(image.replicas) > 1:
             self.replication.assigned(partition)
+        else:
+            self.replication.removed(partition)
 
     def _open_partition(self, topic: str, index: int) -> Partition | None:
         image = self.image.partition(topic, index)

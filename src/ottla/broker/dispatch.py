@@ -76,6 +76,8 @@ HANDLERS: dict[int, str] = {
     42: "delete_groups",
     43: "elect_leaders",
     44: "incremental_alter_configs",
+    45: "alter_partition_reassignments",
+    46: "list_partition_reassignments",
     47: "offset_delete",
     57: "update_features",
     60: "describe_cluster",

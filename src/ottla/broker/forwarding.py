@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker import forwarded_reassignments as reassignments
 from ottla.cluster.requests import (
     ConfigOutcome,
     DeletionOutcome,
@@ -28,6 +29,10 @@ from ottla.cluster.requests import (
 )
 from ottla.wire.api import alter_configs as whole
 from ottla.wire.api import incremental_alter_configs as incremental
+from ottla.wire.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from ottla.wire.api.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -57,6 +62,10 @@ from ottla.wire.api.elect_leaders import (
     ReplicaElectionResult,
     TopicPartitions,
 )
+from ottla.wire.api.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from ottla.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.wire.api.update_features import (
     FeatureUpdateKey,
@@ -77,13 +86,21 @@ FORWARDED: dict[int, type[Struct]] = {
     37: CreatePartitionsRequest,
     43: ElectLeadersRequest,
     44: incremental.IncrementalAlterConfigsRequest,
+    45: AlterPartitionReassignmentsRequest,
+    46: ListPartitionReassignmentsRequest,
     57: UpdateFeaturesRequest,
     64: UnregisterBrokerRequest,
 }
 
 
 # Responses with one error for all.
-ONE_ERROR = (UpdateFeaturesResponse, ElectLeadersResponse, UnregisterBrokerResponse)
+ONE_ERROR = (
+    UpdateFeaturesResponse,
+    ElectLeadersResponse,
+    UnregisterBrokerResponse,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsResponse,
+)
 
 
 async def carry_out(controller: ControllerChannel, request: Any) -> Struct:
@@ -155,6 +172,18 @@ async def carry_out(controller: ControllerChannel, request: Any) -> Struct:
             if isinstance(elected, Refusal):
                 return ElectLeadersResponse(error_code=elected.error_code)
             return ElectLeadersResponse(replica_election_results=election_results(elected))
+        case AlterPartitionReassignmentsRequest():
+            allowed = request.allow_replication_factor_change
+            wanted = reassignments.wanted_by(request)
+            begun = await controller.alter_reassignments(wanted, allowed)
+            if isinstance(begun, Refusal):
+                return reassignments.refused(request, begun)
+            return reassignments.alter_response(begun, allowed)
+        case ListPartitionReassignmentsRequest():
+            listed = await controller.list_reassignments(reassignments.listed_by(request))
+            if isinstance(listed, Refusal):
+                return reassignments.list_response((), listed)
+            return reassignments.list_response(listed)
         case UnregisterBrokerRequest():
             refusal = await controller.unregister_broker(request.broker_id)
             if refusal is None:
@@ -167,10 +196,8 @@ async def carry_out(controller: ControllerChannel, request: Any) -> Struct:
 
 def is_refused_by(error_code: ErrorCode, response: Any) -> bool:
     """Whether the response says nothing but this error, for each thing that was asked for."""
-    if isinstance(
-        response, UpdateFeaturesResponse | ElectLeadersResponse | UnregisterBrokerResponse
-    ):
-        return response.error_code == error_code
+    if isinstance(response, ONE_ERROR):
+        return bool(response.error_code == error_code)
     if isinstance(response, CreateTopicsResponse):
         results: list[Any] = list(response.topics)
     elif isinstance(response, CreatePartitionsResponse):

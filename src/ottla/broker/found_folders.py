@@ -12,18 +12,10 @@ if TYPE_CHECKING:
 
 
 async def finish_deletions(broker: Broker, image: ClusterImage) -> None:
-    """Delete the folders of deleted topics that are left; confirm it."""
-    await delete_folders(broker, image)
-    if image.deletions:
-        await broker.controller.confirm_deletions(broker.node_id, list(image.deletions))
-
-
-async def delete_folders(broker: Broker, image: ClusterImage) -> None:
-    """Delete the folders of deleted topics that are left. Raises OSError.
+    """Delete the folders of deleted topics that the last run did not; confirm it.
 
     The folder of a topic that has another id in the tree, and was not deleted there, is kept as
-    a stray one: the tree may come from an older backup. So is a folder whose id a crash has taken,
-    if a topic of its name was deleted and there is another one now: it may be of either.
+    a stray one: the tree may come from an older backup.
     """
     deleted_names = set(image.deletions.values())
     deleted, stray = [], []
@@ -36,12 +28,14 @@ async def delete_folders(broker: Broker, image: ClusterImage) -> None:
             # would be adopted.
             if topic_id == ZERO_ID and topic in deleted_names:
                 deleted.append((topic, index))
-        elif topic_id != known.id and (topic_id != ZERO_ID or topic in deleted_names):
+        elif topic_id not in (known.id, ZERO_ID):
             stray.append((topic, index))
     if deleted:
         await broker.logs.delete(deleted)
     if stray:
         await broker.logs.delete(stray, stray=True)
+    if image.deletions:
+        await broker.controller.confirm_deletions(broker.node_id, list(image.deletions))
 
 
 def keep_configs(broker: Broker) -> None:

@@ -18,7 +18,6 @@ import logging
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.found_folders import delete_folders
 from ottla.broker.waiting import pause
 from ottla.cluster.feed import (
     Batch,
@@ -153,6 +152,7 @@ class MetadataApplier:
     async def _apply_changes(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         broker = self._broker
         deleted: list[TopicDeleted] = []
+        removed: list[tuple[str, int]] = []
         # Configs first: a log that is created takes its topic's configs from `next_image`.
         broker.next_image = image
         for change in changes:
@@ -164,6 +164,8 @@ class MetadataApplier:
                     if topic_image is not None:
                         await self._create_logs(topic_image, partitions)
                 case PartitionsChanged(name, _, partitions):
+                    removed += [(name, p.index) for p in partitions if self._was_replica(name, p)]
+                    await self._add_logs(image.topics.get(name), partitions)
                     self._assign(name, partitions)
                 case TopicConfigured(name, _):
                     broker.configure_topic(name)
@@ -174,6 +176,7 @@ class MetadataApplier:
         broker.image = image
         self._open_replicas(changes)
         broker.coordinators.follow(image)
+        await self._remove_replicas(removed, stray=False)
         await self._delete_topics(deleted)
 
     async def _apply_image(self, image: ClusterImage) -> None:
@@ -183,6 +186,7 @@ class MetadataApplier:
         request may find the old log under the new topic.
         """
         broker = self._broker
+        starts = not broker.image.number
         deleted = deleted_between(broker.image, image)
         if deleted:
             broker.image = broker.next_image = broker.image.apply(broker.image.number, deleted)
@@ -190,6 +194,7 @@ class MetadataApplier:
             await self._delete_topics(deleted)
         broker.next_image = image
         broker.configure()
+        removed = self._not_replicas(image)
         for topic in image.topics.values():
             missing = [
                 each
@@ -202,22 +207,7 @@ class MetadataApplier:
         for topic in image.topics.values():
             self._open_topic(topic.name, topic.partitions)
         broker.coordinators.follow(image)
-        await self._finish_deletions(image)
-
-    async def _finish_deletions(self, image: ClusterImage) -> None:
-        """Delete what is left of topics that no image in use has shown, and confirm all again.
-
-        A topic may have been created and deleted between two images, or deleted while this broker
-        started; and a confirmation may have been lost with the controller that it went to.
-        """
-        if not image.deletions:
-            return
-        try:
-            await delete_folders(self._broker, image)
-        except OSError as error:
-            log.error("logs of deleted topics cannot be deleted for now: %s", error)
-        else:
-            self._confirm(*image.deletions)
+        await self._remove_replicas(removed, stray=starts)
 
     async def _create_logs(self, topic: TopicImage, partitions: Sequence[PartitionImage]) -> None:
         broker = self._broker
@@ -242,25 +232,45 @@ class MetadataApplier:
             if place % LOGS_PER_TURN == LOGS_PER_TURN - 1:
                 await asyncio.sleep(0)
 
+    async def _add_logs(
+        self, topic: TopicImage | None, partitions: Sequence[PartitionImage]
+    ) -> None:
+        """Create the logs of partitions that this broker is a replica of by reassignment."""
+        broker = self._broker
+        added = [
+            each
+            for each in partitions
+            if broker.node_id in each.adding_replicas
+            and topic is not None
+            and broker.logs.topic_id(topic.name, each.index) != topic.id
+        ]
+        if topic is not None and added:
+            await self._create_logs(topic, added)
+
+    def _was_replica(self, topic: str, partition: PartitionImage) -> bool:
+        """Whether this broker was a replica by the image in use, and by the next is no more."""
+        node_id = self._broker.node_id
+        if node_id in partition.replicas:
+            return False
+        old = self._broker.image.partition(topic, partition.index)
+        return old is not None and node_id in old.replicas
+
     async def _remove_other_topics(
         self, topic: TopicImage, partitions: Sequence[PartitionImage]
     ) -> None:
         """Remove folders of the topic's name that have the id of another topic.
 
         Those of a topic that was deleted (its deletion failed here) are deleted, others are kept
-        as stray folders, and so is one without an id that may be of a deleted topic.
+        as stray folders.
         """
         broker = self._broker
-        deletions = broker.next_image.deletions
         deleted: list[tuple[str, int]] = []
         stray: list[tuple[str, int]] = []
         for partition in partitions:
             topic_id = broker.logs.topic_id(topic.name, partition.index)
-            if topic_id is None or topic_id == topic.id:
+            if topic_id is None or topic_id in (ZERO_ID, topic.id):
                 continue
-            if topic_id == ZERO_ID and topic.name not in deletions.values():
-                continue
-            known = topic_id in deletions
+            known = topic_id in broker.next_image.deletions
             (deleted if known else stray).append((topic.name, partition.index))
         if deleted:
             await broker.logs.delete(deleted)
@@ -293,6 +303,32 @@ class MetadataApplier:
             if len(image.replicas) > 1 and broker.node_id in image.replicas:
                 broker.partitions.get(topic, image.index)
 
+    def _not_replicas(self, image: ClusterImage) -> list[tuple[str, int]]:
+        """The partitions whose folders are here and whose replicas have moved to other brokers."""
+        broker = self._broker
+        return [
+            (topic, index)
+            for topic, index, topic_id in (broker.logs.found() if broker.in_cluster else ())
+            if (known := image.partition(topic, index)) is not None
+            and broker.node_id not in known.replicas
+            and topic_id == image.topics[topic].id
+        ]
+
+    async def _remove_replicas(self, removed: Sequence[tuple[str, int]], stray: bool) -> None:
+        """Give up replicas that have moved to other brokers; requests that wait are answered.
+
+        What a start finds is kept as a stray folder, as Kafka does: nobody has seen it removed.
+        """
+        broker = self._broker
+        if not removed:
+            return
+        opened = [broker.partitions.remove(topic, index) for topic, index in removed]
+        for partition in opened:
+            if partition is not None:
+                partition.remove()
+                broker.replication.removed(partition)
+        await broker.logs.delete(removed, stray=stray)
+
     async def _delete_topics(self, deleted: Sequence[TopicDeleted]) -> None:
         """End the waiting requests of topics that are gone from the image; delete their logs.
 
@@ -318,9 +354,9 @@ class MetadataApplier:
             else:
                 self._confirm(topic.id)
 
-    def _confirm(self, *topic_ids: bytes) -> None:
+    def _confirm(self, topic_id: bytes) -> None:
         broker = self._broker
-        task = asyncio.create_task(self._controller.confirm_deletions(broker.node_id, topic_ids))
+        task = asyncio.create_task(self._controller.confirm_deletions(broker.node_id, [topic_id]))
         self._confirmations.add(task)
         task.add_done_callback(self._confirmations.discard)
 

@@ -61,6 +61,15 @@ class Partitions:
             self.by_id.pop(partition.topic_id, None)
         return partitions
 
+    def remove(self, topic: str, index: int) -> Partition | None:
+        """Forget one partition of a topic; returned if it was open."""
+        partitions = self.by_name.get(topic, {})
+        partition = partitions.pop(index, None)
+        if partition is not None and not partitions:
+            self.remove_topic(topic)
+            self.by_id.pop(partition.topic_id, None)
+        return partition
+
     def all_opened(self) -> list[Partition]:
         """Every partition that has been opened."""
         return [each for partitions in self.by_name.values() for each in partitions.values()]

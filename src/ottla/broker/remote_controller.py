@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker import forwarding
+from ottla.broker import forwarded_reassignments, forwarding
 from ottla.broker.isr_proposals import IsrProposals
 from ottla.broker.network_peers import Connections
 from ottla.broker.waiting import pause, within
@@ -39,7 +39,10 @@ from ottla.cluster.requests import (
     IsrProposal,
     NewPartitions,
     NewTopic,
+    OngoingReassignment,
     PartitionsOutcome,
+    Reassignment,
+    ReassignmentOutcome,
     Refusal,
     Resource,
     ShutdownOutcome,
@@ -247,6 +250,23 @@ class RemoteController:
     ) -> list[ElectionOutcome] | Refusal:
         response = await self._forward(forwarding.elect_leaders_request(kind, partitions))
         return response if isinstance(response, Refusal) else forwarding.election_outcomes(response)
+
+    async def alter_reassignments(
+        self, wanted: Sequence[Reassignment], allow_factor_change: bool = True
+    ) -> list[ReassignmentOutcome] | Refusal:
+        request = forwarded_reassignments.alter_request(wanted, allow_factor_change)
+        response = await self._forward(request)
+        if isinstance(response, Refusal):
+            return response
+        return forwarded_reassignments.outcomes_of(response)
+
+    async def list_reassignments(
+        self, wanted: Sequence[tuple[str, Sequence[int]]] | None
+    ) -> list[OngoingReassignment] | Refusal:
+        response = await self._forward(forwarded_reassignments.list_request(wanted))
+        if isinstance(response, Refusal):
+            return response
+        return forwarded_reassignments.ongoing_in(response)
 
     # Topics
 

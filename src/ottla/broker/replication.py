@@ -263,7 +263,7 @@ class Replication:
             loop.follow(partition)
 
     def removed(self, partition: Partition) -> None:
-        """The partition's topic was deleted."""
+        """The partition's topic was deleted, or its replica here is no more, or the only one."""
         self.leading.pop(partition, None)
         self._unfollow(partition)
 
@@ -353,6 +353,8 @@ class Replication:
                 [(each, self._broker_epoch(partition, each)) for each in change.isr],
             )
             if not outcome.error_code:
+                if outcome.leader_epoch > change.leader_epoch:
+                    return  # it completed a reassignment: the feed brings the rest
                 self._count_change(partition.in_sync, outcome.isr)
                 partition.isr_changed(change, outcome.isr, outcome.partition_epoch)
                 continue

@@ -26,7 +26,10 @@ from ottla.cluster.requests import (
     IsrOutcome,
     NewPartitions,
     NewTopic,
+    OngoingReassignment,
     PartitionsOutcome,
+    Reassignment,
+    ReassignmentOutcome,
     Refusal,
     Resource,
     ShutdownOutcome,
@@ -114,6 +117,18 @@ class ControllerChannel(Protocol):
         self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None
     ) -> list[ElectionOutcome] | Refusal:
         """Elect leaders of these partitions; None: of all, without those that need no election."""
+        ...
+
+    async def alter_reassignments(
+        self, wanted: Sequence[Reassignment], allow_factor_change: bool = True
+    ) -> list[ReassignmentOutcome] | Refusal:
+        """Begin to move partitions to other replicas, or cancel that (KIP-455)."""
+        ...
+
+    async def list_reassignments(
+        self, wanted: Sequence[tuple[str, Sequence[int]]] | None
+    ) -> list[OngoingReassignment] | Refusal:
+        """What is under way of these partitions, by topic, or of all."""
         ...
 
     # Producer ids

@@ -1,11 +1,14 @@
 """Changes of configs, features and producer ids: decided by pure functions, written here."""
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ottla.cluster import configs, features, leadership, nodes
+from ottla.cluster.configs import ConfigRules
 from ottla.cluster.image import (
     BrokerConfigured,
     Change,
+    ClusterImage,
     FeatureImage,
     FeaturesChanged,
     GroupConfigured,
@@ -25,19 +28,21 @@ from ottla.cluster.steps import Step
 from ottla.metadata_store.tree import Create, Delete, Operation, Set
 from ottla.wire.errors import ErrorCode
 
+WantedT = TypeVar("WantedT")
+
 
 async def alter(
     state: State,
-    wanted: Sequence[Resource],
-    decide: Callable[[int], dict[str, str] | Refusal],
+    resources: Sequence[tuple[Resource, WantedT]],
+    decide: Callable[[ClusterImage, ConfigRules, Resource, WantedT], dict[str, str] | Refusal],
     validate_only: bool,
 ) -> list[ConfigOutcome]:
-    """Change the configs of each resource to what `decide` returns for its index."""
+    """Change the configs of each resource to what `decide` makes of what is wanted of it."""
     outcomes: list[ConfigOutcome] = []
     changed: list[Step] = []
     elects = False
-    for place, resource in enumerate(wanted):
-        decided = decide(place)
+    for resource, wanted in resources:
+        decided = decide(state.image, state.rules, resource, wanted)
         if isinstance(decided, Refusal):
             outcomes.append(ConfigOutcome(resource, *decided))
             continue

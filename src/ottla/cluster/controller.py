@@ -18,7 +18,14 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from ottla.cluster import config_writes, configs, leadership, registration, topic_writes
+from ottla.cluster import (
+    config_writes,
+    configs,
+    leadership,
+    reassignment_writes,
+    registration,
+    topic_writes,
+)
 from ottla.cluster.configs import AnyConfig, ConfigRules
 from ottla.cluster.feed import Batch, Feed, Snapshot
 from ottla.cluster.image import BrokerInfo, ClusterImage
@@ -36,7 +43,10 @@ from ottla.cluster.requests import (
     IsrProposal,
     NewPartitions,
     NewTopic,
+    OngoingReassignment,
     PartitionsOutcome,
+    Reassignment,
+    ReassignmentOutcome,
     Refusal,
     Resource,
     ShutdownOutcome,
@@ -248,6 +258,23 @@ class Controller:
         answer = await self._applied(lambda s: leadership.elect_leaders(s, kind, partitions))
         return answer if isinstance(answer, Refusal) else list(answer)
 
+    async def alter_reassignments(
+        self, wanted: Sequence[Reassignment], allow_factor_change: bool = True
+    ) -> list[ReassignmentOutcome] | Refusal:
+        """Answers in the order asked for; answered when they are begun, not when they are done."""
+        answer = await self._applied(
+            lambda s: reassignment_writes.alter_reassignments(s, wanted, allow_factor_change)
+        )
+        return answer if isinstance(answer, Refusal) else list(answer)
+
+    async def list_reassignments(
+        self, wanted: Sequence[tuple[str, Sequence[int]]] | None
+    ) -> list[OngoingReassignment] | Refusal:
+        """As of now: what waits in the queue has not begun."""
+        if not self._active:
+            return NOT_CONTROLLER
+        return list(reassignment_writes.ongoing(self.image, wanted))
+
     async def create_topics(
         self, topics: Sequence[NewTopic], validate_only: bool = False
     ) -> list[TopicOutcome]:
@@ -292,16 +319,10 @@ class Controller:
         validate_only: bool = False,
     ) -> list[ConfigOutcome]:
         """Replace all dynamic configs of each resource."""
-
-        async def act(state: State) -> list[ConfigOutcome]:
-            def decide(place: int) -> dict[str, str] | Refusal:
-                resource, wanted = resources[place]
-                return configs.altered(state.image, state.rules, resource, wanted)
-
-            return await config_writes.alter(state, names, decide, validate_only)
-
-        names = [resource for resource, _ in resources]
-        return await self._configs(act, names)
+        return await self._configs(
+            lambda s: config_writes.alter(s, resources, configs.altered, validate_only),
+            [resource for resource, _ in resources],
+        )
 
     async def incremental_alter_configs(
         self,
@@ -309,16 +330,11 @@ class Controller:
         validate_only: bool = False,
     ) -> list[ConfigOutcome]:
         """Change some dynamic configs of each resource: (config, Op, value)."""
-
-        async def act(state: State) -> list[ConfigOutcome]:
-            def decide(place: int) -> dict[str, str] | Refusal:
-                resource, wanted = resources[place]
-                return configs.incrementally_altered(state.image, state.rules, resource, wanted)
-
-            return await config_writes.alter(state, names, decide, validate_only)
-
-        names = [resource for resource, _ in resources]
-        return await self._configs(act, names)
+        decide = configs.incrementally_altered
+        return await self._configs(
+            lambda s: config_writes.alter(s, resources, decide, validate_only),
+            [resource for resource, _ in resources],
+        )
 
     async def update_features(
         self, updates: Sequence[FeatureUpdate], validate_only: bool = False

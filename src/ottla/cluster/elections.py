@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from ottla.cluster import reassignment
 from ottla.cluster.image import NO_LEADER, BrokerInfo, PartitionImage
 from ottla.cluster.requests import ElectionType, IsrProposal, Refusal
 from ottla.wire.errors import ErrorCode
@@ -70,41 +71,48 @@ def altered(
     *,
     stopped: Stopped = NOBODY,
     recovering: bool | None = None,
+    wanted: PartitionImage | None = None,
 ) -> PartitionImage | None:
     """The partition with another ISR, and the ELR and leader that follow; None if all is the same.
 
-    `recovering` is what a leader says of itself; None leaves it.
+    `recovering` is what a leader says of itself; None leaves it. `wanted` has other replicas, on
+    their way or in place; a reassignment that this ISR completes is completed.
     """
-    isr = tuple(isr)
+    wanted, isr = reassignment.completed(wanted or old, isr)
     elr = next_elr(old, isr, rules, stopped.unclean)
     last_known = old.last_known_leader
-    if last_known in stopped.wiped:
+    if wanted.replicas != old.replicas:
+        elr = tuple(each for each in elr if each in wanted.replicas)
+    if last_known in stopped.wiped or last_known not in wanted.replicas:
         last_known = NO_LEADER
-    leader, clean = elect(old, isr, elr, last_known, is_active, rules, election)
+    leader, clean = elect(wanted, isr, elr, last_known, is_active, rules, election)
     recovering = old.recovering if recovering is None else recovering
     if leader != NO_LEADER:
         if not clean:
             elr = ()
-            recovering = len(old.replicas) > 1  # one replica has no other to lack records of
+            recovering = len(wanted.replicas) > 1  # one replica has no other to lack records of
         if leader not in isr:
             isr = (leader,)
         # After the election: an ISR that commits on its own makes the others ineligible.
         elr = () if len(isr) >= rules.min_isr else tuple(b for b in elr if b != leader)
         last_known = NO_LEADER
     elif not rules.elr:
-        isr = isr or old.isr  # without an ELR the last members stay, and may lead again
+        # Without an ELR the last members stay, and may lead again.
+        isr = isr or tuple(each for each in old.isr if each in wanted.replicas)
     elif not isr and old.isr:
         # One that was alone in the ISR led last, also where the ELR came after that.
         last_known = old.isr[0] if len(old.isr) == 1 else old.leader
-        if last_known in stopped.wiped:
+        if last_known in stopped.wiped or last_known not in wanted.replicas:
             last_known = NO_LEADER
-    new = old._replace(
+    new = wanted._replace(
         leader=leader, isr=isr, elr=elr, last_known_leader=last_known, recovering=recovering
     )
     if new == old:
         return None
+    # A replica that is no more must not be taken for a follower: as in Kafka, another epoch.
+    fences = leader != old.leader or not {*old.replicas} <= {*new.replicas}
     return new._replace(
-        leader_epoch=old.leader_epoch + (leader != old.leader),
+        leader_epoch=old.leader_epoch + fences,
         partition_epoch=old.partition_epoch + 1,
     )
 

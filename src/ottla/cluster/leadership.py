@@ -186,18 +186,28 @@ async def alter_partitions(state: State, proposed: Sequence[Proposed]) -> list[I
         if isinstance(decided, PartitionImage):
             if decided != state.image.topics_by_id[topic_id].partitions[index]:
                 changed.setdefault(topic_id, {})[index] = decided
-            decided = IsrOutcome(
-                ErrorCode.NONE,
-                decided.isr,
-                decided.partition_epoch,
-                decided.leader,
-                decided.leader_epoch,
-                decided.recovering,
-            )
+            decided = isr_outcome(decided, each.broker_id)
         outcomes.append(decided)
         await state.take_turns(TURNS_PER_CHANGE)
     await write_changed(state, changed)
     return outcomes
+
+
+def isr_outcome(decided: PartitionImage, broker_id: int) -> IsrOutcome:
+    """The answer to the leader that proposed an ISR.
+
+    It may have completed a reassignment, and this leader be one of the replicas that are gone.
+    """
+    if decided.leader != broker_id:
+        return IsrOutcome(ErrorCode.NEW_LEADER_ELECTED)
+    return IsrOutcome(
+        ErrorCode.NONE,
+        decided.isr,
+        decided.partition_epoch,
+        decided.leader,
+        decided.leader_epoch,
+        decided.recovering,
+    )
 
 
 async def write_changed(

@@ -6,7 +6,7 @@ version of a partition's state node is its partition epoch, as it was there.
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -44,6 +44,7 @@ FIXED = (
 )
 # Kafka's name for the configs of all brokers; on the wire it is the empty string.
 ALL_BROKERS = "<default>"
+NOTHING: Mapping[int, tuple[int, ...]] = {}
 
 
 class CorruptNode(CorruptTree):
@@ -156,15 +157,26 @@ def load(path: str, data: bytes) -> dict[str, Any]:
     return value
 
 
-def topic_value(topic_id: bytes, replicas: Sequence[tuple[int, ...]]) -> bytes:
+def topic_value(
+    topic_id: bytes,
+    replicas: Sequence[tuple[int, ...]],
+    adding: Mapping[int, tuple[int, ...]] = NOTHING,
+    removing: Mapping[int, tuple[int, ...]] = NOTHING,
+) -> bytes:
+    """`adding` and `removing`: of the partitions that are reassigned, by index (KIP-455)."""
+    return (
+        f'{{"removing_replicas":{{{replica_lists(removing.items())}}},'
+        f'"partitions":{{{replica_lists(list(enumerate(replicas)))}}},'
+        f'"topic_id":"{uuid_text(topic_id)}",'
+        f'"adding_replicas":{{{replica_lists(adding.items())}}},"version":3}}'
+    ).encode()
+
+
+def replica_lists(partitions: Collection[tuple[int, tuple[int, ...]]]) -> str:
     # By hand: ten thousand partitions have few different lists of replicas among them, and the
     # event loop waits.
-    lists = {ids: f":[{','.join(map(str, ids))}]" for ids in set(replicas)}
-    partitions = ",".join([f'"{i}"{lists[ids]}' for i, ids in enumerate(replicas)])
-    return (
-        f'{{"removing_replicas":{{}},"partitions":{{{partitions}}},'
-        f'"topic_id":"{uuid_text(topic_id)}","adding_replicas":{{}},"version":3}}'
-    ).encode()
+    lists = {ids: f":[{','.join(map(str, ids))}]" for ids in {ids for _, ids in partitions}}
+    return ",".join([f'"{i}"{lists[ids]}' for i, ids in partitions])
 
 
 def read_topic(path: str, data: bytes) -> Assignment:

@@ -7,7 +7,14 @@ controller that takes over in between finishes that (`leadership.settle`).
 
 from collections.abc import Mapping, Sequence
 
-from ottla.cluster import features, leadership, loading, nodes, topic_writes
+from ottla.cluster import (
+    features,
+    leadership,
+    loading,
+    nodes,
+    reassignment_writes,
+    topic_writes,
+)
 from ottla.cluster.configs import ELR_FEATURE, MIN_ISR
 from ottla.cluster.elections import NOBODY, Stopped
 from ottla.cluster.image import (
@@ -130,6 +137,7 @@ async def load(state: State) -> None:
         )
     )
     await leadership.settle(state)
+    await reassignment_writes.resume(state)
     state.registered_at = dict.fromkeys(state.image.brokers, state.image.number)
 
 

@@ -100,6 +100,33 @@ class ElectionOutcome(NamedTuple):
     error_message: str | None = None
 
 
+class Reassignment(NamedTuple):
+    """The replicas that a partition is to have; None cancels a reassignment under way."""
+
+    topic: str
+    partition: int
+    replicas: Sequence[int] | None
+
+
+class ReassignmentOutcome(NamedTuple):
+    """The outcome of a reassignment that was asked for, or cancelled."""
+
+    topic: str
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+class OngoingReassignment(NamedTuple):
+    """A partition that is on its way to other replicas."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
 class TopicRef(NamedTuple):
     """A topic to delete, by name or by id."""
 

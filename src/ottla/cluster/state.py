@@ -107,7 +107,7 @@ class State:
 
         The number of the last change published, for those who wait until it is applied.
         """
-        for step in joined(planned):
+        for step in joined(planned, lambda: self.image):
             await self._flush(step.operations, step.changes)
         return self.image.number
 
@@ -117,12 +117,13 @@ class State:
         Only for what no such request touches: topics and partitions that nobody knows of yet.
         """
         overtaken = False
-        for step in joined(planned):
+        for step in joined(planned, lambda: self.image):
             await self._flush(step.operations, step.changes)
             overtaken |= await self.run_urgent()
         return overtaken
 
     async def _flush(self, operations: Sequence[Operation], changes: Sequence[Change]) -> None:
+        operations = [*operations, *steps.assignments(self.image, changes)]
         if operations:
             await self.tree.multi([Check(nodes.CONTROLLER_EPOCH, self.epoch_version), *operations])
         if changes:
@@ -142,13 +143,13 @@ async def nothing_urgent() -> bool:
     return False
 
 
-def joined(planned: Iterable[Step]) -> Iterator[Step]:
-    """The steps, as many in one as fit."""
+def joined(planned: Iterable[Step], image: Callable[[], ClusterImage]) -> Iterator[Step]:
+    """The steps, as many in one as fit with what `_flush` adds for the image as it is then."""
     operations: list[Operation] = []
     changes: list[Change] = []
     total = 0
     for step in planned:
-        size = sum(map(weight, step.operations))
+        size = sum(map(weight, step.operations)) + steps.assignments_weight(image(), step.changes)
         if operations and total + size > steps.STEP_BYTES_MAX:
             yield Step(operations, changes)
             operations, changes, total = [], [], 0

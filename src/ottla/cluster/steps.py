@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ottla.cluster import nodes
 from ottla.cluster.image import (
     Change,
+    ClusterImage,
     PartitionImage,
     PartitionsChanged,
     PartitionsCreated,
@@ -19,10 +20,12 @@ from ottla.cluster.image import (
     TopicDeleted,
     TopicImage,
 )
-from ottla.metadata_store.tree import Create, Delete, Operation, Set, weight
+from ottla.metadata_store.tree import MULTI_BYTES_MAX, Create, Delete, Operation, Set, weight
 
 # Well below the limit of one `multi`: the event loop is held while a step is put together.
 STEP_BYTES_MAX = 200_000
+# What a topic's node may take while its partitions are reassigned: a step is written beside it.
+MOVING_BYTES_MAX = MULTI_BYTES_MAX - STEP_BYTES_MAX - 50_000
 
 
 class Step(NamedTuple):
@@ -76,8 +79,7 @@ def creation(topic: TopicImage, configs: Mapping[str, str], values: StateValues)
     def operations() -> Iterator[Operation]:
         if configs:
             yield Create(nodes.topic_config_path(topic.name), nodes.config_value(configs))
-        replicas = [partition.replicas for partition in topic.partitions]
-        yield Create(nodes.topic_path(topic.name), nodes.topic_value(topic.id, replicas))
+        yield Create(nodes.topic_path(topic.name), topic_value(topic.id, topic.partitions))
         yield Create(nodes.partitions_path(topic.name))
         yield from states(topic.name, topic.partitions, values)
 
@@ -90,11 +92,21 @@ def growth(
     """Add partitions to a topic."""
 
     def operations() -> Iterator[Operation]:
-        replicas = [partition.replicas for partition in (*topic.partitions, *added)]
-        yield Set(nodes.topic_path(topic.name), nodes.topic_value(topic.id, replicas))
+        partitions = (*topic.partitions, *added)
+        yield Set(nodes.topic_path(topic.name), topic_value(topic.id, partitions))
         yield from states(topic.name, added, values)
 
     return cut(operations(), [PartitionsCreated(topic.name, topic.id, tuple(added))])
+
+
+def topic_value(topic_id: bytes, partitions: Sequence[PartitionImage]) -> bytes:
+    """The value of a topic's node: the replicas of its partitions, and what moves."""
+    return nodes.topic_value(
+        topic_id,
+        [each.replicas for each in partitions],
+        {each.index: each.adding_replicas for each in partitions if each.adding_replicas},
+        {each.index: each.removing_replicas for each in partitions if each.removing_replicas},
+    )
 
 
 def states(
@@ -117,6 +129,62 @@ def state_changes(
         (Set(f"{parent}/{p.index}/state", values.of(p), p.partition_epoch - 1) for p in changed),
         [PartitionsChanged(topic.name, topic.id, tuple(changed))],
     )
+
+
+def assignments(image: ClusterImage, changes: Iterable[Change]) -> list[Operation]:
+    """The topics' nodes, of topics whose replicas these changes of an image make others.
+
+    They belong into the write that publishes the changes, whatever the states beside them are.
+    """
+    changed = [
+        change
+        for change in changes
+        if isinstance(change, PartitionsChanged) and reassigns(image, change)
+    ]
+    if not changed:
+        return []
+    after = image.apply(image.number, changed).topics
+    names = dict.fromkeys(change.name for change in changed)
+    return [
+        Set(nodes.topic_path(name), topic_value(after[name].id, after[name].partitions))
+        for name in names
+    ]
+
+
+def reassigns(image: ClusterImage, change: PartitionsChanged) -> bool:
+    """Whether a change gives partitions other replicas."""
+    topic = image.topics.get(change.name)
+    if topic is None or topic.id != change.id:
+        return False
+    known = topic.partitions
+    for new in change.partitions:
+        if new.index < len(known):
+            old = known[new.index]
+            if (
+                new.replicas != old.replicas
+                or new.adding_replicas != old.adding_replicas
+                or new.removing_replicas != old.removing_replicas
+            ):
+                return True
+    return False
+
+
+def assignments_weight(image: ClusterImage, changes: Iterable[Change]) -> int:
+    """What `assignments` adds to a write, rather too much."""
+    total = 0
+    for change in changes:
+        if isinstance(change, PartitionsChanged) and reassigns(image, change):
+            topic = image.topics[change.name]
+            total += moving_bytes(topic, len(topic.partitions))
+    return total
+
+
+def moving_bytes(topic: TopicImage, moving: int) -> int:
+    """About the most that a topic's node takes while so many of its partitions are reassigned."""
+    ids_bytes = len(topic.partitions[0].replicas) * len("1001,")
+    each_bytes = len('"12345":[],') + ids_bytes
+    # One that moves has its replicas twice, and they are among the adding and removing ones.
+    return len(topic.partitions) * each_bytes + moving * (2 * each_bytes + ids_bytes)
 
 
 def deletion(topic: TopicImage, marker: Operation, has_configs: bool) -> Iterator[Step]:

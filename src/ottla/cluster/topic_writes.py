@@ -12,6 +12,7 @@ from ottla.cluster.image import (
     PartitionImage,
     TopicImage,
 )
+from ottla.cluster.reassignment import is_in_progress
 from ottla.cluster.requests import (
     AdoptedTopic,
     DeletionOutcome,
@@ -158,10 +159,13 @@ async def create_partitions(
         outcomes.append(PartitionsOutcome(new.name))
         await state.take_turns(len(decided))
     if not validate_only:
-        overtaken = await state.write_yielding(
+        growth = (
             step for topic, added in grown for step in steps.growth(topic, added, state.values)
         )
-        if overtaken:
+        if any(is_in_progress(each) for topic, _ in grown for each in topic.partitions):
+            # An ISR change in between may complete a reassignment, and write the topic's node too.
+            await state.write(growth)
+        elif await state.write_yielding(growth):
             await leadership.settle(state)
     return outcomes
 

@@ -181,6 +181,14 @@ class LeaderState:
         self.partition_epoch = partition_epoch
         return True
 
+    def replicated_on(self, replicas: tuple[int, ...], isr: tuple[int, ...], now_s: float) -> None:
+        """Other brokers hold replicas: a reassignment has begun, or one of them is gone."""
+        self.followers = {
+            each: self.followers.get(each) or FollowerState(now_s if each in isr else -1.0)
+            for each in replicas
+            if each != self.node_id
+        }
+
     def refused(self, change: IsrChange) -> None:
         """The controller has not accepted `change` and never will."""
         if self.proposed == change:

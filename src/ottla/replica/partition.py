@@ -228,6 +228,8 @@ class Partition:
             and not leading.committed(in_sync, partition_epoch)
         ):
             return
+        if leading is not None and replicas != self.replicas:
+            leading.replicated_on(replicas, in_sync, now_s)
         self.node_id = node_id
         self.leader_id = leader_id
         self.is_leader = leader_id == node_id
@@ -285,7 +287,8 @@ class Partition:
                 self._on_isr_change(self, change)
 
     def remove(self) -> None:
-        """Give the partition up: its topic was deleted. Requests that wait for it are answered.
+        """Give the partition up: its topic was deleted, or this replica of it is no more. Requests
+        that wait for it are answered.
 
         Not before the caller has removed the topic's other partitions: they look at all of them.
         """

@@ -98,6 +98,8 @@ TABLE = (
     Api(42, "DeleteGroups", (0, 2), 2, "delete_groups"),
     Api(43, "ElectLeaders", (0, 2), 2, "elect_leaders"),
     Api(44, "IncrementalAlterConfigs", (0, 1), 1, "incremental_alter_configs"),
+    Api(45, "AlterPartitionReassignments", (0, 1), 0, "alter_partition_reassignments"),
+    Api(46, "ListPartitionReassignments", (0, 0), 0, "list_partition_reassignments"),
     Api(47, "OffsetDelete", (0, 0), NEVER, "offset_delete"),
     Api(57, "UpdateFeatures", (0, 2), 0, "update_features"),
     Api(60, "DescribeCluster", (0, 2), 0, "describe_cluster"),
