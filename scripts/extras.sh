@@ -1,5 +1,6 @@
 #!/bin/sh
-# Install what is needed beyond Python: Java (Spark, some tests), Maven (Apache Kafka's jars), kcat.
+# Install what is needed beyond Python: Java (Spark, some tests), Maven (the jars of Apache Kafka and
+# ZooKeeper), kcat.
 # With the argument `java` only that. Nothing here is fatal: what cannot be had is named, and the
 # tests that need it skip, saying why.
 set -u
@@ -26,6 +27,6 @@ fi
 
 [ "$only" = java ] && exit 0
 if command -v java >/dev/null 2>&1 && command -v mvn >/dev/null 2>&1; then
-  .venv/bin/python -m tests.apache.fetch || echo "could not fetch Apache Kafka's jars (their tests will skip)"
+  .venv/bin/python -m tests.apache.fetch || echo "could not fetch the jars of Apache Kafka and ZooKeeper (their tests will skip)"
 fi
 exit 0

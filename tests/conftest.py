@@ -1,6 +1,6 @@
-"""What all tests share: a live Apache Kafka.
+"""What all tests share: a live Apache Kafka, and a live ZooKeeper.
 
-It starts when a test first asks and lives as long as the worker. A test that stops, fills or
+Each starts when a test first asks and lives as long as the worker. A test that stops, fills or
 configures a server starts its own (`tests.live.Server`, `tests.apache.kafka.ApacheKafka`).
 """
 
@@ -14,6 +14,7 @@ import pytest
 
 from tests import needs
 from tests.apache.kafka import ApacheKafka
+from tests.apache.zookeeper import ZooKeeper
 
 # No example of a property fails for its time: a busy machine is not a fault.
 hypothesis.settings.register_profile("ottla", deadline=None)
@@ -33,8 +34,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if not needs.LONG and item.get_closest_marker("long") is not None:
             item.add_marker(pytest.mark.skip(reason=needs.LONG_REASON))
-        if "apache_kafka" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("apache_kafka"))
+        for server in ("apache_kafka", "zookeeper"):
+            if server in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(server))
         if getattr(config.option, "loadgroup", False):
             name_group(item)
 
@@ -58,3 +60,11 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKaf
     needs.apache()
     with ApacheKafka(tmp_path_factory.mktemp("apache")) as kafka:
         yield kafka
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    """A live ZooKeeper of one node, shared: use a chroot of your own."""
+    needs.zookeeper_server()
+    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server

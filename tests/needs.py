@@ -6,13 +6,14 @@ is left out unnoticed.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from typing import NoReturn
 
 import pytest
 
-from tests.apache import jars
+from tests.apache import jars, zookeeper
 
 REQUIRE_ALL = "OTTLA_REQUIRE_ALL"
 LONG_REASON = "a long run: make test-long, or OTTLA_LONG=1"
@@ -38,6 +39,17 @@ def apache() -> None:
             jars.fetch()
         except jars.JarsMissing as absent:
             missing(str(absent))
+
+
+def zookeeper_server() -> None:
+    """ZooKeeper's jars, Java to run them, and kazoo; the jars are fetched when Maven can."""
+    java()
+    if importlib.util.find_spec("kazoo") is None:
+        missing("kazoo is not installed (the extra `zookeeper`)")
+    try:
+        zookeeper.fetch()
+    except jars.JarsMissing as absent:
+        missing(str(absent))
 
 
 def long() -> None:

@@ -1,7 +1,7 @@
-"""`python -m tests.apache.fetch`: bring Apache Kafka's jars and warm its start, once.
+"""`python -m tests.apache.fetch`: bring the jars of Apache Kafka and ZooKeeper, and warm their
+starts, once.
 
-Exit code 0 when Apache Kafka can be started afterwards; otherwise one sentence says what is
-missing.
+Exit code 0 when both can be started afterwards; otherwise one sentence says what is missing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.apache import jars
+from tests.apache import jars, zookeeper
 from tests.apache.kafka import ApacheKafka
 
 
@@ -21,11 +21,13 @@ def main() -> int:
         return 1
     try:
         jars.fetch()
+        zookeeper.fetch()
     except jars.JarsMissing as missing:
         print(missing)
         return 1
     with TemporaryDirectory() as scratch, ApacheKafka(Path(scratch) / "kafka") as kafka:
         print(f"Apache Kafka {jars.KAFKA_VERSION} starts here in {kafka.started_in_s:.1f} s")
+    zookeeper.make_archive()
     return 0
 
 
