@@ -23,6 +23,8 @@ BROKER = BrokerInfo(1, {"PLAINTEXT": Endpoint("127.0.0.1", 9092)})
 class FailingTree:
     """A tree that works for some writes and then is gone for good, as in a crash."""
 
+    reads_at_once = True
+
     def __init__(self, tree: LocalTree, writes_left: int | None) -> None:
         self.tree = tree
         self.writes_left = writes_left
@@ -65,6 +67,13 @@ class FailingTree:
     async def subtree(self, path: str) -> dict[str, tuple[bytes, int]]:
         self.alive()
         return await self.tree.subtree(path)
+
+    async def get_many(self, paths: Sequence[str]) -> dict[str, tuple[bytes, int]]:
+        self.alive()
+        return await self.tree.get_many(paths)
+
+    async def sync(self) -> None:
+        self.alive()
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         self.alive()

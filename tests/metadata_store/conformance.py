@@ -1,8 +1,8 @@
 """What every engine of the metadata tree must do, written against the interface alone.
 
 An engine's test file subclasses `TreeConformance` and says how to open two sessions on one empty
-tree; see test_local.py. The claims are ZooKeeper's promises, so that its engine can be put through
-the same tests.
+tree; see test_local.py. The claims are ZooKeeper's promises. Engines with a connection that can be
+lost are put through `lossy_conformance.py` too.
 """
 
 import asyncio
@@ -154,6 +154,21 @@ class TreeConformance:
             }
             assert await other.subtree("/nowhere") == {}
             assert set(await other.subtree("/")) >= {"/", "/t-x", "/t/a/b"}
+
+        play(scene)
+
+    def test_many_are_read_at_a_time(self, play: Callable[[Scene], None]) -> None:
+        """Data and versions by path; those that are not there are left out."""
+
+        async def scene(tree: Tree, other: Tree) -> None:
+            await tree.multi([Create("/t"), *(Create(f"/t/{i}", b"%d" % i) for i in range(500))])
+            await tree.set("/t/7", b"new")
+            await other.sync()
+            found = await other.get_many(["/nowhere", *(f"/t/{i}" for i in range(500)), "/t/500"])
+            assert len(found) == 500
+            assert found["/t/8"] == (b"8", 0)
+            assert found["/t/7"] == (b"new", 1)
+            assert await other.get_many([]) == {}
 
         play(scene)
 

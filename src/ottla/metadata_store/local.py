@@ -152,6 +152,8 @@ class LocalEngine:
 class LocalTree:
     """One session with the local tree."""
 
+    reads_at_once = True
+
     def __init__(self, engine: LocalEngine, session: int) -> None:
         self._engine = engine
         self._session = session
@@ -217,6 +219,14 @@ class LocalTree:
     async def subtree(self, path: str) -> dict[str, tuple[bytes, int]]:
         self._check_open(path)
         return await self._engine.run(self._engine.store.subtree, path)
+
+    async def get_many(self, paths: Sequence[str]) -> dict[str, tuple[bytes, int]]:
+        for path in paths:
+            self._check_open(path)
+        return await self._engine.run(self._engine.store.get_many, paths)
+
+    async def sync(self) -> None:
+        self._check_open("/")
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
         (new_version,) = await self.multi([Set(path, data, version)])

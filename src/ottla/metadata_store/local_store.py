@@ -94,6 +94,16 @@ class Store:
     def children(self, path: str) -> list[str]:
         return self._guarded(self._children, path)
 
+    def get_many(self, paths: Sequence[str]) -> dict[str, tuple[bytes, int]]:
+        found = {}
+        for path in paths:
+            try:
+                data, stat = self.get(path)
+            except NoNode:
+                continue
+            found[path] = data, stat.version
+        return found
+
     def subtree(self, path: str) -> dict[str, tuple[bytes, int]]:
         return self._guarded(self._subtree, path)
 

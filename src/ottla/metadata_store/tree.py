@@ -1,14 +1,17 @@
 """The metadata tree: small versioned nodes, compare-and-set, ephemeral nodes, watches.
 
-This is the interface; engines implement it (`local.py` keeps the tree in SQLite). Its guarantees
-are ZooKeeper's and no more, so that every engine can give them:
+This is the interface; engines implement it (`local.py` keeps the tree in SQLite, `zookeeper.py` in
+a ZooKeeper ensemble). Its guarantees are ZooKeeper's and no more, so that every engine can give
+them:
 
 - A node has data, a version that every `set` raises by one, and children. Its parent must exist.
-- The operations of one session take effect in the order in which they were asked for.
+- The operations of one session take effect in the order in which they were asked for. It reads
+  what it wrote and all that was written before; what others wrote later it may read late (`sync`).
 - `multi` is all or nothing, and lighter than MULTI_BYTES_MAX as a whole.
 - An ephemeral node lives as long as the session that made it, and has no children.
 - A watch fires once, for the first change after it was set, with the path and kind of the change
-  but not the new data: the watcher reads again (and may find more than one change).
+  but not the new data: the watcher reads again (and may find more than one change). It fires too
+  when the connection was lost: then there may be none.
 
 A write that has returned is durable. A write that raised `ConnectionLoss` may or may not have
 taken place: only reading again shows it.
@@ -138,6 +141,11 @@ class Tree(Protocol):
     """A session with the tree."""
 
     @property
+    def reads_at_once(self) -> bool:
+        """Whether `subtree` is one read; else it costs a request for each node and more."""
+        ...
+
+    @property
     def session(self) -> int:
         """Id of this session, never 0, never one used before."""
         ...
@@ -169,6 +177,14 @@ class Tree(Protocol):
 
         Not a snapshot of one moment: an engine may read node by node while others write.
         """
+        ...
+
+    async def get_many(self, paths: Sequence[str]) -> dict[str, tuple[bytes, int]]:
+        """Data and version of those of the nodes that are there, by path. Many reads at a time."""
+        ...
+
+    async def sync(self) -> None:
+        """Return when this session reads all that was written before the call, by anybody."""
         ...
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:

@@ -1,0 +1,84 @@
+"""The tree of the simulation: the conformance suites, so that it can stand for ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla.metadata_store.tree import SessionExpired, Tree
+from ottla.seams.simulated.simulation import Simulation
+from ottla.testing.simulation.tree import SimulatedEnsemble, SimulatedTree
+from tests.metadata_store.conformance import Scene
+from tests.metadata_store.lossy_conformance import LossyConformance
+
+
+class TestSimulated(LossyConformance):
+    """In simulated time: `play` runs the simulation instead of an event loop of its own."""
+
+    @pytest.fixture
+    def play(self, tmp_path: Path) -> Callable[[Scene], None]:
+        def run(scene: Scene) -> None:
+            with Simulation(seed=1) as simulation:
+                self.ensemble = SimulatedEnsemble(simulation)
+                self.one, self.two = simulation.node("one"), simulation.node("two")
+                tree = self.one.run(self.ensemble.connect(self.one, 20))
+                other = self.one.run(self.ensemble.connect(self.one, 20))
+                other.machine = self.one
+                self.first = tree
+                self.one.run(scene(tree, other), limit_s=60)
+
+        return run
+
+    @asynccontextmanager
+    async def sessions(self, directory: Path) -> AsyncIterator[tuple[Tree, Tree]]:
+        raise AssertionError("see play")
+        yield  # for the type
+
+    async def withhold_answers(self, tree: Tree) -> None:
+        assert isinstance(tree, SimulatedTree)
+        tree.withholding = True
+
+    async def cut(self, tree: Tree) -> None:
+        assert isinstance(tree, SimulatedTree)
+        tree.lose_connection()
+        await asyncio.sleep(0)
+
+    async def expire(self, tree: Tree) -> None:
+        assert isinstance(tree, SimulatedTree)
+        self.ensemble.expire(tree)
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("fault", ["paused", "cut off", "crashed"])
+def test_the_session_of_a_silent_process_ends(fault: str) -> None:
+    """Its node goes after the time-out; the process knows when it is back."""
+    with Simulation(seed=1) as simulation:
+        ensemble = SimulatedEnsemble(simulation)
+        node = simulation.node("silent")
+        tree = node.run(ensemble.connect(node, 6))
+        node.run(tree.create("/controller", ephemeral=True))
+        calls: list[str] = []
+        tree.when_expired(lambda: calls.append("expired"))
+        match fault:
+            case "paused":
+                node.pause()
+            case "cut off":
+                ensemble.cut("silent")
+            case _:
+                node.crash()
+        simulation.run_for(5)
+        assert ensemble.nodes.children("/") == ["controller"]
+        simulation.run_for(5)
+        assert ensemble.nodes.children("/") == []
+        assert calls == []
+        node.resume()
+        ensemble.heal("silent")
+        simulation.run_for(1)
+        if node.alive:
+            assert calls == ["expired"]
+            with pytest.raises(SessionExpired):
+                node.run(tree.get("/"))
