@@ -35,6 +35,10 @@ LONG_FILES: dict[str, tuple[int, str]] = {
         620,
         "Consumer is the interface of kafka-python's consumer: one method of it after the other",
     ),
+    "cluster/controller.py": (
+        560,
+        "Controller owns the queue that all requests go through: one method for each request",
+    ),
     "log/log.py": (800, "Log owns one partition's segments and offsets: all that changes them"),
     "replica/partition.py": (
         780,
@@ -88,6 +92,7 @@ MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/log.py": {"log", "wire"} | SHARED,
     "cli/storage.py": {"log"} | SHARED,
     "cli/simulate.py": {"testing.simulation"},
+    "cli/zookeeper_brokers.py": {"settings.zookeeper"},
 }
 # Folders of which all files may: whole brokers are put together here.
 FOLDERS_MAY_ALSO_IMPORT: dict[str, set[str]] = {

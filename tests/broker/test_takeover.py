@@ -15,8 +15,12 @@ def test_the_next_controller_knows_at_once_who_died_with_the_last_one() -> None:
         cluster.controller_id = 2
         cluster.run(cluster.brokers[2].node, cluster.brokers[2].host())
         cluster.wait(lambda: cluster.image(3).brokers[1].fenced, limit_s=2.0)
-        partitions = cluster.image(3).topics["t"].partitions
-        assert all(each.leader in (2, 3) and 1 not in each.isr for each in partitions)
+
+        def without_it() -> bool:
+            partitions = cluster.image(3).topics["t"].partitions
+            return all(each.leader in (2, 3) and 1 not in each.isr for each in partitions)
+
+        cluster.wait(without_it, limit_s=2.0)
         cluster.simulation.run_for(30)
         assert not cluster.image(3).brokers[3].fenced
         assert not cluster.image(3).brokers[2].fenced

@@ -12,6 +12,7 @@ from ottla.cluster.feed import Snapshot, follow_batches
 from ottla.cluster.loading import read_cluster
 from ottla.cluster.requests import NewPartitions, NewTopic, Op, Resource, ResourceType, TopicRef
 from ottla.cluster.steps import StateValues
+from ottla.seams.chance import SeededChance
 from tests.cluster.harness import BROKER, ControllerHarness, without_number
 from tests.simulated import pass_time, run_simulated
 
@@ -87,7 +88,7 @@ def test_three_images_agree(requests: list[Request]) -> None:
         for request in requests:
             await request(harness)
             nodes = await harness.nodes()
-            read = read_cluster(nodes, StateValues(1))
+            read = read_cluster(nodes, StateValues(1), SeededChance(1).uuid)
             assert read.repairs == []
             assert without_number(read.image) == without_number(harness.controller.image)._replace(
                 controller_id=-1

@@ -22,6 +22,7 @@ from ottla.cluster.requests import (
 from ottla.cluster.state import NotController
 from ottla.cluster.steps import StateValues
 from ottla.metadata_store.tree import SessionExpired
+from ottla.seams.chance import SeededChance
 from ottla.wire.errors import ErrorCode
 from tests.cluster.harness import ControllerHarness, run_scenario, without_number
 from tests.cluster.three_brokers import DISK, TWO, broker, epoch, fence, part, propose
@@ -299,7 +300,7 @@ def test_the_controller_dies_after_any_write(
 async def check(harness: ControllerHarness) -> None:
     """The tree has the image, and all partitions are ones that may be."""
     image = harness.controller.image
-    loaded = read_cluster(await harness.nodes(), StateValues(0))
+    loaded = read_cluster(await harness.nodes(), StateValues(0), SeededChance(1).uuid)
     assert not loaded.repairs
     found = without_number(image)._replace(controller_id=-1)
     assert loaded.image._replace(number=0, controller_epoch=0, controller_id=-1) == found

@@ -30,6 +30,7 @@ from ottla.cluster.configs import AnyConfig, ConfigRules
 from ottla.cluster.feed import Batch, Feed, Snapshot
 from ottla.cluster.image import BrokerInfo, ClusterImage
 from ottla.cluster.leadership import Proposals, Proposed
+from ottla.cluster.operator_requests import OperatorRequests
 from ottla.cluster.request_queue import Request, RequestQueue
 from ottla.cluster.requests import (
     AdoptedTopic,
@@ -95,6 +96,9 @@ class Controller:
         self._must_load = False
         self._reload: Timer | None = None
         self._rebalance: Timer | None = None
+        self._requests = OperatorRequests(
+            clock, lambda act, answer: self._put(act, answer, urgent=False)
+        )
         self._state.run_urgent = self._run_urgent
 
     @property
@@ -122,10 +126,13 @@ class Controller:
         self._active = True
         self._task = asyncio.create_task(self._work(), name="controller")
         self._rebalance_later()
+        if self._state.options.others_write:
+            self._requests.look()
 
     async def stop(self) -> None:
         """Finish the request under way, refuse those that wait, end the polls of followers."""
         self._active = False
+        self._requests.stop()
         for timer in (self._reload, self._rebalance):
             if timer is not None:
                 timer.cancel()

@@ -2,16 +2,22 @@
 
 `read_cluster` takes all nodes and returns the image as it should be, with the repairs that make the
 tree agree with it: missing states of a topic that was being created, the rest of a topic that was
-being deleted.
+being deleted, ids of topics that another program has made.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from ottla.cluster import nodes
-from ottla.cluster.image import ClusterImage, FeatureImage, PartitionImage, TopicImage
+from ottla.cluster.image import (
+    ZERO_ID,
+    ClusterImage,
+    FeatureImage,
+    PartitionImage,
+    TopicImage,
+)
 from ottla.cluster.steps import StateValues, Step, cut, removal, states
-from ottla.metadata_store.tree import Create, Operation
+from ottla.metadata_store.tree import Create, Delete, Operation, Set
 
 Nodes: TypeAlias = Mapping[str, tuple[bytes, int]]
 
@@ -26,11 +32,12 @@ class Loaded(NamedTuple):
     broker_epoch: int
 
 
-def read_cluster(found: Nodes, values: StateValues) -> Loaded:
-    """The image that these nodes, by path, stand for."""
+def read_cluster(found: Nodes, values: StateValues, new_id: Callable[[], bytes]) -> Loaded:
+    """The image that these nodes, by path, stand for; `new_id` draws the id of a topic."""
     waiting = {
         name: nodes.read_deletion(path, data)
         for path, name, data in children(found, nodes.DELETIONS)
+        if not nodes.is_deletion_request(data)
     }
     topics: dict[str, TopicImage] = {}
     repairs: list[Step] = []
@@ -38,6 +45,15 @@ def read_cluster(found: Nodes, values: StateValues) -> Loaded:
     grouped = by_topic(found)
     for path, name, data in children(found, nodes.TOPICS):
         assignment = nodes.read_topic(path, data)
+        if assignment.topic_id == ZERO_ID:
+            assignment = assignment._replace(topic_id=new_id())
+            value = nodes.topic_value(
+                assignment.topic_id,
+                assignment.replicas,
+                {int(index): tuple(ids) for index, ids in assignment.adding.items()},
+                {int(index): tuple(ids) for index, ids in assignment.removing.items()},
+            )
+            repairs.append(Step([Set(path, value, found[path][1])]))
         if assignment.topic_id in waiting.get(name, ()):
             repairs += removal(grouped.get(name, [path]))
             continue
@@ -47,10 +63,13 @@ def read_cluster(found: Nodes, values: StateValues) -> Loaded:
             repairs += completion(found, name, missing, values)
     topic_configs = {}
     for path, name, data in children(found, nodes.TOPIC_CONFIGS):
-        if name in topics:
-            topic_configs[name] = nodes.read_config(path, data)
+        configs = nodes.read_config(path, data) if name in topics else {}
+        if configs:
+            topic_configs[name] = configs
         else:
-            repairs += removal([path])
+            repairs += removal([path])  # there is a node only while there are configs
+    for path, name, data in children(found, nodes.FORMER_GROUP_CONFIGS):
+        repairs.append(Step([Create(f"{nodes.GROUP_CONFIGS}/{name}", data), Delete(path)]))
     registrations = {
         each.broker.id: each
         for path, _, data in children(found, nodes.REGISTRATIONS)
@@ -61,14 +80,15 @@ def read_cluster(found: Nodes, values: StateValues) -> Loaded:
         brokers={broker_id: each.broker for broker_id, each in registrations.items()},
         topics=topics,
         topics_by_id={topic.id: topic for topic in topics.values()},
-        topic_configs={name: configs for name, configs in topic_configs.items() if configs},
+        topic_configs=topic_configs,
         broker_configs={
             "" if name == nodes.ALL_BROKERS else name: nodes.read_config(path, data)
             for path, name, data in children(found, nodes.BROKER_CONFIGS)
         },
         group_configs={
             nodes.unquoted(name): nodes.read_config(path, data)
-            for path, name, data in children(found, nodes.GROUP_CONFIGS)
+            for parent in (nodes.GROUP_CONFIGS, nodes.FORMER_GROUP_CONFIGS)
+            for path, name, data in children(found, parent)
         },
         features=read_features(found),
         deletions={topic_id: name for name, ids in waiting.items() for topic_id in ids},
@@ -165,7 +185,7 @@ def children(found: Nodes, parent: str) -> Iterator[tuple[str, str, bytes]]:
 
 def read_cluster_id(found: Nodes) -> str:
     node = found.get(nodes.CLUSTER_ID)
-    return str(nodes.load(nodes.CLUSTER_ID, node[0]).get("id", "")) if node is not None else ""
+    return "" if node is None else nodes.read_cluster_id(nodes.CLUSTER_ID, node[0])
 
 
 def read_features(found: Nodes) -> FeatureImage:

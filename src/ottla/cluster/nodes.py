@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from ottla.cluster.image import NO_LEADER, BrokerInfo, Endpoint, FeatureImage
+from ottla.cluster.image import NO_LEADER, ZERO_ID, BrokerInfo, Endpoint, FeatureImage
 from ottla.metadata_store.tree import CorruptTree
 
 CONTROLLER = "/controller"
@@ -20,27 +20,40 @@ BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
-GROUP_CONFIGS = "/config/groups"
+CONFIG_CHANGES = "/config/changes"
 DELETIONS = "/admin/delete_topics"
+PREFERRED_ELECTION = "/admin/preferred_replica_election"
 PRODUCER_IDS = "/latest_producer_id_block"
 FEATURES = "/feature"
+# Kafka has configs of groups only where it has no ZooKeeper. They were below /config here at first.
+GROUP_CONFIGS = "/ottla/groups"
+FORMER_GROUP_CONFIGS = "/config/groups"
 # Every broker that has registered, alive or not; its data is the last broker epoch that was given.
 REGISTRATIONS = "/ottla/brokers"
 
-# What has to be there before anything else, parents first.
+# What has to be there before anything else, parents first; some of it only because an operator
+# expects it.
 FIXED = (
     "/brokers",
     BROKER_IDS,
     TOPICS,
+    "/brokers/seqid",
     "/config",
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
-    GROUP_CONFIGS,
+    "/config/clients",
+    "/config/ips",
+    "/config/users",
+    CONFIG_CHANGES,
     "/admin",
     DELETIONS,
     "/cluster",
+    "/consumers",
+    "/isr_change_notification",
+    "/log_dir_event_notification",
     "/ottla",
     REGISTRATIONS,
+    GROUP_CONFIGS,
 )
 # Kafka's name for the configs of all brokers; on the wire it is the empty string.
 ALL_BROKERS = "<default>"
@@ -61,10 +74,18 @@ class CorruptNode(CorruptTree):
 class Assignment(NamedTuple):
     """The value of a topic's node."""
 
-    topic_id: bytes
+    topic_id: bytes  # ZERO_ID: it has none yet
     replicas: list[tuple[int, ...]]  # by partition index
     adding: Mapping[str, Sequence[int]]
     removing: Mapping[str, Sequence[int]]
+
+
+class ControllerAddress(NamedTuple):
+    """Where the controller is reached, and which process it is."""
+
+    host: str
+    port: int
+    incarnation: str
 
 
 class State(NamedTuple):
@@ -188,8 +209,9 @@ def read_topic(path: str, data: bytes) -> Assignment:
         for i in range(len(partitions)):
             ids = tuple(partitions[str(i)])
             replicas.append(shared.setdefault(ids, ids))
+        topic_id = value.get("topic_id")  # Kafka before 2.8 wrote none
         return Assignment(
-            uuid_bytes(value["topic_id"]),
+            ZERO_ID if topic_id is None else uuid_bytes(topic_id),
             replicas,
             value.get("adding_replicas", {}),
             value.get("removing_replicas", {}),
@@ -253,6 +275,32 @@ def read_deletion(path: str, data: bytes) -> dict[bytes, set[int]]:
         topics = load(path, data)["topics"]
         return {uuid_bytes(topic_id): set(ids) for topic_id, ids in topics.items()}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise CorruptNode(path, data, error) from error
+
+
+def is_deletion_request(data: bytes) -> bool:
+    """Whether an operator asks for a deletion; the controller's own notes are JSON objects."""
+    return not data.startswith(b"{")
+
+
+def read_preferred_election(path: str, data: bytes) -> list[tuple[str, int]]:
+    """Topics and indexes of the partitions."""
+    try:
+        return [
+            (str(each["topic"]), int(each["partition"])) for each in load(path, data)["partitions"]
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptNode(path, data, error) from error
+
+
+def read_config_change(path: str, data: bytes) -> str:
+    """The path below /config of the configs that have changed; version 1 had two fields for it."""
+    value = load(path, data)
+    try:
+        if value["version"] == 1:
+            return f"{value['entity_type']}/{value['entity_name']}"
+        return str(value["entity_path"])
+    except KeyError as error:
         raise CorruptNode(path, data, error) from error
 
 
@@ -342,10 +390,43 @@ def read_broker_epoch(data: bytes) -> int:
         raise CorruptNode(REGISTRATIONS, data, error) from error
 
 
-def controller_value(broker_id: int, now_ms: int) -> bytes:
-    return dump(
-        {"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1}
-    )
+def cluster_id_value(cluster_id: str) -> bytes:
+    return dump({"version": "1", "id": cluster_id})
+
+
+def read_cluster_id(path: str, data: bytes) -> str:
+    cluster_id = load(path, data).get("id")
+    if not isinstance(cluster_id, str) or not cluster_id:
+        raise CorruptNode(path, data, ValueError("'id' is not a text"))
+    return cluster_id
+
+
+def controller_value(broker_id: int, now_ms: int, address: ControllerAddress | None) -> bytes:
+    """Kafka's fields, and where the controller is reached: it is elected before it registers."""
+    value: dict[str, object] = {
+        "version": 2,
+        "brokerid": broker_id,
+        "timestamp": str(now_ms),
+        "kraftControllerEpoch": -1,
+    }
+    if address is not None:
+        value |= address._asdict()
+    return dump(value)
+
+
+def read_controller(path: str, data: bytes) -> tuple[int, ControllerAddress | None]:
+    """The broker that is the controller, and its address if it is one of ours."""
+    value = load(path, data)
+    try:
+        broker_id = int(value["brokerid"])
+        if "incarnation" not in value:
+            return broker_id, None
+        address = ControllerAddress(
+            str(value["host"]), int(value["port"]), str(value["incarnation"])
+        )
+        return broker_id, address
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptNode(path, data, error) from error
 
 
 def features_value(features: FeatureImage) -> bytes:

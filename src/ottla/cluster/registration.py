@@ -5,7 +5,7 @@ fenced. What it says is written before all partitions that follow from it, or wi
 controller that takes over in between finishes that (`leadership.settle`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ottla.cluster import (
     features,
@@ -14,6 +14,7 @@ from ottla.cluster import (
     nodes,
     reassignment_writes,
     topic_writes,
+    tree_reading,
 )
 from ottla.cluster.configs import ELR_FEATURE, MIN_ISR
 from ottla.cluster.elections import NOBODY, Stopped
@@ -49,13 +50,13 @@ async def elect(state: State, replace: bool = False) -> None:
     `replace`: also when there is one. That is safe at any time, because every write of a controller
     checks its epoch, but only one that is known to be gone should be replaced.
     """
+    await state.tree.sync()
     # Only what the election needs: the tree is read as a whole after it, when no other node writes.
-    found = await present(state, (*nodes.FIXED, *ELECTION, nodes.CONTROLLER))
+    found = await state.tree.get_many((*nodes.FIXED, *ELECTION, nodes.CONTROLLER))
     operations: list[Operation] = [Create(path) for path in nodes.FIXED if path not in found]
     if nodes.CLUSTER_ID not in found:
         cluster_id = state.options.cluster_id or nodes.uuid_text(state.chance.uuid())
-        value = nodes.dump({"version": "1", "id": cluster_id})
-        operations.append(Create(nodes.CLUSTER_ID, value))
+        operations.append(Create(nodes.CLUSTER_ID, nodes.cluster_id_value(cluster_id)))
     if nodes.FEATURES not in found:
         levels = features.initial_levels(state.options.supported_features)
         operations.append(Create(nodes.FEATURES, nodes.features_value(FeatureImage(levels, 0))))
@@ -67,13 +68,13 @@ async def elect(state: State, replace: bool = False) -> None:
     else:
         operations.append(Set(nodes.CONTROLLER_EPOCH, str(epoch).encode(), version))
     now_ms = state.clock.now_ms()
-    controller = nodes.controller_value(state.options.node_id, now_ms)
+    controller = nodes.controller_value(state.options.node_id, now_ms, state.options.address)
     if replace and nodes.CONTROLLER in found:
         operations.append(Delete(nodes.CONTROLLER))
     operations.append(Create(nodes.CONTROLLER, controller, ephemeral=True))
     try:
         await state.tree.multi(operations)
-    except (NodeExists, BadVersion) as error:
+    except (NodeExists, NoNode, BadVersion) as error:
         raise NotController(f"another node is the controller: {error}") from error
     state.epoch = epoch
     state.epoch_version = version + 1
@@ -94,18 +95,6 @@ async def broker_nodes(state: State) -> list[Operation]:
     return operations
 
 
-async def present(state: State, paths: Sequence[str]) -> dict[str, tuple[bytes, int]]:
-    """Data and version of those nodes that exist, by path."""
-    found = {}
-    for path in paths:
-        try:
-            data, stat = await state.tree.get(path)
-        except NoNode:
-            continue
-        found[path] = data, stat.version
-    return found
-
-
 def first_configs(state: State, levels: Mapping[str, int]) -> list[Operation]:
     """The configs that a new cluster begins with: see `configs.elr_error`."""
     value = state.options.min_insync_replicas
@@ -116,8 +105,9 @@ def first_configs(state: State, levels: Mapping[str, int]) -> list[Operation]:
 
 async def load(state: State) -> None:
     """Read the tree, finish what was begun, and start the feed with the whole image."""
-    found = await state.tree.subtree("/")
-    loaded = loading.read_cluster(found, state.values)
+    state.with_next.clear()
+    found = await tree_reading.read_nodes(state.tree)
+    loaded = loading.read_cluster(found, state.values, state.chance.uuid)
     state.waiting = loaded.waiting
     node = found.get(nodes.PRODUCER_IDS)
     if node is not None:
@@ -271,7 +261,12 @@ async def registration(state: State, broker: BrokerInfo, stopped: Stopped) -> St
 async def broker_node(
     state: State, broker: BrokerInfo, known: BrokerInfo | None
 ) -> list[Operation]:
-    """Kafka's node of a live broker: there while it is not fenced."""
+    """Kafka's node of a live broker: there while it is not fenced.
+
+    Where brokers have sessions of their own, each keeps its node by itself.
+    """
+    if state.options.others_write:
+        return []
     path = nodes.broker_path(broker.id)
     there = await state.tree.exists(path) is not None
     operations: list[Operation] = []

@@ -40,6 +40,11 @@ class Options(NamedTuple):
     # How often preferred leaders are elected where others lead; None: only when asked for.
     leader_rebalance_s: float | None = None
     cluster_id: str | None = None  # of the data directory; None: a new cluster draws one
+    # Where this controller is reached, for brokers that find it in the tree.
+    address: nodes.ControllerAddress | None = None
+    # Whether others write the tree: brokers their node under /brokers/ids, each in a session of its
+    # own, and operators what they ask for.
+    others_write: bool = False
 
 
 class NotController(Exception):
@@ -81,6 +86,7 @@ class State:
         self.decisions = TopicDecisions(
             Defaults(options.num_partitions, options.default_replication_factor), rules, chance
         )
+        self.with_next: list[Operation] = []  # go with the next write
         self.run_urgent: Callable[[], Awaitable[bool]] = nothing_urgent  # set by the controller
         self._partitions_in_turn = 0
 
@@ -125,7 +131,9 @@ class State:
     async def _flush(self, operations: Sequence[Operation], changes: Sequence[Change]) -> None:
         operations = [*operations, *steps.assignments(self.image, changes)]
         if operations:
-            await self.tree.multi([Check(nodes.CONTROLLER_EPOCH, self.epoch_version), *operations])
+            also, self.with_next = self.with_next, []
+            check = Check(nodes.CONTROLLER_EPOCH, self.epoch_version)
+            await self.tree.multi([check, *also, *operations])
         if changes:
             self.decisions.collisions.observe(changes)
             self.feed.publish(changes)

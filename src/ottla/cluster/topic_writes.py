@@ -182,14 +182,17 @@ async def delete_topics(state: State, refs: Sequence[TopicRef]) -> list[Deletion
     return [DeletionOutcome(topic.name, topic.id) for topic in found] + refused
 
 
-def deletion(state: State, topic: TopicImage) -> Iterator[Step]:
-    """The steps that remove a topic, and the note of who has to confirm it."""
+def deletion(state: State, topic: TopicImage, requested: bool = False) -> Iterator[Step]:
+    """The steps that remove a topic, and the note of who has to confirm it.
+
+    `requested`: in the place of an operator's request.
+    """
     ids = {broker_id for partition in topic.partitions for broker_id in partition.replicas}
     # Another topic of that name may have been deleted, and its directories not be gone yet.
     before = state.waiting.get(topic.name, {})
     after = {**before, topic.id: ids}
     path, value = nodes.deletion_path(topic.name), nodes.deletion_value(after)
-    marker: Operation = Set(path, value) if before else Create(path, value)
+    marker: Operation = Set(path, value) if before or requested else Create(path, value)
     state.waiting[topic.name] = after
     return steps.deletion(topic, marker, bool(state.image.configs_of(topic.name)))
 

@@ -1,0 +1,172 @@
+"""What an operator writes into the tree by hand, with zkCli or Kafka's tools of old.
+
+    /admin/delete_topics/T               delete topic T; empty, unlike the controller's own notes
+    /admin/preferred_replica_election    let preferred leaders lead these partitions
+    /config/changes/config_change_…      the configs under /config that it names have changed
+
+Each is carried out, and removed in the write that does so: a controller that takes over finds
+either a request or what came of it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from ottla.cluster import configs, leadership, nodes, topic_writes
+from ottla.cluster.config_writes import config_step
+from ottla.cluster.requests import ElectionType, Refusal, Resource, ResourceType
+from ottla.cluster.state import State
+from ottla.cluster.steps import Step
+from ottla.metadata_store.tree import Delete, Event, NoNode, Operation, Set, Watcher
+from ottla.seams.clock import Clock, Timer
+from ottla.wire.errors import ErrorCode
+
+log = logging.getLogger(__name__)
+
+AGAIN_S = 0.5  # after an attempt that failed
+
+Act: TypeAlias = Callable[[State], Awaitable[Any]]
+Answer: TypeAlias = asyncio.Future[tuple[Any, int]]
+
+
+class OperatorRequests:
+    """Has the controller look at the requests when there may be some."""
+
+    def __init__(self, clock: Clock, put: Callable[[Act, Answer], bool]) -> None:
+        """`put` gives the controller something to do; False: it takes nothing now."""
+        self._clock = clock
+        self._put = put
+        self._timer: Timer | None = None
+        self._stopped = False
+
+    def look(self, event: Event | None = None) -> None:
+        """Carry out what is there, and look again after the next change."""
+        if self._stopped:
+            return
+        done = False
+
+        async def act(state: State) -> None:
+            nonlocal done
+            await carry_out(state, self.look)
+            done = True
+
+        def again_unless_done(answer: Answer) -> None:
+            # One that failed, or found the queue full, may have set no watch.
+            if not done and not self._stopped:
+                self._timer = self._clock.call_later(AGAIN_S, self.look)
+
+        answer: Answer = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(again_unless_done)
+        if not self._put(act, answer):
+            answer.cancel()
+
+    def stop(self) -> None:
+        """Look no longer."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+async def carry_out(state: State, watch: Watcher) -> None:
+    """Carry out all requests that are there; `watch` is called when there may be another."""
+    await delete_topics(state, watch)
+    await elect_preferred_leaders(state, watch)
+    await take_configs(state, watch)
+
+
+async def delete_topics(state: State, watch: Watcher) -> None:
+    names = await state.tree.children(nodes.DELETIONS, watch)
+    paths = [nodes.deletion_path(name) for name in names if name not in state.waiting]
+    for path, (data, version) in (await state.tree.get_many(paths)).items():
+        if not nodes.is_deletion_request(data):
+            continue
+        name = path.rpartition("/")[2]
+        topic = state.image.topics.get(name)
+        if topic is None or not state.options.delete_topic_enable:
+            why = "there is none" if topic is None else "delete.topic.enable is false"
+            log.warning("topic %s is not deleted, as %s asks for: %s", name, path, why)
+            await state.write([Step([Delete(path, version)])])
+            continue
+        log.info("deleting topic %s, as %s asks for", name, path)
+        await state.write(topic_writes.deletion(state, topic, requested=True))
+
+
+async def elect_preferred_leaders(state: State, watch: Watcher) -> None:
+    path = nodes.PREFERRED_ELECTION
+    if await state.tree.exists(path, watch) is None:
+        return
+    try:
+        data, stat = await state.tree.get(path)
+    except NoNode:
+        return
+    done = Delete(path, stat.version)
+    try:
+        partitions = nodes.read_preferred_election(path, data)
+    except nodes.CorruptNode as error:
+        log.warning("%s", error)
+    else:
+        log.info("electing %d preferred leaders, as %s asks for", len(partitions), path)
+        state.with_next.append(done)
+        await leadership.elect_leaders(state, ElectionType.PREFERRED, partitions)
+        if not state.with_next:
+            return
+        state.with_next.clear()
+    await state.write([Step([done])])
+
+
+async def take_configs(state: State, watch: Watcher) -> None:
+    names = await state.tree.children(nodes.CONFIG_CHANGES, watch)
+    paths = [f"{nodes.CONFIG_CHANGES}/{name}" for name in names]
+    for path, (data, version) in sorted((await state.tree.get_many(paths)).items()):
+        done: Operation = Delete(path, version)
+        try:
+            entity = nodes.read_config_change(path, data)
+        except nodes.CorruptNode as error:
+            log.warning("%s", error)
+            entity = ""
+        resource = resource_of(entity)
+        if resource is None:
+            log.warning("%s names configs that are not there: %r", path, entity)
+            await state.write([Step([done])])
+        else:
+            await take_config(state, resource, f"/config/{entity}", done)
+
+
+async def take_config(state: State, resource: Resource, path: str, done: Operation) -> None:
+    """Publish the configs that a node has now; refuse them by writing the former ones."""
+    old = configs.configs_of(state.image, resource)
+    found = await state.tree.get_many([path])
+    try:
+        wanted = nodes.read_config(path, found[path][0]) if path in found else {}
+        decided = configs.altered(state.image, state.rules, resource, list(wanted.items()))
+    except nodes.CorruptNode as error:
+        decided = Refusal(ErrorCode.INVALID_CONFIG, str(error))
+    operations = [done]
+    if isinstance(decided, Refusal):
+        log.warning("the configs at %s are refused: %s", path, decided.error_message)
+        if path in found:
+            version = found[path][1]
+            restored = Set(path, nodes.config_value(old), version)
+            operations.append(restored if old else Delete(path, version))
+        await state.write([Step(operations)])
+        return
+    if not decided and path in found:
+        operations.append(Delete(path, found[path][1]))  # it has a node only while it has configs
+    first = []
+    if old.get(configs.MIN_ISR) != decided.get(configs.MIN_ISR):
+        first = list(leadership.without_elr(state, resource))
+    changes = config_step(state, resource, decided).changes
+    await state.write([*first, Step(operations, changes)])
+    if old.get(configs.UNCLEAN_ELECTION) != decided.get(configs.UNCLEAN_ELECTION):
+        await leadership.settle(state)
+
+
+def resource_of(entity: str) -> Resource | None:
+    """The resource of a path below /config; None for clients, users and what nobody knows."""
+    kind, _, name = entity.partition("/")
+    if kind == "topics" and name:
+        return Resource(ResourceType.TOPIC, name)
+    if kind == "brokers" and (name == nodes.ALL_BROKERS or name.isdecimal()):
+        return Resource(ResourceType.BROKER, "" if name == nodes.ALL_BROKERS else name)
+    return None

@@ -1,0 +1,207 @@
+"""What an operator writes into the tree by hand is carried out, and removed in the same write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.cluster import nodes
+from ottla.cluster.requests import NewTopic
+from ottla.cluster.state import Options
+from ottla.metadata_store.tree import Create, Delete, Set, Tree
+from tests.cluster.harness import ControllerHarness, run_scenario
+from tests.cluster.three_brokers import fence, part, propose, three
+from tests.simulated import pass_time
+
+OTHERS_WRITE = Options(others_write=True)
+Scenario = Callable[[ControllerHarness, Tree], Awaitable[None]]
+
+
+def run(path: Path, scenario: Scenario, options: Options = OTHERS_WRITE) -> None:
+    """With another session on the same tree: the operator's."""
+
+    async def main(harness: ControllerHarness) -> None:
+        await scenario(harness, await harness.tree.tree._engine.connect())
+
+    run_scenario(path, main, options)
+
+
+def change_of(entity: str) -> Create:
+    value = json.dumps({"version": 2, "entity_path": entity}).encode()
+    return Create(f"{nodes.CONFIG_CHANGES}/config_change_", value, sequential=True)
+
+
+def test_an_empty_node_deletes_the_topic(tmp_path: Path) -> None:
+    """/admin/delete_topics/T becomes the controller's note, and goes when all have confirmed."""
+
+    async def scenario(harness: ControllerHarness, operator: Tree) -> None:
+        await harness.create(NewTopic("t"), NewTopic("stays"))
+        topic_id = harness.controller.image.topics["t"].id
+        await operator.create("/admin/delete_topics/t")
+        await pass_time(10)
+        assert set(harness.controller.image.topics) == {"stays"}
+        assert await operator.children(nodes.TOPICS) == ["stays"]
+        assert (await operator.get("/admin/delete_topics/t"))[0].startswith(b"{")
+        await harness.controller.confirm_deletions(1, [topic_id])
+        assert await operator.children(nodes.DELETIONS) == []
+        # And again: the watch is set anew each time.
+        await operator.create("/admin/delete_topics/stays", b"null")
+        await pass_time(10)
+        assert not harness.controller.image.topics
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [(OTHERS_WRITE, "unknown"), (OTHERS_WRITE._replace(delete_topic_enable=False), "t")],
+)
+def test_a_deletion_that_cannot_be_is_removed(tmp_path: Path, options: Options, name: str) -> None:
+    """Of a topic that is not there, or when delete.topic.enable is false: as in Kafka."""
+
+    async def scenario(harness: ControllerHarness, operator: Tree) -> None:
+        await harness.create(NewTopic("t"))
+        await operator.create(f"/admin/delete_topics/{name}")
+        await pass_time(10)
+        assert await operator.children(nodes.DELETIONS) == []
+        assert set(harness.controller.image.topics) == {"t"}
+
+    run(tmp_path, scenario, options)
+
+
+def test_requests_that_nobody_watched_are_carried_out_at_the_start(tmp_path: Path) -> None:
+    """Written while there was no controller."""
+
+    async def scenario(harness: ControllerHarness, operator: Tree) -> None:
+        await harness.create(NewTopic("t"))
+        await harness.controller.stop()
+        await operator.create("/admin/delete_topics/t")
+        await operator.close()
+        await harness.tree.close()
+        controller = await harness.start()
+        await pass_time(10)
+        assert not controller.image.topics
+
+    run(tmp_path, scenario)
+
+
+def test_preferred_leaders_are_elected(tmp_path: Path) -> None:
+    """The node names partitions, and is gone when they are led by their first replica again."""
+
+    async def scenario(harness: ControllerHarness, operator: Tree) -> None:
+        await three(harness)
+        await fence(harness, 2)
+        assert part(harness).leader == 3
+        await harness.catch_up(harness.controller.image.brokers[2])
+        await propose(harness, 3, 1, 2)
+        value = {"version": 1, "partitions": [{"topic": "t", "partition": 1}]}
+        await operator.create(nodes.PREFERRED_ELECTION, json.dumps(value).encode())
+        await pass_time(10)
+        assert await operator.exists(nodes.PREFERRED_ELECTION) is None
+        assert part(harness).leader == 2
+        await operator.create(nodes.PREFERRED_ELECTION, b"nonsense")
+        await pass_time(10)
+        assert await operator.exists(nodes.PREFERRED_ELECTION) is None
+
+    run(tmp_path, scenario)
+
+
+def test_changed_configs_are_taken(tmp_path: Path) -> None:
+    """Of a topic and of all brokers, in the order of the notes, which are removed."""
+
+    async def scenario(harness: ControllerHarness, operator: Tree) -> None:
+        await harness.create(NewTopic("t"))
+        path = nodes.topic_config_path("t")
+        await operator.multi(
+            [Create(path, nodes.config_value({"retention.ms": "5"})), change_of("topics/t")]
+        )
+        default = nodes.broker_config_path("")
+        await operator.multi(
+            [
+                Create(default, nodes.config_value({"log.retention.ms": "7"})),
+                change_of("brokers/<default>"),
+            ]
+        )
+        await pass_time(10)
+        image = harness.controller.image
+        assert image.configs_of("t") == {"retention.ms": "5"}
+        assert image.broker_configs[""] == {"log.retention.ms": "7"}
+        assert await operator.children(nodes.CONFIG_CHANGES) == []
+        await operator.multi([Set(path, nodes.config_value({})), change_of("topics/t")])
+        await operator.multi([Delete(default), change_of("brokers/<default>")])
+        await pass_time(10)
+        assert harness.controller.image.configs_of("t") == {}
+        assert not harness.controller.image.broker_configs.get("")
+        # There is a node only while there are configs: the next change creates it.
+        assert await operator.exists(path) is None
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("entity", ["users/me", "topics/", "brokers/x", "nonsense"])
+def test_a_note_about_nothing_is_removed(tmp_path: Path, entity: str) -> None:
+    """Configs of clients and users are not there; a note that cannot be read is none."""
+
+    async def scenario(harness: ControllerHarness, operator: Tree) -> None:
+        await operator.multi([change_of(entity)])
+        await operator.create(f"{nodes.CONFIG_CHANGES}/config_change_x", b"{")
+        await pass_time(10)
+        assert await operator.children(nodes.CONFIG_CHANGES) == []
+
+    run(tmp_path, scenario)
+
+
+def test_configs_of_a_topic_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    """The node is removed: another topic of that name must not begin with them."""
+
+    async def scenario(harness: ControllerHarness, operator: Tree) -> None:
+        path = nodes.topic_config_path("unknown")
+        await operator.multi(
+            [Create(path, nodes.config_value({"retention.ms": "5"})), change_of("topics/unknown")]
+        )
+        await pass_time(10)
+        assert await operator.exists(path) is None
+
+    run(tmp_path, scenario)
+
+
+def test_a_topic_without_an_id_gets_one(tmp_path: Path) -> None:
+    """One that Kafka before 2.8, or an operator, has written; its states are made too."""
+
+    async def scenario(harness: ControllerHarness, operator: Tree) -> None:
+        await harness.controller.stop()
+        value = {"version": 1, "partitions": {"0": [1], "1": [1]}}
+        await operator.create("/brokers/topics/old", json.dumps(value).encode())
+        await operator.close()
+        await harness.tree.close()
+        controller = await harness.start()
+        topic = controller.image.topics["old"]
+        assert len(topic.partitions) == 2
+        data, _ = await harness.tree.get("/brokers/topics/old")
+        assert nodes.read_topic("", data).topic_id == topic.id != bytes(16)
+
+    run(tmp_path, scenario)
+
+
+def test_configs_of_groups_move_to_their_place(tmp_path: Path) -> None:
+    """A tree from before has them below /config; nothing is lost."""
+
+    async def scenario(harness: ControllerHarness, operator: Tree) -> None:
+        await harness.controller.stop()
+        value = nodes.config_value({"consumer.session.timeout.ms": "50000"})
+        await operator.multi(
+            [Create(nodes.FORMER_GROUP_CONFIGS), Create(f"{nodes.FORMER_GROUP_CONFIGS}/g", value)]
+        )
+        await operator.close()
+        await harness.tree.close()
+        for _ in range(2):
+            controller = await harness.start()
+            assert controller.image.group_configs == {"g": {"consumer.session.timeout.ms": "50000"}}
+            assert (await harness.tree.children(nodes.GROUP_CONFIGS)) == ["g"]
+            await harness.stop()
+        await harness.start()
+
+    run(tmp_path, scenario)
