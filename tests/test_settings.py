@@ -136,7 +136,13 @@ def test_all_problems_come_at_once() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"zookeeper.connect": "localhost:2181"}, "cannot be honoured yet"),
+        ({"zookeeper.connect": "localhost:2181"}, "each broker of a cluster has its own"),
+        ({"zookeeper.connect": "localhost:port", "node.id": "1"}, "must be HOST:PORT"),
+        ({"zookeeper.connect": "a:1/x,b:1", "node.id": "1"}, "must be HOST:PORT"),
+        (
+            {"zookeeper.connect": "a", "node.id": "1", "ottla.cluster.directory": "/d"},
+            "a cluster has one place for its state",
+        ),
         ({"authorizer.class.name": "x.Y"}, "cannot be honoured yet"),
         ({"super.users": "User:admin"}, "cannot be honoured yet"),
         ({"remote.log.storage.system.enable": "true"}, "tiered storage is not there"),

@@ -26,6 +26,7 @@ READ_BY_SETTINGS = {
     "process.roles",
     "producer.id.expiration.ms",
     "security.inter.broker.protocol",
+    "zookeeper.connect",
 }
 
 # Fields that the properties of a log's config make sense of.

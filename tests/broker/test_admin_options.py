@@ -21,7 +21,11 @@ DIFFERENT = {
     ("listeners", "default"): "loopback only, as long as there is no security",
     ("log.dir", "default"): "not under /tmp, where data vanishes",
 }
-OURS = {"log.flush.before.ack", "ottla.cluster.directory"}
+OURS = {"log.flush.before.ack", "ottla.cluster.directory"} | {
+    "zookeeper.connect",  # of Kafka 3
+    "zookeeper.connection.timeout.ms",
+    "zookeeper.session.timeout.ms",
+}
 
 
 def kafkas(kafka: ApacheKafka, type_: int, name: str) -> dict[str, dict[str, Any]]:

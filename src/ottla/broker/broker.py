@@ -12,7 +12,7 @@ altogether: the server calls `dispatcher.handle` with each request.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -58,7 +58,9 @@ if TYPE_CHECKING:
     from ottla.broker.controller_service import ControllerService
     from ottla.broker.remote_controller import RemoteController
     from ottla.broker.shared_cluster import SharedCluster
+    from ottla.broker.zookeeper_cluster import ZooKeeperCluster
     from ottla.cluster.channel import ControllerChannel
+    from ottla.cluster.nodes import ControllerAddress
     from ottla.metadata_store.tree import Tree
     from ottla.metrics import Metrics
     from ottla.seams.background import Background
@@ -90,9 +92,11 @@ class Broker:
         network: Network | None = None,
         channel: ControllerChannel | None = None,
         controller_at: Callable[[], tuple[str, int] | None] | None = None,
+        connect_tree: Callable[[], Awaitable[Tree]] | None = None,
     ) -> None:
         """`network` and `controller_at`: the other brokers of a cluster of several, and where their
-        controller is, as far as is known; or `channel`, another way to it.
+        controller is, as far as is known; or `channel`, another way to it. `connect_tree` opens a
+        session with the tree of `zookeeper.connect`.
 
         Without them the broker is a cluster of its own, with the controller in this process.
         """
@@ -129,13 +133,9 @@ class Broker:
         self.dispatcher = Dispatcher(self)
         self.local_peers = LocalPeers(self)
         self.peers: Peers = self.local_peers
-        # The part of this broker in a cluster of one host.
-        self.shared: SharedCluster | None = None
-        if settings.cluster_directory is not None:
-            from ottla.broker.shared_cluster import SharedCluster  # a broker by itself needs none
-
-            assert network is not None, "the brokers of a cluster need a network"
-            self.shared = SharedCluster(self, settings.cluster_directory, self._new_controller)
+        # The part of this broker in a cluster that shares a directory, or ZooKeeper.
+        self.shared = self._join(network, connect_tree)
+        if self.shared is not None:
             controller_at = self.shared.controller_at
         self._remote_controller: RemoteController | None = None
         if network is not None:
@@ -161,6 +161,24 @@ class Broker:
         self.incarnation = ZERO_ID  # of this process, drawn at the start
         # What must be closed again, in reverse order, however far a start has come.
         self._opened = AsyncExitStack()
+
+    def _join(
+        self, network: Network | None, connect_tree: Callable[[], Awaitable[Tree]] | None
+    ) -> SharedCluster | ZooKeeperCluster | None:
+        settings = self.settings
+        if not settings.in_cluster:
+            return None
+        assert network is not None, "the brokers of a cluster need a network"
+        # Imported here: a broker by itself needs none of it.
+        if settings.cluster_directory is not None:
+            from ottla.broker.shared_cluster import SharedCluster
+
+            return SharedCluster(self, settings.cluster_directory, self._new_controller)
+        from ottla.broker.zookeeper_cluster import ZooKeeperCluster
+
+        assert connect_tree is not None, "the brokers of a cluster need a tree"
+        where = f"ZooKeeper {settings.zookeeper_connect}"
+        return ZooKeeperCluster(self, network, where, connect_tree, self._new_controller)
 
     async def start(self, endpoints: Mapping[str, tuple[str, int]]) -> None:
         """Start all parts; `endpoints` are the advertised address of each listener."""
@@ -191,7 +209,11 @@ class Broker:
             lambda: self.logs.set_aside_bytes,
             "Bytes that recovery cut from logs at this start and kept in .corrupt files.",
         )
-        await self.logs.start(None if self.shared is None else await self.shared.cluster_id())
+        if self.shared is None:
+            await self.logs.start(None)
+        else:
+            self._opened.push_async_callback(self.shared.close)
+            await self.logs.start(await self.shared.cluster_id())
         self._opened.push_async_callback(self._close_logs)
         noted, behind = None, False
         if self._channel is not None:
@@ -216,6 +238,8 @@ class Broker:
         )
         registered = await self.controller.register_broker(info, self.logs.last_broker_epoch)
         self.epoch = registered.epoch
+        if self.shared is not None:
+            self.shared.registered(info)
         if self._channel is None:
             await self._adopt(image, noted, behind)
         applier = MetadataApplier(self, self.controller)
@@ -253,8 +277,12 @@ class Broker:
         self.controller = controller
         return noted, behind
 
-    def _new_controller(self, tree: Tree) -> Controller:
-        options = controller_options(self.settings, self.logs.cluster_id)
+    def _new_controller(self, tree: Tree, address: ControllerAddress | None = None) -> Controller:
+        """`address`: for those who find the controller in the tree, where each broker has a session
+        of its own."""
+        options = controller_options(self.settings, self.logs.cluster_id)._replace(
+            address=address, others_write=address is not None
+        )
         rules = ConfigRules(lambda: self.settings)
         return Controller(tree, self.clock, self.chance, options, rules)
 

@@ -240,7 +240,7 @@ def offsets_topic(settings: Settings) -> NewTopic:
 def replication_factor(settings: Settings, option: str) -> int:
     """Of an internal topic. A broker that is a cluster of its own has one replica of everything,
     whatever the option's default is; in a cluster of several the option decides, as in Kafka."""
-    return 1 if settings.cluster_directory is None else settings.integer(option)
+    return settings.integer(option) if settings.in_cluster else 1
 
 
 def transaction_rules(settings: Settings) -> TransactionRules:

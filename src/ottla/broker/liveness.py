@@ -12,10 +12,8 @@ from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker_sessions import BrokerSessions, Dialled
-from ottla.broker.network_peers import PeerConnection, PeerRequest
-from ottla.broker.peers import CLIENT_ID
-from ottla.broker.waiting import pause, within
-from ottla.wire.api.identify_broker import IdentifyBrokerRequest, IdentifyBrokerResponse
+from ottla.broker.dialling import dial
+from ottla.broker.waiting import pause
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-DIAL_S_MAX = 1.0  # a broker that has not answered by then is silent
 DIAL_AGAIN_S = 0.5
 
 
@@ -126,29 +123,8 @@ class Liveness:
         endpoint = known and known.endpoints.get(self._broker.settings.inter_broker_listener)
         if known is None or not endpoint:
             return Dialled.SILENT
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-        def answered(response: Any) -> None:
-            if not future.done():
-                future.set_result(response)
-
-        connection = PeerConnection(
-            self._network,
-            (endpoint.host, endpoint.port),
-            CLIENT_ID.format(node_id=self._broker.node_id),
-            lambda closed: None,
-        )
-        connection.send(PeerRequest(IdentifyBrokerRequest(), answered))
-        in_time = await within(self._clock, DIAL_S_MAX, future)
-        refused = isinstance(connection.reason, ConnectionRefusedError)
-        connection.close("the broker is identified" if in_time else "no answer")
-        if refused:
-            return Dialled.REFUSED
-        response = future.result() if in_time else ErrorCode.REQUEST_TIMED_OUT
-        if not isinstance(response, IdentifyBrokerResponse):
-            return Dialled.SILENT
-        same = (response.broker_id, response.incarnation_id) == (broker_id, known.incarnation)
-        return Dialled.SAME_INCARNATION if same else Dialled.OTHER_INCARNATION
+        address = (endpoint.host, endpoint.port)
+        return await dial(self._broker, self._network, address, broker_id, known.incarnation)
 
     async def _fence(self, broker_id: int, epoch: int, why: str) -> None:
         log.warning("broker %d is fenced: %s", broker_id, why)

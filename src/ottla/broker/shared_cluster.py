@@ -21,6 +21,7 @@ from ottla.metadata_store.tree import NoNode
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.cluster.controller import Controller
+    from ottla.cluster.image import BrokerInfo
     from ottla.metadata_store.tree import Tree
 
 
@@ -67,6 +68,9 @@ class SharedCluster:
         self._epoch.read()
         timeout_ms = self._broker.settings.integer("initial.broker.registration.timeout.ms")
         await self._campaign.start(timeout_ms / 1000)
+
+    def registered(self, info: BrokerInfo) -> None:
+        """The controller has accepted this broker, and shows in the tree that it is there."""
 
     def check_epoch(self, epoch: int) -> None:
         """Raise TreeError if a controller is of an earlier tree than this broker has followed."""

@@ -16,6 +16,7 @@ import os
 import shutil
 import signal
 import socket
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -27,7 +28,10 @@ from ottla.cli.logs import LEVELS, change_level, start_logging
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.cli.control import Control
+    from ottla.metadata_store.tree import Tree
     from ottla.metrics import Metrics
+    from ottla.seams.background import Background
+    from ottla.seams.clock import Clock
     from ottla.server.limits import Limits
     from ottla.server.metrics_http import MetricsServer
     from ottla.settings import Entry, Settings
@@ -199,6 +203,33 @@ def print_options() -> None:
             click.echo(f"    ({'; '.join(fact for fact in facts if fact)})\n")
 
 
+def tree_of(
+    settings: Settings, loop: asyncio.AbstractEventLoop, clock: Clock, background: Background
+) -> Callable[[], Awaitable[Tree]] | None:
+    """Opens sessions with the servers of `zookeeper.connect`, if it is set."""
+    if settings.zookeeper_connect is None:
+        return None
+    try:
+        from ottla.metadata_store.zookeeper import ZooKeeperTree
+        from ottla.seams.zookeeper import new_client
+    except ImportError as error:
+        raise Failure(
+            f"zookeeper.connect needs the package kazoo ({error})", "pip install 'ottla[zookeeper]'"
+        ) from None
+    from ottla.settings.zookeeper import split_connect
+
+    hosts, root = split_connect(settings.zookeeper_connect)
+    session_ms = settings.integer("zookeeper.session.timeout.ms")
+    connection_ms = settings.values["zookeeper.connection.timeout.ms"] or session_ms
+    assert isinstance(connection_ms, int)
+
+    async def connect() -> Tree:
+        client = new_client(hosts, session_ms / 1000, loop)
+        return await ZooKeeperTree.connect(client, root, background, clock, connection_ms / 1000)
+
+    return connect
+
+
 def buffer_bytes(settings: Settings, name: str) -> int:
     """As set; unless set it is the system's choice, which grows with the line, unlike Kafka's."""
     return settings.integer(name) if name in settings.given else -1
@@ -309,7 +340,8 @@ class Running:
             chance=RealChance(),
             background=self.background,
             metrics=self.metrics,
-            network=None if settings.cluster_directory is None else self.network,
+            network=self.network if settings.in_cluster else None,
+            connect_tree=tree_of(settings, loop, self.clock, self.background),
         )
         self._control = self._put_under_control(loop) if controlled else None
         self.server = Server(

@@ -12,7 +12,6 @@ from ottla.settings.properties import Entry
 
 # Names outside Kafka 4's own table that it would be a lie to ignore.
 REFUSED_NAMES = {
-    "zookeeper.connect": "this broker keeps its cluster state by itself; leave zookeeper.* out",
     "super.users": "authorization is not there yet; leave it out and listen on loopback",
 }
 # Names that Kafka 4 no longer knows.
@@ -110,6 +109,7 @@ def check_together(
 
     _check_node(values, given, complain)
     _check_shared_directory(values, given, complain)
+    _check_zookeeper(values, given, complain)
     _check_logs(values, complain)
     _check_limits(values, complain)
     return _check_listeners(values, given, complain, problems)
@@ -157,6 +157,20 @@ def _check_shared_directory(
     if "node.id" not in given and "broker.id" not in given:
         rule = f"must be set with {name}: each broker of a cluster has its own"
         complain("node.id", rule, "node.id=1, and another number for each of the others")
+
+
+def _check_zookeeper(
+    values: Mapping[str, Value], given: Mapping[str, Entry], complain: Complain
+) -> None:
+    name = "zookeeper.connect"
+    if not values[name]:
+        return
+    if values["ottla.cluster.directory"] is not None:
+        rule = "must not be set with ottla.cluster.directory: a cluster has one place for its state"
+        complain(name, rule, f"leave out ottla.cluster.directory, or {name}")
+    if "node.id" not in given and "broker.id" not in given:
+        rule = f"must be set with {name}: each broker of a cluster has its own"
+        complain("node.id", rule, "broker.id=1, and another number for each of the others")
 
 
 def _check_logs(values: Mapping[str, Value], complain: Complain) -> None:

@@ -28,6 +28,7 @@ from ottla.settings.rules import (
     SERVERS,
     SOME_ITEMS,
     VOTERS,
+    ZOOKEEPER_HOSTS,
     at_least,
     class_named,
     some_items_of,
@@ -46,6 +47,14 @@ CLUSTER_OPTIONS = (
     Option("ottla.cluster.directory", STRING, None, NON_EMPTY, HIGH,
            "A directory that the brokers of one host share, which makes them one cluster. "
            "Unless set, this broker is a cluster of its own. Not in Kafka."),
+    Option("zookeeper.connect", STRING, None, ZOOKEEPER_HOSTS, HIGH,
+           "The ZooKeeper servers that the brokers of a cluster share: HOST:PORT with commas, and "
+           "a path behind the last one for a cluster of its own among others. Of Kafka up to 3."),
+    Option("zookeeper.session.timeout.ms", INT, 18_000, FROM_1, HIGH,
+           "How long ZooKeeper believes that a silent broker lives. Of Kafka up to 3."),
+    Option("zookeeper.connection.timeout.ms", INT, None, FROM_1, HIGH,
+           "How long the start waits for a ZooKeeper server; unless set, the session's time-out. "
+           "Of Kafka up to 3."),
     Option("config.providers", LIST, (), ITEMS, LOW,
            "Java classes that look values up elsewhere.",
            update=CLUSTER_WIDE, standing=REFUSED,

@@ -110,11 +110,18 @@ def _each_like(pattern: str, complaint: str) -> Rule:
     return Rule("non-empty list", check)
 
 
+def _check_zookeeper_hosts(name: str, value: Value) -> None:
+    hosts = r"[^,/\s:]+(:\d+)?|\[[^\]\s]+\](:\d+)?"
+    if value and not re.fullmatch(rf"({hosts})(,({hosts}))*(/[^,\s]*[^,\s/])?/?", str(value)):
+        raise InvalidValue(name, value, "must be HOST:PORT,HOST:PORT…, and perhaps a /path")
+
+
 FROM_0 = at_least(0)
 FROM_1 = at_least(1)
 ITEMS = items()
 SOME_ITEMS = items(some=True)
 NON_EMPTY = Rule("non-empty string", _check_non_empty)
+ZOOKEEPER_HOSTS = Rule("", _check_zookeeper_hosts)
 VOTERS = _each_like(
     r"\d+@.+:\d+",
     "Invalid configuration value for {name}. "

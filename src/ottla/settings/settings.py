@@ -159,6 +159,16 @@ class Settings:
         return directory
 
     @property
+    def zookeeper_connect(self) -> str | None:
+        """The servers of the cluster's ZooKeeper, with a chroot if there is one; None: none."""
+        return str(self.values["zookeeper.connect"] or "") or None
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether this broker shares a cluster with others; else it is one of its own."""
+        return self.cluster_directory is not None or self.zookeeper_connect is not None
+
+    @property
     def rack(self) -> str | None:
         rack = self.values["broker.rack"]
         assert rack is None or isinstance(rack, str)

@@ -1,0 +1,261 @@
+"""Three broker processes and a real ZooKeeper, as the notes set a cluster up; real clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as ck
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from ottla.cli.kafka_scripts.running import guarded
+from ottla.cli.kafka_scripts.topics import run as run_topics
+from tests.apache.zookeeper import ZooKeeper
+from tests.apache.zookeeper import folder as zookeeper_jars
+from tests.live import Server
+from tests.waiting import GIVE_UP_S, eventually
+
+# Far beyond what a test waits for: what happens within it, no session has decided.
+SESSION_MS = 60_000
+SETTINGS = {
+    "zookeeper.session.timeout.ms": SESSION_MS,
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "offsets.topic.num.partitions": 1,
+    "delete.topic.enable": "true",
+    "replica.fetch.backoff.ms": 100,
+}
+
+
+class ZooKeeperCluster:
+    """Three `ottla server` processes, and a look at the tree."""
+
+    def __init__(self, directory: Path, connect: str) -> None:
+        from kazoo.client import KazooClient
+
+        self.connect = connect
+        self.servers = {
+            number: Server(
+                directory / f"broker-{number}",
+                settings={**SETTINGS, "broker.id": number, "zookeeper.connect": connect},
+            )
+            for number in (1, 2, 3)
+        }
+        self.tree = KazooClient(connect)
+
+    def start(self) -> None:
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(Server.start, self.servers.values()))
+        self.tree.start(GIVE_UP_S)
+
+    def stop(self) -> None:
+        for server in self.servers.values():
+            server.stop()
+        self.tree.stop()
+        self.tree.close()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(each.bootstrap for each in self.servers.values())
+
+    def read(self, path: str) -> Any:
+        return json.loads(self.tree.get(path)[0])
+
+    @property
+    def controller(self) -> int:
+        return int(self.read("/controller")["brokerid"])
+
+    @property
+    def epoch(self) -> int:
+        return int(self.read("/controller_epoch"))
+
+    def create(self, topic: str, partitions: int = 1) -> None:
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        (future,) = client.create_topics([NewTopic(topic, partitions, 3)]).values()
+        future.result(GIVE_UP_S)
+
+    def produce(self, topic: str, values: range) -> None:
+        problems: list[Any] = []
+        producer = ck.Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "enable.idempotence": True,
+                "retry.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 100,
+                "topic.metadata.refresh.interval.ms": 1000,
+                "log_level": 0,
+            }
+        )
+        for value in values:
+            producer.produce(
+                topic, str(value), on_delivery=lambda error, _: error and problems.append(error)
+            )
+        assert not producer.flush(GIVE_UP_S)
+        assert not problems, problems[:3]
+
+    def consume(self, topic: str, count: int, group: str = "readers") -> list[int]:
+        consumer = ck.Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe([topic])
+        values: list[int] = []
+        while len(values) < count:
+            found = consumer.consume(count - len(values), GIVE_UP_S)
+            assert found, f"{len(values)} of {count} records"
+            values += [int(each.value()) for each in found if each.error() is None]
+        consumer.close()
+        return values
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeper
+) -> Iterator[ZooKeeperCluster]:
+    """Shared by the tests here: use topics of your own, and leave three brokers behind."""
+    directory = tmp_path_factory.mktemp("cluster")
+    running = ZooKeeperCluster(directory, f"{zookeeper.connect}/clusters/kafka")
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+
+
+def script(module: str, *arguments: str, **environment: str) -> str:
+    """What one of Kafka's scripts prints."""
+    code = f"from ottla.cli.kafka_scripts.{module} import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=GIVE_UP_S,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_operator_sees_what_kafka_would_write(cluster: ZooKeeperCluster) -> None:
+    """Kafka's paths at the top, and its JSON in the nodes; ours are in one place."""
+    cluster.create("seen", 2)
+    cluster.produce("seen", range(1))  # idempotent: it has a producer id
+    assert set(cluster.tree.get_children("/")) == {
+        "admin", "brokers", "cluster", "config", "consumers", "controller", "controller_epoch",
+        "feature", "isr_change_notification", "latest_producer_id_block",
+        "log_dir_event_notification", "ottla",
+    }  # fmt: skip
+    assert set(cluster.read("/controller")) >= {"version", "brokerid", "timestamp"}
+    assert set(cluster.read("/cluster/id")) == {"version", "id"}
+    assert set(cluster.read("/brokers/ids/1")) == {
+        "features", "listener_security_protocol_map", "endpoints", "jmx_port", "port", "host",
+        "version", "timestamp",
+    }  # fmt: skip
+    assert set(cluster.read("/brokers/topics/seen")) == {
+        "version", "topic_id", "partitions", "adding_replicas", "removing_replicas"
+    }  # fmt: skip
+    assert set(cluster.read("/brokers/topics/seen/partitions/1/state")) == {
+        "version", "leader", "leader_epoch", "isr", "controller_epoch"
+    }  # fmt: skip
+
+
+def test_an_operator_writes_requests(cluster: ZooKeeperCluster) -> None:
+    """A topic is deleted, and a config taken, through the tree alone; the requests are removed."""
+    cluster.create("doomed")
+    cluster.create("configured")
+    cluster.tree.create("/admin/delete_topics/doomed")
+    cluster.tree.create(
+        "/config/topics/configured", b'{"version":1,"config":{"retention.ms":"86400000"}}'
+    )
+    cluster.tree.create(
+        "/config/changes/config_change_",
+        b'{"version":2,"entity_path":"topics/configured"}',
+        sequence=True,
+    )
+    tree = cluster.tree
+    eventually(lambda: not tree.get_children("/config/changes"), "the note is taken")
+    eventually(lambda: not tree.get_children("/admin/delete_topics"), "all have confirmed")
+    assert not tree.exists("/brokers/topics/doomed")
+    asked = [ConfigResource(ConfigResource.Type.TOPIC, "configured")]
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    (answer,) = client.describe_configs(asked).values()
+    assert answer.result(GIVE_UP_S)["retention.ms"].value == "86400000"
+
+
+def test_the_command_lines_of_old(
+    cluster: ZooKeeperCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """kafka-topics.sh and the console consumer find the brokers through ZooKeeper."""
+    zookeeper = ("--zookeeper", cluster.connect)
+
+    def topics(*arguments: str) -> str:
+        assert guarded(run_topics, [*zookeeper, *arguments]) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    create = ("--create", "--replication-factor", "2", "--partitions", "3", "--topic", "first")
+    assert "Created topic first." in topics(*create)
+    assert "first" in topics("--list").split()
+    topics("--alter", "--topic", "first", "--partitions", "6")
+    described = topics("--describe", "--topic", "first")
+    assert "PartitionCount: 6" in described
+    assert "ReplicationFactor: 2" in described
+    cluster.produce("first", range(5))
+    read = ("--topic", "first", "--from-beginning", "--max-messages", "5")
+    assert sorted(script("console_consumer", *zookeeper, *read).split()) == list("01234")
+    topics("--delete", "--topic", "first")
+    eventually(lambda: not cluster.tree.exists("/brokers/topics/first"), "the topic is gone")
+
+
+def test_zookeepers_own_shell(cluster: ZooKeeperCluster) -> None:
+    """zookeeper-shell.sh runs the real one, where its jars are."""
+    home = str(zookeeper_jars().parent)
+    said = script("zookeeper_shell", cluster.connect, "ls", "/brokers/ids", ZOOKEEPER_HOME=home)
+    assert "[1, 2, 3]" in said
+
+
+def test_three_brokers_form_a_cluster_and_survive_their_controller(
+    cluster: ZooKeeperCluster,
+) -> None:
+    """Each is registered in a session of its own; a killed controller is replaced at once.
+
+    The records are all read, and the broker that comes back registers again.
+    """
+    tree = cluster.tree
+    ids = {each: tree.get(f"/brokers/ids/{each}") for each in tree.get_children("/brokers/ids")}
+    assert sorted(ids) == ["1", "2", "3"]
+    assert len({stat.ephemeralOwner for _, stat in ids.values()}) == 3
+    for number, (data, _) in ids.items():
+        assert json.loads(data)["endpoints"] == [
+            f"PLAINTEXT://{cluster.servers[int(number)].bootstrap}"
+        ]
+    first, epoch = cluster.controller, cluster.epoch
+    _, stat = tree.get("/controller")
+    assert stat.ephemeralOwner == ids[str(first)][1].ephemeralOwner
+
+    cluster.create("t")
+    cluster.produce("t", range(100))
+    assert sorted(cluster.read("/brokers/topics/t")["partitions"]["0"]) == [1, 2, 3]
+    assert sorted(cluster.read("/brokers/topics/t/partitions/0/state")["isr"]) == [1, 2, 3]
+
+    cluster.servers[first].kill()
+    eventually(lambda: tree.exists("/controller") and cluster.controller != first)
+    assert cluster.epoch > epoch
+    cluster.produce("t", range(100, 200))
+    assert cluster.consume("t", 200) == list(range(200))
+    cluster.create("u")
+
+    cluster.servers[first].start()
+    eventually(lambda: first in cluster.read("/brokers/topics/t/partitions/0/state")["isr"])
+    _, again = tree.get(f"/brokers/ids/{first}")
+    assert again.ephemeralOwner not in {stat.ephemeralOwner for _, stat in ids.values()}
