@@ -196,15 +196,17 @@ def test_help_names_every_option(tool: str) -> None:
 @pytest.mark.parametrize(
     ("tool", "words", "again"),
     [
-        ("kafka-topics.sh", "--zookeeper localhost:2181 --list", "--list"),
-        ("kafka-topics.sh", "--zookeeper=zk:2181/k --describe --topic t", "--describe --topic t"),
-        ("kafka-configs.sh", "--zookeeper zk --describe --topic t", "--describe --topic t"),
-        ("kafka-console-consumer.sh", "--zookeeper zk --topic t", "--topic t"),
-        ("kafka-consumer-groups.sh", "--zookeeper zk --list", "--list"),
+        ("kafka-topics.sh", "--zookeeper 127.0.0.1:1 --list", "--list"),
+        ("kafka-topics.sh", "--zookeeper=[::1]:1,127.0.0.1:1/k --describe --topic t",
+         "--describe --topic t"),
+        ("kafka-configs.sh", "--zookeeper 127.0.0.1:1 --describe --topic t",
+         "--describe --topic t"),
+        ("kafka-console-consumer.sh", "--zookeeper 127.0.0.1:1 --topic t", "--topic t"),
+        ("kafka-consumer-groups.sh", "--zookeeper 127.0.0.1:1 --list", "--list"),
     ],
 )  # fmt: skip
-def test_old_options_are_answered_with_todays(tool: str, words: str, again: str) -> None:
-    """--zookeeper is understood, and the same command with --bootstrap-server is shown."""
+def test_without_zookeeper_todays_option_is_shown(tool: str, words: str, again: str) -> None:
+    """Nothing answers where --zookeeper points: the same command with --bootstrap-server helps."""
     answer = kafka_script(tool, *words.split())
     assert answer.code == 1
     assert f"Try: {tool} --bootstrap-server localhost:9092 {again}" in answer.errors

@@ -1,14 +1,15 @@
 """The command lines of Kafka's scripts: `--name value`, `--name=value`, flags, repeated options.
 
 A tool declares its options once, as data; a test compares their names with Apache's. What a tool
-leaves out stands there too (`skipped`), and is refused with its reason. `--help`, `--version` and
-`--zookeeper`, which every script of old had, are understood everywhere.
+leaves out stands there too (`skipped`), and is refused with its reason. `--help` and `--version`
+are understood everywhere, and so is `--zookeeper`, which every script of old had: it finds the
+brokers.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ottla import __version__
@@ -172,9 +173,7 @@ class Parser:
     def refuse(self, fact: str) -> Any:
         raise Usage(fact, f"{self.tool} --help")
 
-    def _common(
-        self, values: Mapping[str, list[Any]], arguments: Sequence[str], bare: bool
-    ) -> None:
+    def _common(self, values: dict[str, list[Any]], arguments: Sequence[str], bare: bool) -> None:
         if "help" in values or not (arguments or bare):
             print(self.help(), file=sys.stdout if "help" in values else sys.stderr)
             raise Done(0 if "help" in values else 1)
@@ -182,10 +181,17 @@ class Parser:
             print(f"{KAFKA_VERSION} (ottla {__version__})")
             raise Done(0)
         if "zookeeper" in values:
-            raise Failure(
-                "--zookeeper was removed in Kafka 3.0; the tools ask a broker now",
-                f"{self.tool} --bootstrap-server localhost:9092 {without_zookeeper(arguments)}",
-            )
+            self._find_brokers(values, arguments)
+
+    def _find_brokers(self, values: dict[str, list[Any]], arguments: Sequence[str]) -> None:
+        """Kafka's tools lost the option in 3.0; here it says where the brokers are registered."""
+        again = f"{self.tool} --bootstrap-server localhost:9092 {without_zookeeper(arguments)}"
+        if "bootstrap-server" not in self.by_name:
+            raise Failure("--zookeeper: this tool asks no broker", f"{self.tool} --help")
+        if "bootstrap-server" not in values:
+            from ottla.cli.zookeeper_brokers import bootstrap_servers
+
+            values["bootstrap-server"] = [bootstrap_servers(values["zookeeper"][-1], again)]
 
     def help(self) -> str:
         """The usage text."""
