@@ -23,6 +23,7 @@ TOOLS = {
     "kafka-log-dirs.sh": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-leader-election.sh": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-replica-verification.sh": "org.apache.kafka.tools.ReplicaVerificationTool",
+    "kafka-reassign-partitions.sh": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-broker-api-versions.sh": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-groups.sh": "org.apache.kafka.tools.GroupsCommand",

@@ -56,6 +56,7 @@ MODULES = {
     "kafka-log-dirs.sh": "log_dirs",
     "kafka-leader-election.sh": "leader_election",
     "kafka-replica-verification.sh": "replica_verification",
+    "kafka-reassign-partitions.sh": "reassign_partitions",
     "kafka-broker-api-versions.sh": "broker_api_versions",
     "kafka-transactions.sh": "transactions",
     "kafka-groups.sh": "groups",

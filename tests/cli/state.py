@@ -64,6 +64,7 @@ class State:
                     NewTopic("orders", PARTITIONS, topic_configs={"retention.ms": "864000000"}),
                     NewTopic("payments", 2),
                     *(NewTopic(name, 1) for name in ("lines", "numbers", "committed")),
+                    NewTopic("moving", 2),
                     *(NewTopic(f"config-{x}", 1) for x in "ao"),
                 ]
             )
@@ -98,6 +99,12 @@ class State:
             "elect-twice.json": plan([("orders", 1, 0), ("orders", 1, 0)]),
             "del-a.json": plan([("config-a", 0, 0)]),
             "del-o.json": plan([("config-o", 0, 0)]),
+            "move.json": json.dumps({"topics": [{"topic": "moving"}], "version": 1}),
+            "move-none.json": json.dumps({"topics": [{"topic": "nope"}]}),
+            "moved.json": moved([("moving", 0, [1]), ("moving", 1, [1])]),
+            "moved-more.json": moved([("moving", 0, [1]), ("moving", 1, [1, 7])]),
+            "moved-none.json": moved([("nope", 0, [1])]),
+            "moved-dirs.json": moved([("moving", 0, [1])], log_dirs=["/nowhere"]),
         }
         for name, text in files.items():
             (self.folder / name).write_text(text)
@@ -172,4 +179,13 @@ class State:
 
 def plan(offsets: list[tuple[str, int, int]]) -> str:
     partitions = [{"topic": t, "partition": p, "offset": o} for t, p, o in offsets]
+    return json.dumps({"partitions": partitions, "version": 1})
+
+
+def moved(rows: list[tuple[str, int, list[int]]], **more: object) -> str:
+    """A file for kafka-reassign-partitions.sh."""
+    partitions = [
+        {"topic": topic, "partition": index, "replicas": replicas, **more}
+        for topic, index, replicas in rows
+    ]
     return json.dumps({"partitions": partitions, "version": 1})

@@ -22,6 +22,7 @@ SPEAK = (
     "kafka-delete-records.sh", "kafka-dump-log.sh", "kafka-log-dirs.sh",
     "kafka-leader-election.sh", "kafka-replica-verification.sh",
     "kafka-broker-api-versions.sh", "kafka-groups.sh", "kafka-consumer-perf-test.sh",
+    "kafka-reassign-partitions.sh",
 )  # fmt: skip
 
 

@@ -27,9 +27,12 @@ from ottla.client.admin.configs import operations
 from ottla.client.errors import (
     ElectionNotNeededError,
     GroupIdNotFoundError,
+    IllegalArgumentError,
+    InvalidReplicationAssignmentError,
     InvalidReplicationFactorError,
     KafkaConfigurationError,
     NoBrokersAvailable,
+    NoReassignmentInProgressError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
@@ -39,7 +42,6 @@ from tests.waiting import eventually
 
 # What kafka-python's admin has and ours has not: one line each in SKIPPED.md.
 SKIPPED = {
-    "alter_partition_reassignments",
     "alter_replica_log_dirs",
     "alter_user_scram_credentials",
     "create_acls",
@@ -47,7 +49,6 @@ SKIPPED = {
     "describe_acls",
     "describe_metadata_quorum",
     "describe_user_scram_credentials",
-    "list_partition_reassignments",
 }
 
 
@@ -341,3 +342,24 @@ def test_kafka_pythons_options_are_taken(bootstrap: str) -> None:
     theirs = dict(kafka.KafkaAdminClient.DEFAULT_CONFIG)
     with ottla.KafkaAdminClient(**theirs | {"bootstrap_servers": bootstrap}) as admin:
         assert admin.config["request_timeout_ms"] == 30_000
+
+
+def test_reassignments_begin_end_and_are_cancelled(admin: Admin, topic: str) -> None:
+    """On one broker nothing has to be copied: done at once; each partition has its own error."""
+    admin.create_topics({topic: {"num_partitions": 2}}, wait_for_metadata=True)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    none = TopicPartition(f"{topic}-none", 0)
+    assert admin.alter_partition_reassignments({first: [1], second: [1, 7], none: [1]}) == {
+        first: None,
+        second: InvalidReplicationAssignmentError,
+        none: UnknownTopicOrPartitionError,
+    }
+    assert admin.alter_partition_reassignments({first: None}) == {
+        first: NoReassignmentInProgressError
+    }
+    error = admin.reassignment_errors({none: None})[none]
+    assert f"Unable to find a topic named {none.topic}." in str(error)
+    for chosen in (None, [first, second], {topic: [0, 1]}, [topic]):
+        assert admin.list_partition_reassignments(chosen) == {}
+    with pytest.raises(IllegalArgumentError, match="None, to cancel"):
+        admin.alter_partition_reassignments({first: []})

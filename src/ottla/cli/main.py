@@ -24,6 +24,7 @@ COMMANDS = {
     "consume": ("ottla.cli.consume", "consume"),
     "groups": ("ottla.cli.groups", "groups"),
     "configs": ("ottla.cli.configs", "configs"),
+    "reassignments": ("ottla.cli.reassignments", "reassignments"),
     "records": ("ottla.cli.records", "records"),
     "offsets": ("ottla.cli.offsets", "offsets"),
     "log": ("ottla.cli.log", "log"),

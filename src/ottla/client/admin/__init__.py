@@ -3,7 +3,7 @@
 Every method waits for its answer, retries what may pass, and raises `KafkaError` with what to do.
 Results are plain dictionaries as kafka-python gives them. The methods are grouped by what they are
 about: topics.py, configs.py, records.py, groups.py, transactions.py, leaders.py, replicas.py,
-cluster.py.
+reassignments.py, cluster.py.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from .cluster import ClusterView
 from .configs import Configs
 from .groups import Groups
 from .leaders import Leaders
+from .reassignments import OngoingReassignment, Reassignments
 from .replicas import Replicas
 from .topics import Topics
 from .transactions import Transactions
@@ -63,6 +64,7 @@ __all__ = [
     "NewTopic",
     "OffsetSpec",
     "OffsetTimestamp",
+    "OngoingReassignment",
     "PartitionProducerState",
     "ProducerState",
     "TransactionDescription",
@@ -72,7 +74,7 @@ __all__ = [
 ]
 
 
-class Admin(Topics, Configs, Groups, Transactions, Leaders, Replicas, ClusterView):
+class Admin(Topics, Configs, Groups, Transactions, Leaders, Replicas, Reassignments, ClusterView):
     """Looks after a cluster. Options as keywords or as Kafka's properties."""
 
     def __init__(self, properties: Mapping[str, object] | None = None, **options: object) -> None:
