@@ -7,7 +7,7 @@ itself. The simulation must find each, or it proves nothing.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -15,6 +15,8 @@ from unittest.mock import patch
 from ottla.broker.handlers import produce
 from ottla.cluster import elections, registration
 from ottla.cluster.image import BrokerInfo
+from ottla.cluster.state import State
+from ottla.metadata_store.tree import ANY_VERSION, Operation, Set
 from ottla.replica.follower import Fetcher
 from ottla.replica.leader import LeaderState
 from ottla.replica.partition import Partition
@@ -90,17 +92,46 @@ def stale_isr_change_accepted() -> AbstractContextManager[Any]:
     return patch.object(elections, "proposal_error", lambda *_: ErrorCode.NONE)
 
 
-def restart_taken_for_clean() -> AbstractContextManager[Any]:
-    """A broker that lost what it had not synced, or its disk, is eligible (ELR) when it returns."""
+def unclean_member_of_the_elr_elected() -> AbstractContextManager[Any]:
+    """A broker that lost what it had not synced is eligible (ELR) when it returns."""
 
     async def changed(state: Any, broker: BrokerInfo, previous_epoch: int) -> BrokerInfo:
         known = state.image.brokers.get(broker.id)
-        if known is not None:
+        if known is not None and known.directories == broker.directories:
+            previous_epoch = known.epoch
+        return await register_broker(state, broker, previous_epoch)
+
+    return patch.object(registration, "register_broker", changed)
+
+
+def wiped_disk_elected() -> AbstractContextManager[Any]:
+    """A broker that returns with an empty disk is as eligible as before."""
+
+    async def changed(state: Any, broker: BrokerInfo, previous_epoch: int) -> BrokerInfo:
+        known = state.image.brokers.get(broker.id)
+        if known is not None and known.directories != broker.directories:
             broker = broker._replace(directories=known.directories)
             previous_epoch = known.epoch
         return await register_broker(state, broker, previous_epoch)
 
     return patch.object(registration, "register_broker", changed)
+
+
+def deposed_controller_writes() -> AbstractContextManager[Any]:
+    """A controller goes on to write after another one was elected."""
+
+    async def changed(self: State, operations: Sequence[Operation], changes: Any) -> None:
+        if operations:
+            unchecked = [
+                each._replace(version=ANY_VERSION) if isinstance(each, Set) else each
+                for each in operations
+            ]
+            await self.tree.multi(unchecked)
+        if changes:
+            self.decisions.collisions.observe(changes)
+            self.feed.publish(changes)
+
+    return patch.object(State, "_flush", changed)
 
 
 def leader_behind_when_it_returns(seed: int) -> Plan:
@@ -134,6 +165,12 @@ def eligible_broker_loses_power(seed: int) -> Plan:
     )
 
 
+def eligible_broker_loses_its_disk(seed: int) -> Plan:
+    """As `eligible_broker_loses_power`."""
+    kill, power, last = eligible_broker_loses_power(seed)
+    return (kill, power._replace(kind="wipe"), last)
+
+
 class Mistake(NamedTuple):
     """A mistake, the seeds within which it is found, and the faults that bring it to light."""
 
@@ -153,7 +190,9 @@ MISTAKES = [
     Mistake(answer_before_the_watermark, 10),
     Mistake(watermark_of_the_leader_alone, 10),
     Mistake(watermark_moves_below_min_isr, 30, followers_stand_still_until_the_leader_dies),
-    Mistake(restart_taken_for_clean, 10, eligible_broker_loses_power),
+    Mistake(unclean_member_of_the_elr_elected, 10, eligible_broker_loses_power),
+    Mistake(wiped_disk_elected, 10, eligible_broker_loses_its_disk),
     Mistake(duplicate_acknowledged_early, 20),
     Mistake(stale_isr_change_accepted, 10, leader_behind_when_it_returns),
+    Mistake(deposed_controller_writes, 20, lambda seed: draw_plan(seed, ("depose", "controller"))),
 ]

@@ -195,12 +195,14 @@ class SimulatedFile:
 class SimulatedLock:
     """A lock of SimulatedDisk; a crash frees it."""
 
-    def __init__(self, held: set[str], path: str) -> None:
+    def __init__(self, held: dict[str, SimulatedLock], path: str) -> None:
         self._held = held
         self._path = path
+        held[path] = self
 
     def release(self) -> None:
-        self._held.discard(self._path)
+        if self._held.get(self._path) is self:  # it may be lost, and another's since
+            del self._held[self._path]
 
 
 class SimulatedDisk:
@@ -212,7 +214,7 @@ class SimulatedDisk:
         self._root = _Directory()
         self._faults: list[_Fault] = []
         self._shut = False
-        self._locks: set[str] = set()
+        self._locks: dict[str, SimulatedLock] = {}
         self._databases: dict[str, sqlite3.Connection] = {}
 
     # Faults
@@ -220,12 +222,12 @@ class SimulatedDisk:
     def crash(self, seed: int) -> None:
         """Cut the power: what was not synced is kept, lost or torn, as the seed decides."""
         self._root = self._root.survivor(random.Random(seed))
-        self._locks = set()
+        self._locks = {}
         self._faults.clear()
 
     def kill(self) -> None:
         """Only the process dies: everything written is still there, and still not synced."""
-        self._locks = set()
+        self._locks = {}
         self._faults.clear()
 
     def fail(
@@ -255,6 +257,28 @@ class SimulatedDisk:
         node.data[bit // 8] ^= 1 << bit % 8
         node.stable = bytes(node.data)
         node.pending.clear()
+
+    def flip_unsynced_bit(self, path: str, chance: random.Random) -> bool:
+        """Damage what was written to a file and not synced; False if there is nothing."""
+        node = self._file(path)
+        writes = [n for n, (_, written) in enumerate(node.pending) if written]
+        if not writes:
+            return False
+        number = chance.choice(writes)
+        position, written = node.pending[number]
+        assert written is not None
+        damaged = bytearray(written)
+        at = chance.randrange(len(damaged))
+        damaged[at] ^= 1 << chance.randrange(8)
+        node.pending[number] = position, bytes(damaged)
+        node.data = bytearray(node.stable)
+        for change in node.pending:
+            _apply(node.data, change)
+        return True
+
+    def lose_lock(self, path: str) -> None:
+        """Let another process take a lock although its holder is alive and believes to have it."""
+        self._locks.pop(path, None)
 
     def cut(self, path: str, size: int) -> None:
         """Lose the end of a file, on the device and in memory alike."""
@@ -355,7 +379,6 @@ class SimulatedDisk:
         if path in self._locks:
             raise AlreadyLocked(errno.EAGAIN, "another broker holds the lock", path)
         self._file(path, create=True)
-        self._locks.add(path)
         return SimulatedLock(self._locks, path)
 
     def database(self, path: str) -> sqlite3.Connection:

@@ -56,6 +56,12 @@ class SharingDisk(SimulatedDisk):
         self._held.append(lock)
         return lock
 
+    def lose_lock(self, path: str) -> None:
+        if self._is_shared(path):
+            self._shared.lose_lock(path)
+        else:
+            super().lose_lock(path)
+
     def database(self, path: str) -> sqlite3.Connection:
         return self._shared.database(path) if self._is_shared(path) else super().database(path)
 

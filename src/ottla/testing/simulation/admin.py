@@ -1,57 +1,124 @@
-"""Admin requests of a simulated client: through any broker, again until there is an answer."""
+"""Admin requests of simulated clients: through any broker, again until the outcome is known."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.testing.simulation.connection import Connection
+from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.seams.simulated.simulation import Node
 
-ANSWER_S_MAX = 5.0
+ANSWER_S_MAX = 3.0
+TIMEOUT_MS = 2000
 RETRY_S = 0.1
+TOPIC_RESOURCE = 2
 
 
-async def ask_any(node: Node, hosts: Sequence[str], request: Any, version: int) -> Any:
-    """The answer of the first broker that gives one; None if none does."""
-    for host in hosts:
+class Admin:
+    """Asks one broker after the other."""
+
+    def __init__(self, node: Node, hosts: Sequence[str], rng: random.Random) -> None:
+        self._node = node
+        self._hosts = hosts
+        self._rng = rng
+
+    async def ask(self, request: Any, version: int) -> Any:
+        """The answer of some broker; None if it gave none."""
         try:
             async with asyncio.timeout(ANSWER_S_MAX):
-                connection = await Connection.open(node, host)
+                connection = await Connection.open(self._node, self._rng.choice(self._hosts))
                 try:
                     return await connection.ask(request, version)
                 finally:
                     connection.close()
         except (OSError, TimeoutError):
-            continue
-    return None
+            return None
 
+    async def create_topic(
+        self,
+        topic: str,
+        partitions: int,
+        replicas: int,
+        configs: Mapping[str, str] | None = None,
+        *,
+        unlike: Collection[bytes] = (),
+    ) -> bytes:
+        """Create a topic that nobody else creates; its id.
 
-async def create_topic(
-    node: Node,
-    hosts: Sequence[str],
-    topic: str,
-    partitions: int,
-    replicas: int,
-    configs: Mapping[str, str],
-) -> None:
-    """Ask until the topic is there."""
-    wanted = CreatableTopic(
-        name=topic,
-        num_partitions=partitions,
-        replication_factor=replicas,
-        configs=[CreatableTopicConfig(name=name, value=each) for name, each in configs.items()],
-    )
-    while True:
-        answer = await ask_any(node, hosts, CreateTopicsRequest(topics=[wanted]), 7)
-        if answer is not None and answer.topics[0].error_code in (
-            ErrorCode.NONE,
-            ErrorCode.TOPIC_ALREADY_EXISTS,
-        ):
-            return
-        await asyncio.sleep(RETRY_S)
+        `unlike`: ids of topics that are known to be deleted, which a broker that is behind may
+        still have.
+        """
+        wanted = CreatableTopic(
+            name=topic,
+            num_partitions=partitions,
+            replication_factor=replicas,
+            configs=[
+                CreatableTopicConfig(name=name, value=value)
+                for name, value in (configs or {}).items()
+            ],
+        )
+        while True:
+            request = CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
+            answer = await self.ask(request, 7)
+            code = (
+                answer.topics[0].error_code if answer is not None else ErrorCode.REQUEST_TIMED_OUT
+            )
+            if code == ErrorCode.NONE:
+                return bytes(answer.topics[0].topic_id)
+            if code == ErrorCode.TOPIC_ALREADY_EXISTS:  # an earlier attempt has made it
+                topic_id = await self._topic_id(topic)
+                if topic_id is not None and topic_id not in unlike:
+                    return topic_id
+            await asyncio.sleep(RETRY_S)
+
+    async def _topic_id(self, topic: str) -> bytes | None:
+        asked = [MetadataRequestTopic(name=topic)]
+        answer = await self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), 12)
+        if answer is None or answer.topics[0].error_code:
+            return None
+        return bytes(answer.topics[0].topic_id)
+
+    async def add_partitions(self, topic: str, count: int) -> None:
+        """Ask once for more partitions; they may come or not."""
+        wanted = CreatePartitionsTopic(name=topic, count=count, assignments=None)
+        await self.ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS), 3)
+
+    async def set_config(self, topic: str, name: str, value: str) -> None:
+        """Set one config of a topic."""
+        wanted = AlterConfigsResource(
+            resource_type=TOPIC_RESOURCE,
+            resource_name=topic,
+            configs=[AlterableConfig(name=name, value=value)],
+        )
+        while True:
+            answer = await self.ask(IncrementalAlterConfigsRequest(resources=[wanted]), 1)
+            if answer is not None and not answer.responses[0].error_code:
+                return
+            await asyncio.sleep(RETRY_S)
+
+    async def delete_topic(self, topic_id: bytes) -> None:
+        """Delete a topic that nobody else deletes."""
+        while True:
+            wanted = DeleteTopicState(topic_id=topic_id)
+            request = DeleteTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
+            answer = await self.ask(request, 6)
+            if answer is not None and answer.responses[0].error_code in (
+                ErrorCode.NONE,
+                ErrorCode.UNKNOWN_TOPIC_ID,
+            ):
+                return
+            await asyncio.sleep(RETRY_S)

@@ -1,4 +1,4 @@
-"""Clients of a simulated cluster: a producer that must not lose, one that may, and a reader.
+"""Clients of a simulated cluster: a producer that must not lose, and one that may.
 
 They find leaders with Metadata and never go back to an older leader epoch, as Kafka's clients do
 (KIP-320). What they send and get goes into a `History`; what can be judged at once is a problem.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -16,17 +16,12 @@ from ottla.seams.simulated.simulation import Node
 from ottla.testing.history import History, Outcome
 from ottla.testing.simulation.connection import Connection
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.wire.api.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.batch_header import BatchHeader
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, read_records, write_batch
+from ottla.wire.schema import NO_UUID
 
 REQUEST_S_MAX = 2.0
 RETRY_S = 0.05
@@ -34,7 +29,6 @@ PRODUCE_TIMEOUT_MS = 1000
 FETCH_WAIT_MS = 300
 IN_FLIGHT_MAX = 3  # Kafka allows an idempotent producer five
 RECORDS_MAX = 3  # of one batch
-LATEST = -1
 NO_EPOCH = -1
 # Behind a batch that failed these say no more than that.
 AFTER_A_FAILURE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,)
@@ -79,14 +73,21 @@ class Leader(NamedTuple):
 class ClusterClient:
     """Finds the leaders of partitions, and keeps one connection to each broker."""
 
-    def __init__(self, node: Node, hosts: list[str], rng: random.Random) -> None:
+    def __init__(
+        self,
+        node: Node,
+        hosts: list[str],
+        rng: random.Random,
+        topic_ids: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """`topic_ids` of the topics that are known; of others the first one seen is taken."""
         self.node = node
         self._hosts = hosts
         self._at = rng.randrange(len(hosts))
         self._connections: dict[str, Connection] = {}
         self._leaders: dict[Place, Leader] = {}
         self._epochs: dict[Place, int] = {}
-        self._topic_ids: dict[str, bytes] = {}
+        self._topic_ids = dict(topic_ids or {})
 
     async def leader(self, place: Place) -> tuple[Connection, int] | None:
         """A connection to the leader and its epoch; None when there is none for now."""
@@ -95,7 +96,7 @@ class ClusterClient:
         leader = self._leaders.get(place)
         if leader is None:
             return None
-        connection = await self._connect(leader.host)
+        connection = await self.connect(leader.host)
         if connection is None:
             self.forget(place)
             return None
@@ -123,7 +124,13 @@ class ClusterClient:
             return None
         return answer, epoch
 
-    async def _connect(self, host: str) -> Connection | None:
+    def close(self) -> None:
+        """End all connections."""
+        for connection in self._connections.values():
+            connection.close()
+
+    async def connect(self, host: str) -> Connection | None:
+        """The connection to a broker; None when it cannot be reached."""
         connection = self._connections.get(host)
         if connection is None or connection.closed:
             try:
@@ -137,7 +144,7 @@ class ClusterClient:
     async def _refresh(self, place: Place) -> None:
         """Ask the next broker for the leader; take it unless its epoch is older than one seen."""
         self._at = (self._at + 1) % len(self._hosts)
-        connection = await self._connect(self._hosts[self._at])
+        connection = await self.connect(self._hosts[self._at])
         if connection is None:
             return
         asked = MetadataRequest(
@@ -296,134 +303,29 @@ class CarelessProducer:
             await asyncio.sleep(self._rng.uniform(0, 0.4))
 
 
-class Reader:
-    """Reads a partition from its start; what it was given must stay, and the end never goes back.
-
-    After a change of leader it asks where the epoch of its last record ends, as consumers do
-    (KIP-320).
-    """
-
-    def __init__(self, workload: Workload, node: Node, place: Place, seed: object) -> None:
-        self._workload = workload
-        self._node = node
-        self.place = place
-        self._rng = random.Random(f"{seed} {node.name}")
-        self._client = ClusterClient(node, workload.hosts, self._rng)
-        self.offset = 0
-        self._latest = 0
-        self._last_epoch = NO_EPOCH  # of the last record read
-        self._validated = NO_EPOCH  # the leader epoch under which that was confirmed
-
-    async def run(self) -> None:
-        while True:
-            if self._rng.random() < 0.1:
-                good = await self._ask_latest()
-            else:
-                good = await self._fetch()
-            if not good:
-                self._client.forget(self.place)
-                await asyncio.sleep(RETRY_S)
-
-    async def _fetch(self) -> bool:
-        place = self.place
-        if not await self._validate():
-            return False
-        found = await self._client.ask(place, self._fetch_request, 12)
-        if found is None:
-            return False
-        data = found[0].responses[0].partitions[0]
-        if data.error_code:
-            if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._workload.problem(
-                    f"{self._node.name}: offset {self.offset} of {place} is out of range in epoch "
-                    f"{found[1]}"
-                )
-            return False
-        records = [each for each in records_in(data.records) if each[0] >= self.offset]
-        if records:
-            read = [(offset, value) for offset, value, _ in records]
-            self._workload.history.polled(self._node.name, place, read)
-            self.offset = records[-1][0] + 1
-            self._last_epoch = records[-1][2]
-        return True
-
-    def _fetch_request(self, epoch: int) -> FetchRequest:
-        partition = FetchPartition(
-            partition=self.place.number,
-            fetch_offset=self.offset,
-            current_leader_epoch=epoch,
-            partition_max_bytes=1 << 20,
-        )
-        return FetchRequest(
-            max_wait_ms=FETCH_WAIT_MS,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            session_epoch=-1,
-            topics=[FetchTopic(topic=self.place.topic, partitions=[partition])],
-        )
-
-    async def _validate(self) -> bool:
-        found = await self._client.leader(self.place)
-        if found is None:
-            return False
-        if found[1] == self._validated or self._last_epoch == NO_EPOCH:
-            return True
-
-        def request(epoch: int) -> OffsetForLeaderEpochRequest:
-            partition = OffsetForLeaderPartition(
-                partition=self.place.number,
-                current_leader_epoch=epoch,
-                leader_epoch=self._last_epoch,
-            )
-            topic = OffsetForLeaderTopic(topic=self.place.topic, partitions=[partition])
-            return OffsetForLeaderEpochRequest(topics=[topic])
-
-        answer = await self._client.ask(self.place, request, 4)
-        if answer is None:
-            return False
-        end = answer[0].topics[0].partitions[0]
-        if end.error_code:
-            return False
-        if end.leader_epoch != self._last_epoch or end.end_offset < self.offset:
-            self._workload.problem(
-                f"{self._node.name} read {self.place} to {self.offset} in epoch {self._last_epoch}"
-                f", which ends at {end.end_offset} (epoch {end.leader_epoch}) by the leader of "
-                f"epoch {answer[1]}"
-            )
-        self._validated = answer[1]
-        return True
-
-    async def _ask_latest(self) -> bool:
-        found = await self._client.ask(self.place, self._latest_request, 5)
-        if found is None:
-            return False
-        data = found[0].topics[0].partitions[0]
-        if data.error_code:
-            return False
-        expected = max(self._latest, self.offset)
-        if data.offset < expected:
-            self._workload.problem(
-                f"{self._node.name}: latest offset of {self.place} went back from {expected} to "
-                f"{data.offset} in epoch {found[1]}"
-            )
-        self._latest = max(self._latest, data.offset)
-        return True
-
-    def _latest_request(self, epoch: int) -> ListOffsetsRequest:
-        partition = ListOffsetsPartition(
-            partition_index=self.place.number, current_leader_epoch=epoch, timestamp=LATEST
-        )
-        topic = ListOffsetsTopic(name=self.place.topic, partitions=[partition])
-        return ListOffsetsRequest(replica_id=-1, topics=[topic])
-
-
-def produce_request(place: Place, batch: bytes, *, acks: int) -> ProduceRequest:
-    """One batch for one partition."""
+def produce_request(
+    place: Place, batch: bytes, *, acks: int, topic_id: bytes = NO_UUID
+) -> ProduceRequest:
+    """One batch for one partition; by the topic's id from version 13 on."""
     data = PartitionProduceData(index=place.number, records=batch)
-    return ProduceRequest(
-        acks=acks,
-        timeout_ms=PRODUCE_TIMEOUT_MS,
-        topic_data=[TopicProduceData(name=place.topic, partition_data=[data])],
+    topic = TopicProduceData(name=place.topic, topic_id=topic_id, partition_data=[data])
+    return ProduceRequest(acks=acks, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
+
+
+def fetch_request(place: Place, offset: int, epoch: int, topic_id: bytes = NO_UUID) -> FetchRequest:
+    """A consumer's fetch of one partition; by the topic's id from version 13 on."""
+    partition = FetchPartition(
+        partition=place.number,
+        fetch_offset=offset,
+        current_leader_epoch=epoch,
+        partition_max_bytes=1 << 20,
+    )
+    return FetchRequest(
+        max_wait_ms=FETCH_WAIT_MS,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_epoch=-1,
+        topics=[FetchTopic(topic=place.topic, topic_id=topic_id, partitions=[partition])],
     )
 
 

@@ -14,11 +14,15 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.seams.simulated.background import USUAL, Durations
+from ottla.testing.simulation import tree_faults
 from ottla.testing.simulation.machines import DATA, Machine
 from ottla.testing.simulation.plan import Fault
 
 if TYPE_CHECKING:
     from ottla.testing.simulation.run import ClusterRun
+
+# Faults that need no running broker to strike.
+OF_THE_CLUSTER = ("move", "rolling", "join", "step", "session", "lost-answer", "depose", "config")
 
 CLOCK_JUMP_MS = 1_800_000  # either way; beyond an hour Kafka refuses a producer's timestamps
 DRIFT_PPM = 200_000
@@ -26,6 +30,8 @@ SLOW_S = (0.02, 0.4)
 SLOW_DISK = Durations(thread_s=0.6, process_s=3.0)
 SPACE_LEFT_BYTES = 3000
 MOVES = 5
+WRITES_MAX = 6  # of the controller, until something happens to one
+LOOK_S = 0.002  # how often the controller's decisions are looked at
 STOP_S_MAX = 5.0  # then the process is killed
 # Who does not renew the controller's lock for so many session time-outs is killed.
 SUPERVISOR_TIMEOUTS = 1.0
@@ -51,7 +57,7 @@ class Injector:
         if machine is None:
             return
         act = getattr(self, "_" + fault.kind.replace("-", "_"))
-        if fault.kind not in ("move", "rolling") and not machine.ready:
+        if fault.kind not in OF_THE_CLUSTER and not machine.ready:
             return
         self.injected[fault.kind] += 1
         await act(fault, machine, rng)
@@ -77,6 +83,7 @@ class Injector:
         run = self._run
         for machine in run.machines.values():
             machine.node.disk.heal()
+            tree_faults.heal(machine)
             machine.node.disk.capacity_bytes = None
             machine.node.machine_time.set_drift(0)
             if machine.alive:
@@ -142,19 +149,32 @@ class Injector:
             if not (run.machines[each].ready and run.view.in_sync(each))
         }
 
+    async def _flip(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
+        may_lose = not self._run.sync_before_ack and self._may_lose(machine)
+        await self._crash(fault, machine, flip=rng if may_lose else None)
+
     async def _crash(
-        self, fault: Fault, machine: Machine, *, power: bool = False, wipe: bool = False
+        self,
+        fault: Fault,
+        machine: Machine,
+        *,
+        power: bool = False,
+        wipe: bool = False,
+        flip: random.Random | None = None,
     ) -> None:
         run = self._run
         if not self._may_die(machine):
             return
         run.note(f"{'wiped disk' if wipe else 'power cut' if power else 'kill'} of {machine.id}")
-        if power and (wipe or not run.sync_before_ack):
+        if flip is not None or (power and (wipe or not run.sync_before_ack)):
             self._lost[machine.id] = machine.broker.epoch if machine.broker is not None else -1
         machine.crash(power=power)
         run.invariants.crashed(machine.id)
         if wipe:
             machine.wipe()
+        if flip is not None:
+            run.note(f"bits of {machine.id} flip")
+            machine.flip_bits(flip)
         await asyncio.sleep(fault.lasts_s)
         run.note(f"start of {machine.id}")
         machine.start()
@@ -337,3 +357,86 @@ class Injector:
                 for place in run.places:
                     run.view.move_leader(place, leader)
             await asyncio.sleep(fault.lasts_s / MOVES)
+
+    async def _join(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
+        """What the follower lacks must not have been committed."""
+        run = self._run
+        place = rng.choice(run.places)
+        before = run.view.partition(place)
+        for _ in range(round(fault.lasts_s / LOOK_S)):
+            await asyncio.sleep(LOOK_S)
+            now = run.view.partition(place)
+            if before is None or now is None:
+                return
+            if now.leader == before.leader and len(now.isr) > len(before.isr):
+                leader = run.machines.get(now.leader)
+                if leader is not None and leader.ready:
+                    await self._crash(fault._replace(lasts_s=rng.uniform(0, 2)), leader)
+                return
+            before = now
+
+    # The controller's session with the tree
+
+    async def _step(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
+        """What the controller has begun is finished by the next one."""
+        run = self._run
+        controller = run.view.controller
+        if controller is None or not controller.ready:
+            return
+        left = rng.randint(0, WRITES_MAX)
+        written = asyncio.Event()
+
+        def wrote() -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                written.set()
+
+        loop = controller.node.loop
+        tree_faults.after_writes(controller, wrote)
+        self._cause_writes(rng)
+        try:
+            await asyncio.wait_for(written.wait(), fault.lasts_s)
+        except TimeoutError:
+            tree_faults.heal(controller)
+            return
+        if controller.node.loop is loop and controller.alive:
+            await self._crash(fault._replace(lasts_s=rng.uniform(0, 1)), controller)
+
+    async def _session(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
+        controller = self._run.view.controller
+        if controller is not None:
+            self._run.note(f"the session of controller {controller.id} ends")
+            tree_faults.end_session(controller)
+
+    async def _lost_answer(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
+        controller = self._run.view.controller
+        if controller is not None:
+            times = rng.randint(1, WRITES_MAX)
+            self._run.note(f"{times} writes of controller {controller.id} get no answer")
+            tree_faults.lose_answers(controller, rng, times)
+            self._cause_writes(rng)
+
+    async def _depose(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
+        controller = self._run.view.controller
+        if controller is not None:
+            self._run.note(f"the lock of controller {controller.id} is lost")
+            tree_faults.lose_lock(controller)
+            await asyncio.sleep(fault.lasts_s)
+            self._cause_writes(rng)
+
+    def _cause_writes(self, rng: random.Random) -> None:
+        run = self._run
+        for controller in run.view.controllers:
+            for place in run.places:
+                run.view.move_leader(place, rng.choice(list(run.machines)), controller)
+
+    # What users change
+
+    async def _config(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
+        """Another min.insync.replicas clears the ELR (KIP-966)."""
+        run = self._run
+        for value, lasts_s in ((run.min_isr + 1, fault.lasts_s), (run.min_isr, 0.0)):
+            run.note(f"min.insync.replicas becomes {value}")
+            await run.admin.set_config(run.places[0].topic, "min.insync.replicas", str(value))
+            await asyncio.sleep(lasts_s)

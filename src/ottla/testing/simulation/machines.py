@@ -6,6 +6,7 @@ directory with the metadata tree and the controller's lock, and nothing else.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +120,19 @@ class Machine:
         """Replace the disk of a machine that is down by an empty one."""
         assert not self.node.alive
         self._disk = self.node.disk = self._disk.replacement()
+
+    def flip_bits(self, rng: random.Random) -> None:
+        """Damage un-synced bytes of each log of a machine that is down."""
+        assert not self.node.alive
+        disk = self._disk
+        for folder in disk.entries(DATA):
+            for entry in disk.entries(f"{DATA}/{folder.name}") if folder.is_directory else ():
+                if entry.name.endswith(".log"):
+                    disk.flip_unsynced_bit(f"{DATA}/{folder.name}/{entry.name}", rng)
+
+    def lose_lock(self, path: str) -> None:
+        """Let another machine take a lock that this one believes to have."""
+        self._disk.lose_lock(path)
 
     def stop(self) -> None:
         """Begin to stop cleanly; the process ends by itself."""

@@ -73,3 +73,17 @@ def content(partition: Partition) -> bytes:
         for segment in partition.log.segments
         if segment.size_bytes
     )
+
+
+def producer_states(partition: Partition) -> tuple[tuple[int, int, int, int, int], ...]:
+    """Of each producer: id, epoch, last sequence, its offset, where its transaction began."""
+    return tuple(
+        (
+            producer_id,
+            each.epoch,
+            each.last_sequence,
+            each.last_offset,
+            each.transaction_first_offset,
+        )
+        for producer_id, each in sorted(partition.log.producers.by_id.items())
+    )

@@ -20,13 +20,15 @@ from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.seams.simulated.loop import SimulatedLoop
 from ottla.seams.simulated.simulation import Simulation
 from ottla.testing.history import History, Report, check
-from ottla.testing.simulation.admin import create_topic
-from ottla.testing.simulation.clients import CarelessProducer, Place, Producer, Reader
+from ottla.testing.simulation.admin import Admin
+from ottla.testing.simulation.churn import CHURNED, Churn
+from ottla.testing.simulation.clients import CarelessProducer, Place, Producer
 from ottla.testing.simulation.injection import Injector
 from ottla.testing.simulation.invariants import Invariants
-from ottla.testing.simulation.machines import Machine
+from ottla.testing.simulation.machines import DATA, Machine
 from ottla.testing.simulation.plan import Plan, draw_plan, write_plan
-from ottla.testing.simulation.replica_log import content
+from ottla.testing.simulation.reader import Reader
+from ottla.testing.simulation.replica_log import content, producer_states
 from ottla.testing.simulation.view import View
 
 BROKERS = 3
@@ -37,6 +39,7 @@ PARTITIONS = (1, 1, 2, 3)  # one of these
 PRODUCERS = 2
 READERS = 2
 FIRST_PRODUCER_ID = 1000
+CHURN_SHARE = 0.4  # of the seeds also create and delete topics
 START_S_MAX = 30.0
 CLIENTS_S = 1.0  # when the clients begin, at the earliest
 HEAL_S_MAX = 30.0
@@ -88,16 +91,21 @@ class ClusterRun:
         plan: Plan | None = None,
         *,
         brokers: int = BROKERS,
+        partitions: int | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> None:
+        """`plan` and `partitions` are drawn from the seed where they are not given."""
         self.seed = seed
         self.plan = draw_plan(seed) if plan is None else plan
         self.settings = {**SETTINGS, **(settings or {})}
         self.sync_before_ack = self.settings.get("log.flush.before.ack") == "true"
         self.ids = tuple(range(1, brokers + 1))
         self.hosts = [f"broker{each}" for each in self.ids]
-        partitions = random.Random(f"{seed} partitions").choice(PARTITIONS)
-        self.places = [Place(TOPIC, each) for each in range(partitions)]
+        drawn = random.Random(f"{seed} partitions").choice(PARTITIONS)
+        self.places = [Place(TOPIC, each) for each in range(partitions or drawn)]
+        self.churns = random.Random(f"{seed} churn").random() < CHURN_SHARE
+        self.replicas = min(REPLICAS, brokers)
+        self.min_isr = MIN_ISR
         self.session_timeout_s = float(str(self.settings["broker.session.timeout.ms"])) / 1000
         self.history = History()
         self.done = False
@@ -117,8 +125,7 @@ class ClusterRun:
         try:
             with self.simulation:
                 self._prepare()
-                operator = self.simulation.node("operator")
-                scenario = operator.task(self._scenario(injector))
+                scenario = self.operator.task(self._scenario(injector))
                 self.simulation.run_until(lambda: scenario.done() or bool(self.problems))
                 if scenario.done():
                     scenario.result()
@@ -142,6 +149,8 @@ class ClusterRun:
         )
 
     def _prepare(self) -> None:
+        self.operator = self.simulation.node("operator")
+        self.admin = Admin(self.operator, self.hosts, random.Random(f"{self.seed} admin"))
         shared = SimulatedDisk()
         for broker_id in self.ids:
             self.machines[broker_id] = Machine(
@@ -170,14 +179,7 @@ class ClusterRun:
         """Wait for all brokers, and create the topic."""
         while not all(each.ready for each in self.machines.values()):
             await asyncio.sleep(0.01)
-        await create_topic(
-            self.simulation.nodes["operator"],
-            self.hosts,
-            TOPIC,
-            len(self.places),
-            min(REPLICAS, len(self.ids)),
-            TOPIC_CONFIGS,
-        )
+        await self.admin.create_topic(TOPIC, len(self.places), self.replicas, TOPIC_CONFIGS)
 
     def _start_clients(self) -> None:
         simulation, seed = self.simulation, self.seed
@@ -190,6 +192,9 @@ class ClusterRun:
             self.producers.append(node.task(producer.run()))
         node = simulation.node("careless")
         self.producers.append(node.task(CarelessProducer(self, node, self.places[0], seed).run()))
+        if self.churns:
+            node = simulation.node("churn")
+            self.producers.append(node.task(Churn(self, node, self.replicas, seed).run()))
         for number in range(max(READERS, len(self.places))):
             node = simulation.node(f"reader{number}")
             reader = Reader(self, node, self.places[number % len(self.places)], seed)
@@ -252,6 +257,17 @@ class ClusterRun:
             missing = self._missing_of(place)
             if missing is not None:
                 return missing
+        return self._left_of_deleted()
+
+    def _left_of_deleted(self) -> str | None:
+        """A topic that was deleted and is not gone everywhere."""
+        if self.view.image.deletions:
+            return f"deletions of {sorted(self.view.image.deletions.values())} are not confirmed"
+        for machine in self.machines.values():
+            for entry in machine.node.disk.entries(DATA):
+                # Folders that are renamed are unlinked later (file.delete.delay.ms).
+                if entry.name.startswith(CHURNED) and not entry.name.endswith("-delete"):
+                    return f"broker {machine.id} has {entry.name}"
         return None
 
     def _missing_of(self, place: Place) -> str | None:
@@ -275,10 +291,14 @@ class ClusterRun:
 
     def _judge(self) -> Report:
         for place in self.places:
-            partitions = [each.partition(place) for each in self.machines.values()]
-            contents = {content(each) for each in partitions if each is not None}
-            if len(contents) > 1 and not self.problems:
+            replicas = [each.partition(place) for each in self.machines.values()]
+            there = [each for each in replicas if each is not None]
+            if self.problems:
+                break
+            if len({content(each) for each in there}) > 1:
                 self.problem(f"the replicas of {place} differ at the end")
+            elif len({producer_states(each) for each in there}) > 1:
+                self.problem(f"the replicas of {place} know other producers at the end")
         report = check(self.history)
         for fault in report.faults:
             self.problem(str(fault))

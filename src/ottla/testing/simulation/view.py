@@ -34,12 +34,19 @@ class View:
 
     @property
     def controller(self) -> Machine | None:
-        """The machine that the controller runs on, if there is one."""
-        for machine in self._machines.values():
-            controller = machine.controller
-            if controller is not None and controller.active:
-                return machine
-        return None
+        """The machine that the controller runs on, if there is one: the newest of them."""
+        found = self.controllers
+        return found[-1] if found else None
+
+    @property
+    def controllers(self) -> list[Machine]:
+        """All machines with a process that believes to be the controller, the newest last."""
+        found = [
+            (controller.image.controller_epoch, machine.id, machine)
+            for machine in self._machines.values()
+            if (controller := machine.controller) is not None and controller.active
+        ]
+        return [machine for _, _, machine in sorted(found)]
 
     def partition(self, place: Place) -> PartitionImage | None:
         return self.image.partition(place.topic, place.number)
@@ -70,9 +77,12 @@ class View:
                 if broker_id in partition.replicas:
                     yield partition
 
-    def move_leader(self, place: Place, leader: int) -> None:
-        """Have the controller elect another member of the ISR, as a user may ask for."""
-        machine = self.controller
+    def move_leader(self, place: Place, leader: int, machine: Machine | None = None) -> None:
+        """Have the controller elect another member of the ISR, as a user may ask for.
+
+        `machine`: the controller to ask, if there are several.
+        """
+        machine = machine or self.controller
         controller = machine.controller if machine is not None else None
         if machine is None or controller is None or not machine.ready:
             return
