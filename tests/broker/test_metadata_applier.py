@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from ottla.cluster import feed
-from ottla.cluster.controller import Controller
+from ottla.cluster import feed, topic_writes
+from ottla.cluster.controller import RELOAD_S, Controller
 from ottla.cluster.feed_codec import changes_of, read_batch, write_batch
 from ottla.cluster.image import ClusterImage, TopicDeleted
 from ottla.cluster.requests import NewTopic, ResourceType, TopicRef
+from ottla.metadata_store.tree import ConnectionLoss
 from ottla.replica.partition import Partition
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.delete_topics import DeleteTopicsRequest
@@ -357,3 +358,27 @@ def test_a_broker_that_starts_applies_no_older_image(monkeypatch: pytest.MonkeyP
         cluster.brokers[3].start()
         cluster.wait(lambda: set(cluster.partition("t").isr) == {1, 2, 3})
         assert min(epochs) == cluster.partition("t").leader_epoch
+
+
+def test_a_confirmation_that_the_controller_lost_is_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The write of it failed; the whole image that follows still has the deletion."""
+    confirm, failures = topic_writes.confirm_deletions, [0]
+
+    async def fails_once(*arguments: Any) -> None:
+        failures[0] += 1
+        if failures[0] == 1:
+            raise ConnectionLoss("/admin/delete_topics/t", "no answer")
+        await confirm(*arguments)
+
+    monkeypatch.setattr(topic_writes, "confirm_deletions", fails_once)
+    with BrokerHarness() as harness:
+        harness.create("t")
+        delete(harness, "t")
+        harness.settle()
+        assert harness.broker.image.deletions
+        harness.advance(RELOAD_S * 1000)
+        harness.settle()
+        assert failures[0] == 2
+        assert not harness.broker.image.deletions

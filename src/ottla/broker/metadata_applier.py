@@ -208,6 +208,7 @@ class MetadataApplier:
             self._open_topic(topic.name, topic.partitions)
         broker.coordinators.follow(image)
         await self._remove_replicas(removed, stray=starts)
+        self._confirm_again(image)
 
     async def _create_logs(self, topic: TopicImage, partitions: Sequence[PartitionImage]) -> None:
         broker = self._broker
@@ -352,11 +353,30 @@ class MetadataApplier:
             except OSError as error:
                 log.error("the logs of %s cannot be deleted for now: %s", topic.name, error)
             else:
-                self._confirm(topic.id)
+                self._confirm([topic.id])
 
-    def _confirm(self, topic_id: bytes) -> None:
+    def _confirm_again(self, image: ClusterImage) -> None:
+        """Confirm the deletions of topics that this broker has no folder of.
+
+        The controller may have failed to note an earlier confirmation: then it reads its tree
+        again, and gives the whole image.
+        """
+        if not image.deletions:
+            return
+        found = self._broker.logs.found()
+        there = {each.topic_id for each in found}
+        nameless = {each.topic for each in found if each.topic_id == ZERO_ID}
+        gone = [
+            topic_id
+            for topic_id, name in image.deletions.items()
+            if topic_id not in there and name not in nameless
+        ]
+        if gone:
+            self._confirm(gone)
+
+    def _confirm(self, topic_ids: Sequence[bytes]) -> None:
         broker = self._broker
-        task = asyncio.create_task(self._controller.confirm_deletions(broker.node_id, [topic_id]))
+        task = asyncio.create_task(self._controller.confirm_deletions(broker.node_id, topic_ids))
         self._confirmations.add(task)
         task.add_done_callback(self._confirmations.discard)
 
