@@ -24,7 +24,14 @@ EPOCH_MS = 1_700_000_000_000  # where the wall clocks begin
 class MachineTime:
     """What the clocks of one machine show at each moment of true time."""
 
-    __slots__ = ("_base_ns", "_base_true_ns", "_drift_ppm", "_true_ns", "_wall_offset_ms")
+    __slots__ = (
+        "_base_ns",
+        "_base_true_ns",
+        "_drift_ppm",
+        "_true_ns",
+        "_wall_offset_ms",
+        "on_drift",
+    )
 
     def __init__(self, true_ns: Callable[[], int], wall_ms: int = EPOCH_MS) -> None:
         self._true_ns = true_ns
@@ -32,6 +39,7 @@ class MachineTime:
         self._base_ns = self._base_true_ns
         self._drift_ppm = 0
         self._wall_offset_ms = float(wall_ms)
+        self.on_drift: Callable[[], object] = _nothing
 
     def monotonic_ns(self) -> int:
         passed_ns = self._true_ns() - self._base_true_ns
@@ -49,10 +57,15 @@ class MachineTime:
         """Let the machine's clocks gain or lose this many millionths from now on."""
         self._base_ns, self._base_true_ns = self.monotonic_ns(), self._true_ns()
         self._drift_ppm = ppm
+        self.on_drift()
 
     def jump_wall(self, ms: float) -> None:
         """Set the wall clock forward or back, as an operator or NTP would; no timer moves."""
         self._wall_offset_ms += ms
+
+
+def _nothing() -> None:
+    pass
 
 
 class SimulatedClock:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NS_PER_S = 1_000_000_000
 CLOSE_ATTEMPTS = 100  # a `finally` that awaits again is closed again
+NEVER_NS = 1 << 62
 
 log = logging.getLogger("ottla.simulation")
 
@@ -46,16 +47,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._soon: deque[asyncio.Handle] = deque()
         self._left_of_round = 0
         self._timers: list[tuple[int, int, int, asyncio.TimerHandle]] = []
+        self.due_ns = NEVER_NS  # the true time of the first timer, cancelled or not
+        machine_time.on_drift = self._find_due
         self._order = itertools.count()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # What the simulation does
 
-    def runnable(self) -> bool:
-        """Whether a callback can run now."""
-        if self.dropped or self.paused:
-            return False
-        return bool(self._soon) or self._is_due()
+    def runnable(self, now_ns: int) -> bool:
+        """Whether a callback can run at this true time."""
+        return (bool(self._soon) or self.due_ns <= now_ns) and not self.paused and not self.dropped
 
     def take(self) -> asyncio.Handle | None:
         """Remove and return the next callback; None when the one that was next is cancelled.
@@ -63,20 +64,28 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         As asyncio does, in rounds: all that is ready, then the timers that came due meanwhile.
         """
         if self._left_of_round == 0:
-            while self._is_due():
+            now_ns = self.machine_time.monotonic_ns()
+            while self._timers and self._timers[0][0] <= now_ns:
                 self._soon.append(heapq.heappop(self._timers)[3])
+            self._find_due()
             self._left_of_round = len(self._soon)
         self._left_of_round -= 1
         handle = self._soon.popleft()
         return None if handle.cancelled() else handle
 
-    def next_due_ns(self) -> int | None:
-        """The true time of the next timer, or None when there is none."""
+    def next_due_ns(self) -> int:
+        """The true time of the next timer, or NEVER_NS when there is none."""
         if self.dropped or self.paused:
-            return None
-        while self._timers and self._timers[0][3].cancelled():
-            heapq.heappop(self._timers)
-        return self.machine_time.true_ns_at(self._timers[0][0]) if self._timers else None
+            return NEVER_NS
+        if self._timers and self._timers[0][3].cancelled():
+            while self._timers and self._timers[0][3].cancelled():
+                heapq.heappop(self._timers)
+            self._find_due()
+        return self.due_ns
+
+    def _find_due(self) -> None:
+        timers = self._timers
+        self.due_ns = self.machine_time.true_ns_at(timers[0][0]) if timers else NEVER_NS
 
     def drop(self) -> None:
         """End as a killed process does: no callback runs again, and no clean-up either.
@@ -91,6 +100,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._soon.clear()
         self._timers.clear()
+        self.due_ns = NEVER_NS
         self._left_of_round = 0
 
     def dispose(self) -> None:
@@ -104,9 +114,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 _close(task.get_coro())
         finally:
             asyncio._set_running_loop(outer)
-
-    def _is_due(self) -> bool:
-        return bool(self._timers) and self._timers[0][0] <= self.machine_time.monotonic_ns()
 
     # The interface of asyncio
 
@@ -147,6 +154,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if not self.dropped:
             tie = self._simulation.tie()
             heapq.heappush(self._timers, (when_ns, tie, next(self._order), handle))
+            if self._timers[0][3] is handle:
+                self.due_ns = self.machine_time.true_ns_at(when_ns)
         return handle
 
     def create_task(self, coro: Any, **options: Any) -> Any:

@@ -31,7 +31,7 @@ from ottla.seams.chance import SeededChance
 from ottla.seams.simulated.background import USUAL, Durations, SimulatedBackground
 from ottla.seams.simulated.clock import EPOCH_MS, MachineTime, SimulatedClock
 from ottla.seams.simulated.disk import SimulatedDisk
-from ottla.seams.simulated.loop import NS_PER_S, SimulatedLoop
+from ottla.seams.simulated.loop import NEVER_NS, NS_PER_S, SimulatedLoop
 from ottla.seams.simulated.network import SimulatedNetwork
 
 T = TypeVar("T")
@@ -248,7 +248,8 @@ class Simulation:
 
     def step(self) -> bool:
         """Run one callback of one node at this moment; False when none is ready."""
-        ready = [loop for loop in self._running if loop.runnable()]
+        now_ns = self._now_ns
+        ready = [loop for loop in self._running if loop.runnable(now_ns)]
         if not ready:
             return False
         loop = ready[0] if len(ready) == 1 or self.seed is None else self._rng.choice(ready)
@@ -308,8 +309,8 @@ class Simulation:
         return future.result()
 
     def _next_due_ns(self) -> int | None:
-        found = [due for loop in self._running if (due := loop.next_due_ns()) is not None]
-        return min(found, default=None)
+        due_ns = min([loop.next_due_ns() for loop in self._running], default=NEVER_NS)
+        return None if due_ns == NEVER_NS else due_ns
 
     def _add(self, loop: SimulatedLoop) -> None:
         self._loops.append(loop)
