@@ -86,6 +86,7 @@ format: $(READY) ## Put the code into shape
 
 bench: $(READY) $(EXTRAS) $(COMPILED) ## Measure side by side with Apache Kafka (long; see benchmarks/README.md)
 	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks.cluster_measures
 	@$(BIN)/python -m benchmarks.spark_measures
 	@$(BIN)/python -m benchmarks.spark_connectors
 	@$(BIN)/python -m benchmarks.spark_pipeline

@@ -113,7 +113,9 @@ def consume(bootstrap: str, topic: str, megabytes: int, *, offset: int = 0) -> f
     return seconds
 
 
-def latencies_ms(bootstrap: str, topic: str, *, per_second: int, seconds: float) -> list[float]:
+def latencies_ms(
+    bootstrap: str, topic: str, *, per_second: int, seconds: float, acks: int = 1
+) -> list[float]:
     """End-to-end milliseconds of each record at a steady rate, linger 0, sorted."""
     total = int(per_second * seconds)
     found: list[float] = []
@@ -133,7 +135,7 @@ def latencies_ms(bootstrap: str, topic: str, *, per_second: int, seconds: float)
 
     reader = threading.Thread(target=read)
     reader.start()
-    producer = ck.Producer({"bootstrap.servers": bootstrap, "acks": 1, "linger.ms": 0})
+    producer = ck.Producer({"bootstrap.servers": bootstrap, "acks": acks, "linger.ms": 0})
     began = time.perf_counter()
     sent = 0
     while sent < total:

@@ -29,9 +29,9 @@ def frame(key: int, version: int, body: bytes) -> bytes:
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
-def produce_frame(topic: str, partition: int, value: bytes) -> bytes:
+def produce_frame(topic: str, partition: int, value: bytes, *, acks: int = 1) -> bytes:
     batch = write_batch([Record(value, timestamp=int(time.time() * 1000))])
-    body = struct.pack(">hhii", -1, 1, 30_000, 1) + text(topic)
+    body = struct.pack(">hhii", -1, acks, 30_000, 1) + text(topic)
     body += struct.pack(">iii", 1, partition, len(batch)) + batch
     return frame(PRODUCE, PRODUCE_VERSION, body)
 
@@ -103,9 +103,9 @@ def first_acknowledged_produce(
     raise TimeoutError("no produce was acknowledged")
 
 
-def produce_rate(port: int, topic: str, *, in_flight: int, seconds: float) -> float:
+def produce_rate(port: int, topic: str, *, in_flight: int, seconds: float, acks: int = 1) -> float:
     """Produce requests per second of one record of 100 bytes, keeping `in_flight` outstanding."""
-    one = produce_frame(topic, 0, b"x" * 100)
+    one = produce_frame(topic, 0, b"x" * 100, acks=acks)
     return request_rate(
         port,
         one,
