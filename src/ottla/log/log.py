@@ -437,37 +437,43 @@ class Log:
             self.flush_wanted(self)
         return None
 
-    def append_as_follower(self, batch: memoryview, header: BatchHeader, *, now_ms: int) -> None:
-        """Write one checked batch as the leader stamped it (replicated.py); raises OSError.
+    def append_as_follower(
+        self, data: memoryview, batches: list[BatchHeader], *, now_ms: int
+    ) -> None:
+        """Write checked batches as the leader stamped them (replicated.py); raises OSError.
 
-        Its base offset may lie beyond the end: compaction leaves gaps.
+        They are of one epoch and follow each other in `data`, behind the `position` of the first; a
+        marker is the last of them. Base offsets may lie beyond the end: compaction leaves gaps.
         """
-        segment = self.segments[-1]
+        segment, first, last = self.segments[-1], batches[0], batches[-1]
         try:
-            # Before the batch is written: what is read from the log must not have it yet.
-            producers = self.producers if header.producer_id >= 0 else None
-            if header.leader_epoch != self._latest_epoch:
-                self._write_epoch(header.leader_epoch, header.base_offset)
-            last_offset, max_timestamp = header.last_offset, header.max_timestamp
-            if segment.size_bytes and segment.is_full(
-                len(batch), last_offset, max_timestamp, now_ms, self._config, self.jitter_ms
-            ):
+            # Before a batch is written: what is read from the log must not have it yet.
+            noted = [batch for batch in batches if batch.producer_id >= 0]
+            producers = self.producers if noted else Producers()
+            if first.leader_epoch != self._latest_epoch:
+                self._write_epoch(first.leader_epoch, first.base_offset)
+            if segment.size_bytes and self.is_full_for(first, first.size, now_ms=now_ms):
                 segment = self.roll(now_ms=now_ms)
-            segment.append(
-                batch,
-                base_offset=header.base_offset,
-                last_offset=last_offset,
-                max_timestamp=max_timestamp,
-                index_interval_bytes=self._index_interval_bytes,
-            )
-            self.end_offset = last_offset + 1
-            if producers is not None:
-                note_batch(producers, segment, header, batch)
+            segment.append_all(data, batches, self._index_interval_bytes)
+            self.end_offset = last.last_offset + 1
+            for batch in noted:
+                note_batch(producers, segment, batch, data[batch.position - first.position :])
         except OSError as error:
             self.fail("cannot append", error)
             raise
-        if last_offset - self.recovery_point >= self._flush_messages and self.flush_wanted:
+        if last.last_offset - self.recovery_point >= self._flush_messages and self.flush_wanted:
             self.flush_wanted(self)
+
+    def is_full_for(self, batch: BatchHeader, more_bytes: int, *, now_ms: int) -> bool:
+        """Whether the active segment has no space for a batch, the last of `more_bytes`."""
+        return self.segments[-1].is_full(
+            more_bytes,
+            batch.last_offset,
+            batch.max_timestamp,
+            now_ms,
+            self._config,
+            self.jitter_ms,
+        )
 
     def _write_epoch(self, leader_epoch: int, first_offset: int) -> None:
         """The first append of a leader: its epoch is in the file before its records are."""

@@ -32,24 +32,59 @@ def append_replicated(
     the disk fails.
     """
     position, end = 0, len(records)
-    latest_epoch = log.leader_epoch
+    end_offset, latest_epoch = log.end_offset, log.leader_epoch
+    sound: list[BatchHeader] = []
+    wrong = ""
     while end - position >= HEADER_BYTES and position < bytes_max:
-        header = BatchHeader(records, position)
-        if header.size < HEADER_BYTES or header.magic != MAGIC:
-            raise InvalidReplica(f"{header.size} bytes of magic {header.magic} at {position}")
-        if position + header.size > end:
+        header = BatchHeader(records, position, position)
+        size = header.size
+        if size < HEADER_BYTES or header.magic != MAGIC:
+            wrong = f"{size} bytes of magic {header.magic} at {position}"
             break
-        batch = records[position : position + header.size]
-        problem = _problem(batch, header, log.end_offset, latest_epoch, leader_epoch)
+        if position + size > end:
+            break
+        batch = records[position : position + size]
+        problem = _problem(batch, header, end_offset, latest_epoch, leader_epoch)
         if problem is not None:
-            raise InvalidReplica(f"batch at offset {header.base_offset}: {problem}")
-        try:
-            log.append_as_follower(batch, header, now_ms=now_ms)
-        except MalformedMessage as error:
-            raise InvalidReplica(f"marker at offset {header.base_offset}: {error}") from error
-        latest_epoch = header.leader_epoch
-        position += header.size
+            wrong = f"batch at offset {header.base_offset}: {problem}"
+            break
+        sound.append(header)
+        end_offset, latest_epoch = header.last_offset + 1, header.leader_epoch
+        position += size
+    _append(log, records, sound, now_ms)
+    if wrong:
+        raise InvalidReplica(wrong)
     return position
+
+
+def _append(log: Log, records: memoryview, batches: list[BatchHeader], now_ms: int) -> None:
+    """Write checked batches: what one segment takes of one epoch, up to a marker, in one write."""
+    run: list[BatchHeader] = []
+
+    def write() -> None:
+        first, last = run[0], run[-1]
+        data = records[first.position : last.position + last.size]
+        try:
+            log.append_as_follower(data, run, now_ms=now_ms)
+        except MalformedMessage as error:
+            raise InvalidReplica(f"marker at offset {last.base_offset}: {error}") from error
+        run.clear()
+
+    begins_segment = False
+    for batch in batches:
+        if run and (
+            begins_segment  # when it is full depends on the time of its first batch
+            or run[-1].is_control
+            or batch.leader_epoch != run[0].leader_epoch
+            or log.is_full_for(batch, batch.position - run[0].position + batch.size, now_ms=now_ms)
+        ):
+            write()
+        if not run:
+            empty = not log.active.size_bytes
+            begins_segment = empty or log.is_full_for(batch, batch.size, now_ms=now_ms)
+        run.append(batch)
+    if run:
+        write()
 
 
 def _problem(

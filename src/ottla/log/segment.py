@@ -25,18 +25,9 @@ if TYPE_CHECKING:
     from ottla.settings import LogConfig
 
 __all__ = [
-    "CLEANED",
-    "CORRUPT",
-    "DELETED",
-    "INDEX",
-    "INDEX_INTERVAL_BYTES",
-    "LOG",
-    "SNAPSHOT",
-    "SWAP",
-    "TIME_INDEX",
-    "TRANSACTION_INDEX",
-    "Segment",
-]
+    "CLEANED", "CORRUPT", "DELETED", "INDEX", "INDEX_INTERVAL_BYTES", "LOG", "SNAPSHOT", "SWAP",
+    "TIME_INDEX", "TRANSACTION_INDEX", "Segment",
+]  # fmt: skip
 
 logger = logging.getLogger("ottla.log")
 
@@ -188,6 +179,19 @@ class Segment:
         self.note(position, len(data), last_offset, max_timestamp, index_interval_bytes)
         self._last_batch_offset = base_offset
         self._last_batch_position = position
+
+    def append_all(self, data: Bytes, batches: list[BatchHeader], interval_bytes: int) -> None:
+        """Write several batches, one behind the other in `data`, as `append` writes one."""
+        position = self.size_bytes
+        if self.largest_timestamp is None:
+            self.load_timestamps()
+        (self._file or self.file).append(data)
+        for batch in batches:
+            last, timestamp = batch.last_offset, batch.max_timestamp
+            self.note(position, batch.size, last, timestamp, interval_bytes)
+            position += batch.size
+        self._last_batch_offset = batch.base_offset
+        self._last_batch_position = position - batch.size
 
     def note(
         self,
