@@ -58,13 +58,22 @@ Answer = tuple[CachedPartition, PartitionData]
 class Outcome:
     """The result of one pass over the partitions of a request."""
 
-    __slots__ = ("answers", "available_bytes", "erroneous", "must_answer", "size_bytes")
+    __slots__ = (
+        "answers",
+        "available_bytes",
+        "erroneous",
+        "follower_is_behind",
+        "must_answer",
+        "size_bytes",
+    )
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
         # Partitions that do not exist: they come last, and alone do not end a wait.
         self.erroneous: list[Answer] = []
         self.must_answer = False
+        # A follower does not know a high watermark or log start: it waits for records not for long.
+        self.follower_is_behind = False
         self.size_bytes = 0
         # What counts towards min_bytes: what is sent, and what is there but found no space. A wait
         # for more would change nothing (Kafka's DelayedFetch counts the same).
@@ -154,12 +163,12 @@ class Reader:
                 data.error_code
                 or data.diverging_epoch.epoch >= 0
                 or data.preferred_read_replica >= 0
-                or (
-                    self.replica_id >= 0
-                    and is_behind(cached, data.high_watermark, data.log_start_offset)
-                )
             ):
                 outcome.must_answer = True
+            elif self.replica_id >= 0 and is_behind(
+                cached, data.high_watermark, data.log_start_offset
+            ):
+                outcome.follower_is_behind = True
         self._arriving = False
         return outcome
 
@@ -351,7 +360,7 @@ class Reader:
 
 
 def is_behind(cached: CachedPartition, high_watermark: int, log_start_offset: int) -> bool:
-    """Whether a follower knows an old high watermark or log start: it does not wait for records."""
+    """Whether a follower knows an old high watermark or log start."""
     return (
         high_watermark > cached.known_high_watermark
         or log_start_offset > cached.log_start_offset >= 0

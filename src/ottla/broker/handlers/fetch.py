@@ -38,12 +38,16 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.replica.partition import Partition
     from ottla.replica.purgatory import DelayedOperation
+    from ottla.seams.clock import Timer
 
 TOPIC_IDS_FROM = 13
 REPLICA_STATE_FROM = 15
 LEADER_HINTS_FROM = 16
 READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
+# How long a follower waits for records when all there is for it is a high watermark: those of a
+# busy partition come within it, and the answer has both. Only reads from followers wait for it.
+WATERMARK_WAIT_S = 0.005
 LEADER_UNKNOWN = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -129,6 +133,7 @@ class Fetch:
         "reader",
         "session",
         "session_epoch",
+        "soon",
         "unknown_count",
         "wait_ms",
     )
@@ -167,6 +172,7 @@ class Fetch:
         self.unknown_count = 0
         self.pending: Pending | None = None
         self.operation: DelayedOperation | None = None
+        self.soon: Timer | None = None  # until it is answered with what there is
 
     def start(self) -> FetchResponse | Pending:
         """Answer at once if that can be done, otherwise wait for more."""
@@ -202,6 +208,8 @@ class Fetch:
             pending.on_cancel(self._cancel)
             if session is not None:
                 session.parked = self
+            if outcome.follower_is_behind:
+                self._answer_soon()
         return pending
 
     def _to_read(self) -> list[CachedPartition]:
@@ -241,7 +249,13 @@ class Fetch:
             return self.response(outcome)
         if self.operation is not None:
             self.operation.missing_bytes = missing_bytes
+        if outcome.follower_is_behind:
+            self._answer_soon()
         return None
+
+    def _answer_soon(self) -> None:
+        if self.soon is None:
+            self.soon = self.context.broker.clock.call_later(WATERMARK_WAIT_S, self.end)
 
     def moved(self, partition: Partition) -> None:
         """A partition of the session is ready that was not: wait for its bytes from now on."""
@@ -249,7 +263,7 @@ class Fetch:
         self.context.broker.purgatory.watch(self.operation, partition)
 
     def end(self) -> None:
-        """The session is closed or has gone on to its next request."""
+        """The session is closed or has gone on to its next request, or waiting is of no use."""
         assert self.operation is not None
         self.context.broker.purgatory.expire(self.operation)
 
@@ -259,6 +273,9 @@ class Fetch:
         self.context.broker.purgatory.cancel(self.operation)
 
     def _leave_session(self) -> None:
+        if self.soon is not None:
+            self.soon.cancel()
+            self.soon = None
         session = self.session
         if session is not None and session.parked is self:
             session.parked = None
