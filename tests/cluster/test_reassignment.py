@@ -47,12 +47,23 @@ class TestStages:
         assert done.leader_epoch == 6
         assert done.elr == ()
 
-    def test_a_kept_replica_out_of_sync_holds_it_up(self) -> None:
-        """Kafka waits for the whole target, not only for what is added."""
+    def test_a_kept_replica_may_be_out_of_sync(self) -> None:
+        """What is new must be there, unless there are to be fewer: then all that stay must be."""
         old = THREE._replace(isr=(1, 3))
         begun = moved(old, (4, 2, 1))
-        assert assigned(with_isr(begun, 1, 3, 4)) == ((4, 2, 1, 3), (4,), (3,))
-        assert assigned(with_isr(begun, 1, 2, 3, 4)) == ((4, 2, 1), (), ())
+        assert assigned(begun) == ((4, 2, 1, 3), (4,), (3,))
+        assert assigned(with_isr(begun, 1, 3, 4)) == ((4, 2, 1), (), ())
+        fewer = moved(old, (1, 2))
+        assert assigned(fewer) == ((1, 2, 3), (), (3,))
+        assert assigned(with_isr(fewer, 1, 2, 3)) == ((1, 2), (), ())
+
+    def test_no_new_replica_is_left_alone_with_what_is_committed(self) -> None:
+        """While fewer than min.insync.replicas would stay in the ISR, nobody leaves."""
+        begun = moved(THREE._replace(isr=(1,)), (4, 2, 3))
+        assert assigned(with_isr(begun, 1, 4)) == ((4, 2, 3, 1), (4,), (1,))
+        assert assigned(with_isr(begun, 1, 2, 4)) == ((4, 2, 3), (), ())
+        one = moved(THREE, (4,))
+        assert assigned(with_isr(one, 1, 2, 3, 4)) == ((4,), (), ())
 
     def test_the_leader_stays_if_it_is_kept(self) -> None:
         """But its epoch rises, so that a replica that is gone is no follower any more."""

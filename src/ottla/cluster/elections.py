@@ -78,7 +78,7 @@ def altered(
     `recovering` is what a leader says of itself; None leaves it. `wanted` has other replicas, on
     their way or in place; a reassignment that this ISR completes is completed.
     """
-    wanted, isr = reassignment.completed(wanted or old, isr)
+    wanted, isr = reassignment.completed(wanted or old, isr, rules.min_isr)
     elr = next_elr(old, isr, rules, stopped.unclean)
     last_known = old.last_known_leader
     if wanted.replicas != old.replicas:

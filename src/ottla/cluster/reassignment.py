@@ -3,7 +3,7 @@
 A reassignment goes through these stages, as in Kafka's controller:
 
 1. `begun`: the replicas are those it is to have, then those that it loses. New ones copy the log.
-2. All that it is to have are in the ISR.
+2. All that are new are in the ISR; where it is to have fewer replicas, all that stay.
 3. `completed`: the replicas that it loses are gone, from its ISR too. `elections.altered` does so
    with whatever change of the ISR brings stage 2; stage 3 is at once where nothing has to be
    copied.
@@ -75,15 +75,21 @@ def begun(old: PartitionImage, target: Sequence[int]) -> Wanted:
     return Wanted(partition, old.isr)
 
 
-def completed(partition: PartitionImage, isr: Sequence[int]) -> Wanted:
-    """The partition without the replicas that it loses, if this ISR has all the others."""
+def completed(partition: PartitionImage, isr: Sequence[int], min_isr: int = 1) -> Wanted:
+    """The partition without the replicas that it loses, if this ISR allows it.
+
+    As Kafka 4.3 does it, but for one thing: so many stay in the ISR as must have what is committed.
+    Kafka gives up the others even where one new replica is left alone with it.
+    """
     given = Wanted(partition, tuple(isr))
     if not is_in_progress(partition):
         return given
-    removing = partition.removing_replicas
+    adding, removing = partition.adding_replicas, partition.removing_replicas
     replicas = tuple(each for each in partition.replicas if each not in removing)
     left = tuple(each for each in isr if each not in removing)
-    if not replicas or not {*replicas} <= {*left}:
+    needed = {*adding, *replicas} if len(adding) < len(removing) else {*adding}
+    enough = len(left) >= min(min_isr, len(replicas))
+    if not replicas or not left or not enough or not needed - {*removing} <= {*left}:
         return given
     done = partition._replace(replicas=replicas, adding_replicas=(), removing_replicas=())
     return Wanted(done, left)
