@@ -11,7 +11,7 @@ import sqlite3
 
 import pytest
 
-from ottla.broker import adoption
+from ottla.broker import used_producer_ids
 from ottla.cluster.requests import NewPartitions, ResourceType, TopicRef
 from ottla.log.checkpoints import parse_partition_configs, parse_partition_metadata
 from ottla.log.log import Log
@@ -379,14 +379,14 @@ def test_a_log_that_cannot_be_read_for_producer_ids_is_offline_alone(
         harness.create(topic)
         harness.produce(topic, 0, b"value")
     end(harness, clean)
-    read = adoption.highest_producer_id
+    read = used_producer_ids.highest_producer_id
 
     def failing(log: Log) -> int:
         if log.topic == "t":
             raise OSError(errno.EIO, "on purpose")
         return read(log)
 
-    monkeypatch.setattr(adoption, "highest_producer_id", failing)
+    monkeypatch.setattr(used_producer_ids, "highest_producer_id", failing)
     with without_tree(harness) as later:
         assert later.produce("t", 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert later.produce("u", 0).base_offset == 1

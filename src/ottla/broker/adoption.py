@@ -24,20 +24,16 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators import offsets_topic, transactions_topic
+from ottla.broker.used_producer_ids import highest_id
 from ottla.cluster.image import ZERO_ID
 from ottla.cluster.requests import AdoptedTopic
 from ottla.cluster.topics import PARTITIONS_PER_REQUEST_MAX
-from ottla.log.failures import LogProblem
-from ottla.log.producer_ids import NO_ID, highest_producer_id, plausible
+from ottla.log.producer_ids import NO_ID
 from ottla.log.upkeep import TimeSlice
-from ottla.wire.coordinator_records import TransactionLogValue, read_value
-from ottla.wire.malformed import MalformedMessage
-from ottla.wire.records import read_records
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.cluster.image import ClusterImage
-    from ottla.log.log import Log
     from ottla.settings import Settings
 
 log = logging.getLogger("ottla.broker")
@@ -124,9 +120,7 @@ class Survey:
         if partition_log is None:
             return -1
         try:
-            highest = highest_producer_id(partition_log)
-            if topic == transactions_topic(self._broker.settings).name:
-                highest = max(highest, highest_transactional_id(partition_log))
+            highest = highest_id(partition_log)
             self.highest_producer_id = max(self.highest_producer_id, highest)
             return partition_log.leader_epoch
         except OSError as error:
@@ -202,24 +196,3 @@ def internal_configs(settings: Settings) -> dict[str, dict[str, str]]:
         topic.name: {name: value for name, value in topic.configs if value is not None}
         for topic in (offsets_topic(settings), transactions_topic(settings))
     }
-
-
-def highest_transactional_id(partition_log: Log) -> int:
-    """The highest producer id in a partition of `__transaction_state`; -1 for none."""
-    ids = [NO_ID]
-    try:
-        for value in transactions_in(partition_log):
-            ids += [value.producer_id, value.previous_producer_id, value.next_producer_id]
-    except (LogProblem, MalformedMessage, OSError) as problem:
-        log.warning("%s: not read to its end for producer ids: %s", partition_log.name, problem)
-    return plausible(ids, partition_log.name)
-
-
-def transactions_in(partition_log: Log) -> Iterator[TransactionLogValue]:
-    for segment in partition_log.segments:
-        if not segment.size_bytes:
-            continue
-        for batch in segment.batches():
-            for record in read_records(segment.file.pread(batch.size, batch.position)):
-                if record.value is not None:
-                    yield read_value(TransactionLogValue, record.value)

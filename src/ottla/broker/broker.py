@@ -39,6 +39,7 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.replica_selection import RACK_AWARE
 from ottla.broker.replication import Replication
 from ottla.broker.sessions import FetchSessionCache
+from ottla.broker.used_producer_ids import skip_used_ids
 from ottla.broker.waiting import pause
 from ottla.cluster.controller import Controller
 from ottla.cluster.image import ZERO_ID, BrokerInfo, ClusterImage, Endpoint, PartitionImage
@@ -236,6 +237,8 @@ class Broker:
             incarnation=self.incarnation if self.in_cluster else ZERO_ID,
             directories=tuple(sorted(map(uuid_bytes, self.logs.directory_ids()))),
         )
+        if self._channel is not None and (self.shared is None or self.shared.is_new):
+            await skip_used_ids(self)
         registered = await self.controller.register_broker(info, self.logs.last_broker_epoch)
         self.epoch = registered.epoch
         if self.shared is not None:

@@ -29,31 +29,31 @@ class ControllerEpoch:
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._path = f"{directory}/{CONTROLLER_EPOCH_FILE}"
-        self._seen = 0
+        self.seen = 0
 
     def read(self) -> None:
         """Read what was noted before this start; a file that says nothing counts as none."""
         data = read_if_there(self._disk, self._path)
         try:
-            self._seen = 0 if data is None else int(data)
+            self.seen = 0 if data is None else int(data)
         except ValueError:
             log.warning("%s is damaged, and left out of account", self._path)
 
     def check(self, epoch: int, tree_path: str) -> None:
         """Raise CorruptTree with a sentence for an operator if a tree's epoch is too low."""
-        if epoch < self._seen:
+        if epoch < self.seen:
             raise CorruptTree(
                 tree_path,
                 f"the metadata tree is older than this broker's data (controller epoch {epoch}, "
-                f"seen {self._seen}); put the newest copy back, or move {self._path} of every "
+                f"seen {self.seen}); put the newest copy back, or move {self._path} of every "
                 "broker away to go on with this one, which may cost records",
             )
 
     def note(self, epoch: int) -> None:
         """This epoch's controller is followed."""
-        if epoch <= self._seen:
+        if epoch <= self.seen:
             return
-        self._seen = epoch
+        self.seen = epoch
         try:
             self._disk.write_atomically(self._path, f"{epoch}\n".encode(), sync=False)
         except OSError as error:

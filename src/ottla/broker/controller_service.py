@@ -199,6 +199,9 @@ class ControllerService:
             )
         try:
             await self._refuse_duplicate(broker)
+            if request.highest_producer_id >= 0:
+                # First: a broker that has registered may be allocated ids.
+                await self.controller.skip_producer_ids(broker.id, request.highest_producer_id)
             registered = await self.controller.register_broker(
                 broker, request.previous_broker_epoch
             )

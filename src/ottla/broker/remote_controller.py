@@ -98,6 +98,7 @@ class RemoteController:
         self._controller_at = controller_at
         self._connections = Connections(network, broker.clock, broker.node_id)
         self._applied = (0, 0)  # controller epoch and number
+        self._highest_producer_id = -1  # on this broker's disks, as far as it is asked for
         self._waiting: dict[asyncio.Future[None], tuple[int, int]] = {}
         self._proposals = IsrProposals(self._clock, self._ask_for_isrs)
 
@@ -178,7 +179,9 @@ class RemoteController:
 
     async def register_broker(self, broker: BrokerInfo, previous_epoch: int = -1) -> BrokerInfo:
         request = RegisterBrokerRequest(
-            broker=feed_records.write(broker_record(broker)), previous_broker_epoch=previous_epoch
+            broker=feed_records.write(broker_record(broker)),
+            previous_broker_epoch=previous_epoch,
+            highest_producer_id=self._highest_producer_id,
         )
         limit_s = self._integer("initial.broker.registration.timeout.ms") / 1000
         response = await self._ask_until(ADMIN, request, limit_s)
@@ -221,7 +224,8 @@ class RemoteController:
         return range(first, first + response.producer_id_len)
 
     async def skip_producer_ids(self, broker_id: int, highest: int) -> None:
-        """Only the controller's own process finds producer ids that are beyond its own."""
+        """The registration carries it: before it no ids are allocated to this broker."""
+        self._highest_producer_id = max(highest, self._highest_producer_id)
 
     # Leaders
 

@@ -72,6 +72,11 @@ class SharedCluster:
     def registered(self, info: BrokerInfo) -> None:
         """The controller has accepted this broker, and shows in the tree that it is there."""
 
+    @property
+    def is_new(self) -> bool:
+        """Whether this broker's directory has followed no controller yet: its tree may be new."""
+        return not self._epoch.seen
+
     def check_epoch(self, epoch: int) -> None:
         """Raise TreeError if a controller is of an earlier tree than this broker has followed."""
         self._epoch.check(epoch, self._shared.tree_path)

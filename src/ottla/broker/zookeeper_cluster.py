@@ -139,6 +139,11 @@ class ZooKeeperCluster:
         self._info = info
         self._wanted.set()
 
+    @property
+    def is_new(self) -> bool:
+        """Whether this broker's directory has followed no controller yet: its tree may be new."""
+        return not self._epoch.seen
+
     def check_epoch(self, epoch: int) -> None:
         """Raise TreeError if a controller is of an earlier tree than this broker has followed."""
         self._epoch.check(epoch, self._where)

@@ -4,7 +4,7 @@ As Kafka's BrokerRegistration, but the broker is described by the record that th
 (`BrokerRecord` of `wire/feed_records.py`), and the answer is that record as it was registered.
 """
 
-from ..schema import Bytes, Int16, Int64, NullableString, RequestFor, Struct
+from ..schema import Bytes, Int16, Int64, NullableString, RequestFor, Struct, tagged
 
 
 class RegisterBrokerRequest(
@@ -12,6 +12,7 @@ class RegisterBrokerRequest(
 ):
     broker: Bytes = b""
     previous_broker_epoch: Int64 = -1  # of its last registration, if it has stopped in order since
+    highest_producer_id: Int64 = tagged(0, since=0, default=-1)  # on its disks
 
 
 class RegisterBrokerResponse(Struct, key=10_002, versions=(0, 0), flexible=0):
