@@ -45,6 +45,9 @@ class RemotePeers:
         arrived = copied(api.request, request)
         self._clock.call_later(DELAY_S, self._local.send, node_id, arrived, answered)
 
+    def follow(self, image: Any) -> None:
+        self._local.follow(image)
+
     def close(self) -> None:
         self._local.close()
 

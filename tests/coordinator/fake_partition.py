@@ -18,6 +18,9 @@ class FakePartition:
         self.topic = "__consumer_offsets"
         self.index = 0
         self.offline: str | None = None
+        self.is_leader = True
+        self.has_min_isr = True
+        self.leader_epoch = 0
         self.batches: list[bytes] = []
         self.high_watermark = 0
         self.commits = True

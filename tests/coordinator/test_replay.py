@@ -309,17 +309,22 @@ def test_the_offsets_topic_is_as_kafka_makes_it() -> None:
 
 
 @pytest.mark.parametrize("topic", [offsets_topic, transactions_topic])
-def test_internal_topics_have_replicas_in_a_cluster(topic: Callable[[Settings], NewTopic]) -> None:
-    """As their options say, where several brokers form a cluster; else one."""
-    alone = Settings.from_properties({})
-    assert topic(alone).replication_factor == 1
-    shared = {"ottla.cluster.directory": "/shared", "node.id": 1}
-    assert topic(Settings.from_properties(shared)).replication_factor == 3
+def test_internal_topics_have_as_many_replicas_as_their_options_say(
+    topic: Callable[[Settings], NewTopic],
+) -> None:
+    """Where several brokers form a cluster; one that is a cluster of its own has one replica."""
+    with open_harness(SimulatedDisk()) as harness:
+        for key_type in (0, 1):
+            harness.ask(FindCoordinatorRequest(key="g", key_type=key_type), 3)
+        name = topic(harness.broker.settings).name
+        replicas = {each.replicas for each in harness.broker.image.topics[name].partitions}
+        assert replicas == {(harness.broker.node_id,)}
+    assert topic(Settings.from_properties({})).replication_factor == 3
     factors = {
         "offsets.topic.replication.factor": 2,
         "transaction.state.log.replication.factor": 2,
     }
-    assert topic(Settings.from_properties(shared | factors)).replication_factor == 2
+    assert topic(Settings.from_properties(factors)).replication_factor == 2
 
 
 def test_deleted_topics_take_their_offsets_with_them() -> None:

@@ -450,3 +450,45 @@ def test_a_lost_coordinator_is_loaded_again() -> None:
 def test_keys_find_their_partition_as_java_does(key: str, hashed: int) -> None:
     """The same key is on the same partition for every broker; the least number counts as 0."""
     assert partition_of(key, 50) == hashed % 50
+
+
+def test_a_deposed_coordinator_neither_answers_nor_appends() -> None:
+    """The partition has another leader, and its log was cut and filled by it since.
+
+    The high watermark passes the offsets of what was decided here, which was not what it covers;
+    also when this broker leads again before the coordinator was closed.
+    """
+    for is_leader in (False, True):
+        harness = Harness()
+        harness.partition.commits = False
+        earlier = harness.ask(b"one")
+        harness.turn()
+        undecided = harness.ask(b"two")
+        harness.partition.is_leader = is_leader
+        harness.partition.leader_epoch += 1
+        harness.partition.commit()
+        harness.coordinator.committed()
+        assert earlier.open
+        harness.turn()
+        assert len(harness.partition.batches) == 1
+        assert harness.coordinator.marker(memoryview(b""), Producer(1, 0), True)
+        harness.coordinator.close(ErrorCode.NOT_COORDINATOR)
+        assert [each.answer for each in (earlier, undecided)] == [ErrorCode.NOT_COORDINATOR] * 2
+
+
+def test_with_too_few_replicas_in_sync_nothing_is_decided_or_dropped() -> None:
+    """Writes are answered COORDINATOR_NOT_AVAILABLE, as Kafka does; reads and timers go on."""
+    harness = Harness()
+    harness.ask(b"one")
+    harness.turn()
+    harness.partition.has_min_isr = False
+    refused = harness.ask(b"two", timers={("t",): 10})
+    read = harness.ask()
+    assert (refused.answer, read.answer) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, 1)
+    assert harness.coordinator.state is CoordinatorState.ACTIVE
+    harness.clock.advance(10)
+    assert harness.shard.fired == [("t",)]
+    harness.partition.has_min_isr = True
+    again = harness.ask(b"two")
+    harness.turn()
+    assert (again.answer, len(harness.partition.batches)) == (1, 2)

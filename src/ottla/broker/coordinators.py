@@ -91,6 +91,8 @@ class CoordinatorService(Generic[ShardT]):
         # The leader epochs of the partitions that are led here and could be opened.
         self._led: dict[int, int] = {}
         self._retry: Timer | None = None
+        self._creation: asyncio.Future[None] | None = None
+        self._problem: str | None = None  # of the last creation, as logged
 
     def coordinator_for(self, key: str) -> CoordinatorPartition[ShardT] | ErrorCode:
         """The active coordinator partition of `key`, or the error to answer instead."""
@@ -111,12 +113,32 @@ class CoordinatorService(Generic[ShardT]):
         return None if topic is None else partition_of(key, len(topic.partitions))
 
     async def make_topic(self) -> None:
-        """Create the coordinator's topic, unless it exists."""
-        if self.topic not in self._broker.image.topics:
-            new = self._new_topic(self._broker.settings)
-            [outcome] = await self._broker.controller.create_topics([new])
+        """Create the coordinator's topic, unless it exists; one creation for all who wait.
+
+        With fewer brokers than replicas it cannot be created, and every client asks again.
+        """
+        if self._creation is None:
+            self._creation = asyncio.ensure_future(self._make_topic())
+        await asyncio.shield(self._creation)
+
+    async def _make_topic(self) -> None:
+        broker = self._broker
+        try:
+            if self.topic in broker.image.topics:
+                return
+            new = self._new_topic(broker.settings)
+            if not broker.in_cluster:
+                # A broker that is a cluster of its own has one replica of everything.
+                new = new._replace(replication_factor=1)
+            [outcome] = await broker.controller.create_topics([new])
+            problem = None
             if outcome.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                log.error("%s cannot be made: %s", self.topic, outcome.error_message)
+                problem = outcome.error_message or outcome.error_code.name
+                if problem != self._problem:
+                    log.error("%s cannot be created: %s", self.topic, problem)
+            self._problem = problem
+        finally:
+            self._creation = None
 
     def follow(self, image: ClusterImage) -> None:
         """Load the partitions that this broker now leads, unload the others."""
@@ -189,6 +211,7 @@ class Coordinators:
             service.follow(image)
         for coordinator in self.transactions.runtime.all_active():
             coordinator.shard.version = transaction_version(image)
+        self.marker_sender.follow(image)
 
     def topics_deleted(self, names: Collection[str]) -> None:
         """Delete the committed offsets of topics that were deleted."""
@@ -228,19 +251,13 @@ def offsets_topic(settings: Settings) -> NewTopic:
     return NewTopic(
         GROUP_TOPIC,
         settings.integer("offsets.topic.num.partitions"),
-        replication_factor(settings, "offsets.topic.replication.factor"),
+        settings.integer("offsets.topic.replication.factor"),
         configs=(
             ("cleanup.policy", "compact"),
             ("compression.type", "producer"),
             ("segment.bytes", str(settings.integer("offsets.topic.segment.bytes"))),
         ),
     )
-
-
-def replication_factor(settings: Settings, option: str) -> int:
-    """Of an internal topic. A broker that is a cluster of its own has one replica of everything,
-    whatever the option's default is; in a cluster of several the option decides, as in Kafka."""
-    return settings.integer(option) if settings.in_cluster else 1
 
 
 def transaction_rules(settings: Settings) -> TransactionRules:
@@ -264,7 +281,7 @@ def transactions_topic(settings: Settings) -> NewTopic:
     return NewTopic(
         TRANSACTION_TOPIC,
         settings.integer("transaction.state.log.num.partitions"),
-        replication_factor(settings, "transaction.state.log.replication.factor"),
+        settings.integer("transaction.state.log.replication.factor"),
         configs=(
             ("unclean.leader.election.enable", "false"),
             ("compression.type", "uncompressed"),

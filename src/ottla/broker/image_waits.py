@@ -1,9 +1,10 @@
 """Requests that wait a moment for the feed, because this broker will soon know more.
 
 A client or a follower may have learned from another broker what has not come here yet: a topic id,
-a leader epoch. And after the death of a leader, who was asked for metadata too early would send its
-client to the dead one again. Such requests are handled as soon as the image has what they wait for,
-and in any case after a fraction of a second, with the answer that they would have had at once.
+a leader epoch. And after the death of a leader, who was asked for metadata or a coordinator too
+early would send its client to the dead one again. Such requests are handled as soon as the image
+has what they wait for, and in any case after a fraction of a second, with the answer that they
+would have had at once.
 
 Only a broker of a cluster has this, and only around the handlers of the APIs in `WAITS`.
 """
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.seams.clock import Timer
     from ottla.wire.api.fetch import FetchRequest
+    from ottla.wire.api.find_coordinator import FindCoordinatorRequest
     from ottla.wire.api.list_offsets import ListOffsetsRequest
     from ottla.wire.api.metadata import MetadataRequest
     from ottla.wire.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -158,6 +160,11 @@ def early_metadata(request: MetadataRequest, context: Context) -> float:
     )
 
 
+def early_coordinator(request: FindCoordinatorRequest, context: Context) -> float:
+    broker = context.broker
+    return DOUBT_S if broker.lost_brokers.may_change(broker.image) else 0.0
+
+
 def is_new_id(image: ClusterImage, topic_id: bytes) -> bool:
     return topic_id not in image.topics_by_id and topic_id not in image.deletions
 
@@ -174,5 +181,6 @@ WAITS: dict[int, Callable[[Any, Context], float]] = {
     1: early_fetch,
     2: early_list_offsets,
     3: early_metadata,
+    10: early_coordinator,
     23: early_epoch,
 }

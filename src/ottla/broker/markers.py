@@ -3,7 +3,8 @@
 A marker may be late or lost, so it is retried until the leader has appended it, and it counts as
 written only once it is committed. When all markers of a transaction are, its coordinator completes
 it. Nothing here is durable: a coordinator that loads a partition sends the markers of every
-prepared transaction again, and a marker that is written twice changes nothing.
+prepared transaction again, and a marker that is written twice changes nothing. Markers carry the
+leader epoch in which their coordinator coordinates: those of one that was deposed are fenced.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.coordinator.coordinator_partition import CoordinatorPartition, CoordinatorState
 from ottla.coordinator.effects import Producer
-from ottla.coordinator.transaction import EPOCH_BUMP_VERSION, EPOCH_MAX, TopicPartition
+from ottla.coordinator.transaction import (
+    EPOCH_BUMP_VERSION,
+    EPOCH_MAX,
+    NO_EPOCH,
+    TopicPartition,
+)
 from ottla.coordinator.transaction_shard import Markers
 from ottla.wire.api.write_txn_markers import (
     WritableTxnMarker,
@@ -28,7 +34,9 @@ from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.cluster.image import ClusterImage
     from ottla.replica.partition import Partition
+    from ottla.seams.clock import Timer
 
 log = logging.getLogger("ottla.broker")
 
@@ -42,14 +50,23 @@ MOVED_ON = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_
 
 
 class Written(NamedTuple):
-    """A marker in a log; committed once the high watermark has reached `end_offset`."""
+    """A marker in the log of a leader of this epoch, which ends at `end_offset` with it.
+
+    It is committed once the high watermark is there, in the same epoch: in a later one other
+    records may have taken its place.
+    """
 
     partition: Partition
+    leader_epoch: int
     end_offset: int
 
     @property
+    def moved(self) -> bool:
+        return not self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch
+
+    @property
     def committed(self) -> bool:
-        return self.partition.high_watermark >= self.end_offset
+        return not self.moved and self.partition.high_watermark >= self.end_offset
 
 
 def write(
@@ -92,7 +109,7 @@ def write(
     if error:
         return error
     broker.coordinators.verification.marker_written(partition, producer.producer_id)
-    return Written(partition, partition.end_offset)
+    return Written(partition, partition.leader_epoch, partition.end_offset)
 
 
 def of_an_earlier_transaction(partition: Partition, producer: Producer) -> bool:
@@ -112,7 +129,7 @@ def of_an_earlier_transaction(partition: Partition, producer: Producer) -> bool:
 class Delivery:
     """The markers of one transaction, as far as they are not known to be committed."""
 
-    __slots__ = ("coordinator", "in_flight", "left", "markers", "pause_s", "unsent")
+    __slots__ = ("coordinator", "in_flight", "left", "markers", "pause_s", "timer", "unsent")
 
     def __init__(self, markers: Markers, coordinator: CoordinatorPartition[Any]) -> None:
         self.markers = markers
@@ -120,23 +137,27 @@ class Delivery:
         # and the two must be kept apart: a classic client has the same epoch in its next
         # transaction.
         self.coordinator = coordinator
-        self.left: dict[TopicPartition, None] = dict.fromkeys(sorted(markers.partitions))
+        # With the leader epoch of the partition that the last attempt was made in.
+        self.left: dict[TopicPartition, int] = dict.fromkeys(sorted(markers.partitions), NO_EPOCH)
         # Of the present attempt: partitions for which nothing was sent, and requests under way.
         self.unsent: deque[TopicPartition] = deque()
         self.in_flight = 0
         self.pause_s = RETRY_S
+        self.timer: Timer | None = None  # during the pause
 
 
 class MarkerSender:
     """Sends the markers of this broker's transaction coordinator to the leaders of partitions.
 
     An attempt sends WriteTxnMarkers for all partitions that are left, some in each turn of the
-    loop, and ends with the last response; what failed is sent again after a pause.
+    loop, and ends with the last response; what failed is sent again after a pause, or when one of
+    its partitions has another leader.
     """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._closed = False
+        self._paused: dict[Delivery, None] = {}
 
     def send(self, markers: Markers) -> None:
         """Write the markers of a transaction whose outcome is committed."""
@@ -146,10 +167,29 @@ class MarkerSender:
         if coordinator is not None:
             self._attempt(Delivery(markers, coordinator))
 
+    def follow(self, image: ClusterImage) -> None:
+        """The cluster image has changed: what waits for another leader is sent at once."""
+        for delivery in list(self._paused):
+            if self._is_over(delivery):
+                self._end_pause(delivery)
+            elif any(has_moved(image, *each) for each in delivery.left.items()):
+                self._end_pause(delivery)
+                delivery.pause_s = RETRY_S
+                self._attempt(delivery)
+
     def close(self) -> None:
         self._closed = True
+        for delivery in list(self._paused):
+            self._end_pause(delivery)
+
+    def _end_pause(self, delivery: Delivery) -> None:
+        self._paused.pop(delivery, None)
+        if delivery.timer is not None:
+            delivery.timer.cancel()
+            delivery.timer = None
 
     def _attempt(self, delivery: Delivery) -> None:
+        self._end_pause(delivery)
         delivery.unsent.extend(delivery.left)
         self._send_some(delivery)
 
@@ -186,7 +226,9 @@ class MarkerSender:
             known = image.partition(*partition)
             if known is None:
                 del delivery.left[partition]  # the topic was deleted
-            elif known.leader >= 0:
+                continue
+            delivery.left[partition] = known.leader_epoch
+            if known.leader >= 0:
                 found.setdefault(known.leader, []).append(partition)
         return found
 
@@ -205,7 +247,10 @@ class MarkerSender:
         if delivery.unsent or delivery.in_flight or self._is_over(delivery):
             return
         if delivery.left:
-            self._broker.clock.call_later(delivery.pause_s, self._attempt, delivery)
+            self._paused[delivery] = None
+            delivery.timer = self._broker.clock.call_later(
+                delivery.pause_s, self._attempt, delivery
+            )
             delivery.pause_s = min(delivery.pause_s * 2, RETRY_MAX_S)
             return
         shard = delivery.coordinator.shard
@@ -227,7 +272,7 @@ def request_of(delivery: Delivery, partitions: list[TopicPartition]) -> WriteTxn
                     WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
                     for name, indexes in topics.items()
                 ],
-                coordinator_epoch=delivery.coordinator.partition.leader_epoch,
+                coordinator_epoch=delivery.coordinator.leader_epoch,
                 transaction_version=markers.client_version,
             )
         ]
@@ -246,10 +291,17 @@ def errors_of(response: WriteTxnMarkersResponse | ErrorCode) -> dict[TopicPartit
     }
 
 
+def has_moved(image: ClusterImage, place: TopicPartition, leader_epoch: int) -> bool:
+    """Whether a partition is gone, or has another leader than in that epoch."""
+    known = image.partition(*place)
+    return known is None or known.leader_epoch != leader_epoch
+
+
 def is_done(error: ErrorCode, place: TopicPartition, markers: Markers) -> bool:
     """Whether a partition with this result needs no marker any more."""
-    # Without an error it is committed; an unknown topic was deleted meanwhile.
-    if error in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+    # A leader that does not know the topic may be behind: whether it was deleted, the image of the
+    # coordinator's broker says, which had the topic when the partition was added.
+    if error is ErrorCode.NONE:
         return True
     log.log(
         logging.WARNING if error in MOVED_ON else logging.INFO,

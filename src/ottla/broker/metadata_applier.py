@@ -175,6 +175,7 @@ class MetadataApplier:
                     deleted.append(change)
         broker.image = image
         self._open_replicas(changes)
+        broker.peers.follow(image)
         broker.coordinators.follow(image)
         await self._remove_replicas(removed, stray=False)
         await self._delete_topics(deleted)
@@ -206,6 +207,7 @@ class MetadataApplier:
         broker.image = image
         for topic in image.topics.values():
             self._open_topic(topic.name, topic.partitions)
+        broker.peers.follow(image)
         broker.coordinators.follow(image)
         await self._remove_replicas(removed, stray=starts)
         self._confirm_again(image)

@@ -4,6 +4,8 @@ To each broker there are at most two connections: one for the fetches of a follo
 the leader, and one for everything else, whose answers must not wait behind them. A connection is
 opened with the first request and again with the first one after it was lost. A request that is not
 answered in `replica.socket.timeout.ms` ends its connection: what cannot answer is not asked twice.
+So does the news that the broker is fenced: it leads and coordinates nothing then, and those who
+wait for it can ask the broker that does.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from ottla.wire.malformed import WireError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.cluster.image import ClusterImage
     from ottla.seams.clock import Clock, Timer
     from ottla.seams.network import Network, Stream
     from ottla.wire.schema import Struct
@@ -197,6 +200,11 @@ class Connections:
         if connection is not None:
             connection.close(reason)
 
+    @property
+    def open(self) -> list[Any]:
+        """The keys of connections that are open or being opened."""
+        return list(self._open)
+
     def close(self) -> None:
         """End all connections, for good."""
         self._closed = True
@@ -254,6 +262,13 @@ class NetworkPeers:
         key = (node_id, isinstance(request, FetchRequest))
         address = (endpoint.host, endpoint.port)
         self._connections.send(key, address, request, answered, timeout_s)
+
+    def follow(self, image: ClusterImage) -> None:
+        """End what is open to brokers that are fenced or gone; fetch loops end by themselves."""
+        for node_id, fetches in self._connections.open:
+            info = image.brokers.get(node_id)
+            if not fetches and (info is None or info.fenced):
+                self._connections.drop((node_id, False), f"broker {node_id} is fenced")
 
     def close(self) -> None:
         """End all connections."""

@@ -19,6 +19,7 @@ from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.cluster.image import ClusterImage
     from ottla.wire.schema import Struct
 
 log = logging.getLogger("ottla.broker")
@@ -39,6 +40,9 @@ class Peers(Protocol):
         `then` is called once, maybe before this returns: with the response, or with an `ErrorCode`
         if there is none. The request may have been executed in that case too.
         """
+
+    def follow(self, image: ClusterImage) -> None:
+        """The cluster image has changed: nobody waits any longer for a broker that is fenced."""
 
     def close(self) -> None:
         """End what is open to other brokers."""
@@ -79,6 +83,9 @@ class LocalPeers:
             then(response)
 
         answer.on_settled(settled)
+
+    def follow(self, image: ClusterImage) -> None:
+        pass
 
     def close(self) -> None:
         pass

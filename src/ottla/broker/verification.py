@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 # Guards whose writes never came; beyond this many the oldest are removed.
 GUARDS_MAX = 100_000
 
+# From `Peers`: the coordinator's broker is gone, or silent.
+NO_ANSWER = (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT)
+
 Verdicts = dict[TopicPartition, ErrorCode]
 
 
@@ -208,6 +211,9 @@ def errors_of(
     response: AddPartitionsToTxnResponse | ErrorCode, partitions: frozenset[TopicPartition]
 ) -> Verdicts:
     """The error of each partition; one for all if there was no response or none for them."""
+    if response in NO_ANSWER:
+        # Kafka's error for a coordinator that is not reached: those who write map it further.
+        return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
     if isinstance(response, ErrorCode):
         return dict.fromkeys(partitions, response)
     if response.error_code:

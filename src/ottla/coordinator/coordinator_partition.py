@@ -9,7 +9,9 @@ far; a reply, also one that only reads, leaves when everything its decision saw 
 records of one turn go into one batch: fifty commits that arrived together cost one append.
 
 When a batch cannot be appended, or leadership is lost, the whole state is dropped: what was
-replayed but never committed must not be seen, and the next leader replays the log.
+replayed but never committed must not be seen, and the next leader replays the log. The partition
+learns of a new leader before the coordinator does, and may have been cut and filled by that leader
+in between: what its high watermark covers then says nothing about what was decided here.
 """
 
 from __future__ import annotations
@@ -91,6 +93,8 @@ class CoordinatorPartition(Generic[ShardT]):
         self.partition = partition
         self.shard = shard
         self.state = CoordinatorState.LOADING
+        # In which it coordinates: the epoch by which its markers are fenced.
+        self.leader_epoch = partition.leader_epoch
         self._clock = clock
         self._on_lost = on_lost
         self._timer = CoordinatorTimer(clock, self._due)
@@ -106,6 +110,12 @@ class CoordinatorPartition(Generic[ShardT]):
     def __repr__(self) -> str:
         return f"<coordinator {self.partition.topic}-{self.partition.index} {self.state.value}>"
 
+    @property
+    def is_deposed(self) -> bool:
+        """Whether the partition has had another leader since, or has one now."""
+        partition = self.partition
+        return not partition.is_leader or partition.leader_epoch != self.leader_epoch
+
     def run(self, decide: Callable[[Effects, int], None]) -> None:
         """Let `decide` fill `Effects`, and execute them."""
         effects = Effects()
@@ -113,18 +123,26 @@ class CoordinatorPartition(Generic[ShardT]):
         self.execute(effects)
 
     def execute(self, effects: Effects) -> None:
+        if effects.records and not self.partition.has_min_isr:
+            # Nothing is wrong with the state, which may be large: it is not dropped for this.
+            self._set_timers(effects)
+            self._fail(effects, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
         if effects.records and not self._take(effects):
             return
-        for key, delay_ms in effects.timers.items():
-            if delay_ms is None:
-                self._timer.cancel(key)
-            else:
-                self._timer.set(key, delay_ms)
+        self._set_timers(effects)
         if effects.due:
             offset = self._next_offset
             self._due_after.extend((offset, reply, given) for reply, given in effects.due)
             if not self._records:
                 self.committed()
+
+    def _set_timers(self, effects: Effects) -> None:
+        for key, delay_ms in effects.timers.items():
+            if delay_ms is None:
+                self._timer.cancel(key)
+            else:
+                self._timer.set(key, delay_ms)
 
     def _take(self, effects: Effects) -> bool:
         """Put the records into the current batch and replay them; False if they cannot fit one."""
@@ -175,6 +193,9 @@ class CoordinatorPartition(Generic[ShardT]):
             self._flush_timer = None
         if not self._records:
             return
+        if self.is_deposed:
+            self.close(ErrorCode.NOT_COORDINATOR)
+            return
         if self.partition.end_offset != self._next_offset - len(self._records):
             # Only an operator's tool can write here: its records must be replayed, in order.
             log.warning("%s: another writer appended; loading again", self)
@@ -207,7 +228,7 @@ class CoordinatorPartition(Generic[ShardT]):
     def marker(self, batch: memoryview, producer: Producer, committed: bool) -> ErrorCode:
         """Append the marker that ends a transaction here, after all that came before it."""
         self.flush()
-        if self.state is not CoordinatorState.ACTIVE:
+        if self.state is not CoordinatorState.ACTIVE or self.is_deposed:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         result = self.partition.append_as_coordinator(batch, now_ms=self._clock.now_ms())
         if result.error_code:
@@ -221,6 +242,8 @@ class CoordinatorPartition(Generic[ShardT]):
         """The high watermark may have moved: send the replies that are due, some in each turn."""
         if self._sending:
             return  # a reply brought the next request, or the rest follows in the next turn
+        if self.is_deposed:
+            return  # they fail when the runtime closes it
         self._sending = True
         try:
             self._send_due()

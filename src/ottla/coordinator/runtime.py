@@ -59,6 +59,8 @@ class CoordinatorRuntime(Generic[ShardT]):
         coordinator = self._coordinators.get(index)
         if coordinator is None or coordinator.state is CoordinatorState.CLOSED:
             return ErrorCode.NOT_COORDINATOR
+        if coordinator.is_deposed:
+            return ErrorCode.NOT_COORDINATOR
         if coordinator.state is CoordinatorState.LOADING or coordinator.overloaded:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return coordinator
@@ -147,6 +149,8 @@ class CoordinatorRuntime(Generic[ShardT]):
             log.exception("%s: cannot load", coordinator)
             coordinator.close(ErrorCode.NOT_COORDINATOR)
             return
+        if coordinator.is_deposed:
+            return  # and about to be closed; its log may be another leader's by now
         self._loads.pop(coordinator.partition.index, None)
         log.info(
             "%s: %d records loaded in %.3f s", coordinator, count, self._clock.monotonic() - began

@@ -37,7 +37,7 @@ def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkers
         for result, written in still:
             if written.partition.offline is not None:
                 result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-            elif not written.partition.is_leader:
+            elif written.moved:
                 result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             elif expired:
                 result.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
