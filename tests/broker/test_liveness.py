@@ -33,6 +33,10 @@ class TestDeath:
             left = cluster.partition("t")
             assert 2 not in left.isr
             cluster.wait(lambda: led_by(cluster, left.leader, seen_by=left.leader))
+            leading = cluster.brokers[left.leader].broker.partitions.get("t", 0)
+            assert leading is not None
+            # Its followers have yet to say how much they have.
+            cluster.wait(lambda: leading.high_watermark == leading.end_offset)
             assert read(cluster, left.leader) == sent
             assert produce(cluster, left.leader, "after") == 5
             cluster.brokers[2].start()
