@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from ottla.cluster import nodes
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.state import Options
-from ottla.metadata_store.tree import Create, Delete, Set, Tree
+from ottla.metadata_store.tree import Create, Delete, Operation, Result, Set, Tree
 from tests.cluster.harness import ControllerHarness, run_scenario
 from tests.cluster.three_brokers import fence, part, propose, three
 from tests.simulated import pass_time
@@ -105,6 +105,52 @@ def test_preferred_leaders_are_elected(tmp_path: Path) -> None:
         await operator.create(nodes.PREFERRED_ELECTION, b"nonsense")
         await pass_time(10)
         assert await operator.exists(nodes.PREFERRED_ELECTION) is None
+
+    run(tmp_path, scenario)
+
+
+def test_partitions_are_reassigned(tmp_path: Path) -> None:
+    """They begin to move when the node is written, and it is removed; what cannot be is left."""
+
+    async def scenario(harness: ControllerHarness, operator: Tree) -> None:
+        await three(harness)
+        wanted = [
+            {"topic": "t", "partition": 1, "replicas": [3, 1]},
+            {"topic": "unknown", "partition": 0, "replicas": [1]},
+        ]
+        value = json.dumps({"version": 1, "partitions": wanted}).encode()
+        await operator.create(nodes.REASSIGNMENTS, value)
+        await pass_time(10)
+        assert await operator.exists(nodes.REASSIGNMENTS) is None
+        assert sorted(part(harness, 1).replicas) == [1, 3]
+        assert part(harness, 0).replicas == (1, 2, 3)
+        await operator.create(nodes.REASSIGNMENTS, b'{"version":1,"partitions":[{}]}')
+        await pass_time(10)
+        assert await operator.exists(nodes.REASSIGNMENTS) is None
+
+    run(tmp_path, scenario)
+
+
+def test_a_request_goes_in_the_write_that_carries_it_out(tmp_path: Path) -> None:
+    """A controller that dies finds either the request or what came of it, never neither."""
+
+    async def scenario(harness: ControllerHarness, operator: Tree) -> None:
+        await three(harness)
+        await operator.create(
+            nodes.REASSIGNMENTS,
+            b'{"version":1,"partitions":[{"topic":"t","partition":1,"replicas":[3,1]}]}',
+        )
+        writes: list[set[str]] = []
+        multi = harness.tree.multi
+
+        async def noted(operations: Sequence[Operation]) -> list[Result]:
+            writes.append({operation.path for operation in operations})
+            return await multi(operations)
+
+        harness.tree.multi = noted  # type: ignore[method-assign]
+        await pass_time(10)
+        (first,) = [paths for paths in writes if nodes.REASSIGNMENTS in paths]
+        assert first & {nodes.topic_path("t"), f"{nodes.partitions_path('t')}/1/state"}
 
     run(tmp_path, scenario)
 

@@ -23,6 +23,7 @@ BROKER_CONFIGS = "/config/brokers"
 CONFIG_CHANGES = "/config/changes"
 DELETIONS = "/admin/delete_topics"
 PREFERRED_ELECTION = "/admin/preferred_replica_election"
+REASSIGNMENTS = "/admin/reassign_partitions"
 PRODUCER_IDS = "/latest_producer_id_block"
 FEATURES = "/feature"
 # Kafka has configs of groups only where it has no ZooKeeper. They were below /config here at first.
@@ -288,6 +289,17 @@ def read_preferred_election(path: str, data: bytes) -> list[tuple[str, int]]:
     try:
         return [
             (str(each["topic"]), int(each["partition"])) for each in load(path, data)["partitions"]
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptNode(path, data, error) from error
+
+
+def read_reassignments(path: str, data: bytes) -> list[tuple[str, int, list[int]]]:
+    """Topic, index and wanted replicas of the partitions."""
+    try:
+        return [
+            (str(each["topic"]), int(each["partition"]), [*map(int, each["replicas"])])
+            for each in load(path, data)["partitions"]
         ]
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptNode(path, data, error) from error

@@ -2,6 +2,7 @@
 
     /admin/delete_topics/T               delete topic T; empty, unlike the controller's own notes
     /admin/preferred_replica_election    let preferred leaders lead these partitions
+    /admin/reassign_partitions           let these partitions have these replicas
     /config/changes/config_change_…      the configs under /config that it names have changed
 
 Each is carried out, and removed in the write that does so: a controller that takes over finds
@@ -11,14 +12,14 @@ either a request or what came of it.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from ottla.cluster import configs, leadership, nodes, topic_writes
+from ottla.cluster import configs, leadership, nodes, reassignment_writes, topic_writes
 from ottla.cluster.config_writes import config_step
-from ottla.cluster.requests import ElectionType, Refusal, Resource, ResourceType
+from ottla.cluster.requests import ElectionType, Reassignment, Refusal, Resource, ResourceType
 from ottla.cluster.state import State
 from ottla.cluster.steps import Step
-from ottla.metadata_store.tree import Delete, Event, NoNode, Operation, Set, Watcher
+from ottla.metadata_store.tree import Delete, Event, Operation, Set, Watcher
 from ottla.seams.clock import Clock, Timer
 from ottla.wire.errors import ErrorCode
 
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 AGAIN_S = 0.5  # after an attempt that failed
 
+T = TypeVar("T")
 Act: TypeAlias = Callable[[State], Awaitable[Any]]
 Answer: TypeAlias = asyncio.Future[tuple[Any, int]]
 
@@ -72,6 +74,7 @@ async def carry_out(state: State, watch: Watcher) -> None:
     """Carry out all requests that are there; `watch` is called when there may be another."""
     await delete_topics(state, watch)
     await elect_preferred_leaders(state, watch)
+    await reassign(state, watch)
     await take_configs(state, watch)
 
 
@@ -94,25 +97,61 @@ async def delete_topics(state: State, watch: Watcher) -> None:
 
 async def elect_preferred_leaders(state: State, watch: Watcher) -> None:
     path = nodes.PREFERRED_ELECTION
+    node = await request_at(state, path, watch)
+    if node is None:
+        return
+    partitions = read(nodes.read_preferred_election, path, node[0])
+    log.info("electing %d preferred leaders, as %s asks for", len(partitions), path)
+    work = leadership.elect_leaders(state, ElectionType.PREFERRED, partitions)
+    await with_removal(state, Delete(path, node[1]), len(partitions), work)
+
+
+async def reassign(state: State, watch: Watcher) -> None:
+    path = nodes.REASSIGNMENTS
+    node = await request_at(state, path, watch)
+    if node is None:
+        return
+    wanted = [Reassignment(*each) for each in read(nodes.read_reassignments, path, node[0])]
+    work = reassignment_writes.alter_reassignments(state, wanted, allow_factor_change=True)
+    outcomes = await with_removal(state, Delete(path, node[1]), len(wanted), work)
+    for each in outcomes:
+        if each.error_code != ErrorCode.NONE:
+            log.warning(
+                "%s-%d is not reassigned, as %s asks for: %s",
+                each.topic, each.partition, path, each.error_message,
+            )  # fmt: skip
+
+
+async def request_at(state: State, path: str, watch: Watcher) -> tuple[bytes, int] | None:
+    """Data and version of a request, if there is one."""
     if await state.tree.exists(path, watch) is None:
-        return
+        return None
+    return (await state.tree.get_many([path])).get(path)
+
+
+def read(reader: Callable[[str, bytes], list[T]], path: str, data: bytes) -> list[T]:
+    """What a request asks for; nothing, if it cannot be read."""
     try:
-        data, stat = await state.tree.get(path)
-    except NoNode:
-        return
-    done = Delete(path, stat.version)
-    try:
-        partitions = nodes.read_preferred_election(path, data)
+        return reader(path, data)
     except nodes.CorruptNode as error:
         log.warning("%s", error)
-    else:
-        log.info("electing %d preferred leaders, as %s asks for", len(partitions), path)
+        return []
+
+
+async def with_removal(state: State, done: Operation, partitions: int, work: Awaitable[T]) -> T:
+    """Do the work, and remove the request in the write that it leads to.
+
+    More work than one write takes is begun again by a controller that takes over: then the request
+    goes after it.
+    """
+    if partitions <= leadership.PARTITIONS_PER_WRITE:
         state.with_next.append(done)
-        await leadership.elect_leaders(state, ElectionType.PREFERRED, partitions)
-        if not state.with_next:
-            return
-        state.with_next.clear()
-    await state.write([Step([done])])
+    result = await work
+    removed = partitions <= leadership.PARTITIONS_PER_WRITE and not state.with_next
+    state.with_next.clear()
+    if not removed:
+        await state.write([Step([done])])
+    return result
 
 
 async def take_configs(state: State, watch: Watcher) -> None:
