@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.broker import Broker
+from ottla.broker.found_folders import finish_deletions
 from ottla.cluster import feed, topic_writes
 from ottla.cluster.controller import RELOAD_S, Controller
 from ottla.cluster.feed_codec import changes_of, read_batch, write_batch
@@ -16,9 +18,12 @@ from ottla.cluster.image import ClusterImage, TopicDeleted
 from ottla.cluster.requests import NewTopic, ResourceType, TopicRef
 from ottla.metadata_store.tree import ConnectionLoss
 from ottla.replica.partition import Partition
+from ottla.testing.simulation.connection import Connection
+from ottla.testing.simulation.replica_log import content
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.wire.api.delete_topics import DeleteTopicsRequest
-from tests.broker.cluster_harness import Cluster
+from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.errors import ErrorCode
+from tests.broker.cluster_harness import Cluster, produce
 from tests.broker.harness import BrokerHarness, fetch_request, values
 from tests.broker.test_broker import alter
 from tests.broker.test_fetch import delete
@@ -382,3 +387,76 @@ def test_a_confirmation_that_the_controller_lost_is_repeated(
         harness.settle()
         assert failures[0] == 2
         assert not harness.broker.image.deletions
+
+
+def test_a_deletion_that_a_broker_never_saw_is_confirmed() -> None:
+    """A topic that came and went while a broker was cut off, under a controller that died then."""
+    with Cluster(3) as cluster:
+        cluster.simulation.network.cut("broker1", "broker3")
+        assert cluster.create("t", 1, 3, through=1).error_code == ErrorCode.NONE
+        topic_id = cluster.image(1).topics["t"].id
+        wanted = DeleteTopicsRequest(
+            topics=[DeleteTopicState(topic_id=topic_id)], timeout_ms=10_000
+        )
+        assert cluster.ask(1, wanted, 6).responses[0].error_code == ErrorCode.NONE
+        assert "t" not in cluster.image(3).topics
+        cluster.brokers[1].crash()
+        cluster.simulation.network.heal("broker1", "broker3")
+        cluster.host(2)
+        cluster.brokers[1].start()
+        cluster.wait(lambda: cluster.image(2).number > 0 and not cluster.image(2).deletions)
+        cluster.wait(lambda: not cluster.image(3).deletions)
+
+
+def test_a_topic_that_is_deleted_while_a_broker_starts_leaves_nothing_there() -> None:
+    """Between the image that it looks at first and the one that it applies."""
+    with Cluster(3) as cluster:
+        assert cluster.create("t", 1, 3, through=1).error_code == ErrorCode.NONE
+        topic_id = cluster.image(1).topics["t"].id
+        cluster.wait(lambda: "t" in cluster.image(3).topics)
+        broker = cluster.brokers[3]
+        broker.crash()
+        wanted = DeleteTopicsRequest(
+            topics=[DeleteTopicState(topic_id=topic_id)], timeout_ms=10_000
+        )
+        looked = finish_deletions
+
+        async def then_deleted(starting: Broker, image: ClusterImage) -> None:
+            await looked(starting, image)
+            if starting.node_id == 3:
+                connection = await Connection.open(broker.node, "broker1")
+                await connection.ask(wanted, 6)
+                connection.close()
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("ottla.broker.broker.finish_deletions", then_deleted)
+            broker.start()
+            cluster.wait(lambda: broker.started)
+        cluster.wait(lambda: not cluster.image(1).deletions)
+        assert not broker.broker.logs.found()
+
+
+def test_a_folder_without_an_id_is_not_taken_for_a_later_topic() -> None:
+    """A crash may take the file that has the topic's id: records of a deleted topic do not become
+    those of the next one of its name."""
+    with Cluster(3) as cluster:
+        cluster.create("t", 1, 3, through=1)
+        cluster.wait(lambda: all("t" in cluster.image(each).topics for each in cluster.brokers))
+        old_id = cluster.image(1).topics["t"].id
+        for value in ("old 0", "old 1", "old 2"):
+            produce(cluster, cluster.partition("t").leader, value)
+        cluster.wait(lambda: cluster.brokers[3].broker.partitions.get("t", 0).end_offset == 3)
+        cluster.brokers[3].crash()
+        cluster.brokers[3].node.disk.unlink("/data/t-0/partition.metadata", missing_ok=True)
+        cluster.wait(lambda: cluster.partition("t").leader in (1, 2))
+        wanted = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=old_id)], timeout_ms=10_000)
+        assert cluster.ask(1, wanted, 6).responses[0].error_code == ErrorCode.NONE
+        cluster.create("t", 1, 3, through=1, replicas=(1, 2, 3))
+        cluster.wait(lambda: cluster.partition("t").isr == (1, 2))
+        for value in ("new 0", "new 1", "new 2", "new 3"):
+            produce(cluster, 1, value)
+        cluster.brokers[3].start()
+        cluster.wait(lambda: set(cluster.partition("t").isr) == {1, 2, 3})
+        leader, follower = (cluster.brokers[each].broker.partitions.get("t", 0) for each in (1, 3))
+        cluster.wait(lambda: follower.end_offset == leader.end_offset)
+        assert content(follower) == content(leader)

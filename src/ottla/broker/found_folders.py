@@ -12,10 +12,18 @@ if TYPE_CHECKING:
 
 
 async def finish_deletions(broker: Broker, image: ClusterImage) -> None:
-    """Delete the folders of deleted topics that the last run did not; confirm it.
+    """Delete the folders of deleted topics that are left; confirm it."""
+    await delete_folders(broker, image)
+    if image.deletions:
+        await broker.controller.confirm_deletions(broker.node_id, list(image.deletions))
+
+
+async def delete_folders(broker: Broker, image: ClusterImage) -> None:
+    """Delete the folders of deleted topics that are left. Raises OSError.
 
     The folder of a topic that has another id in the tree, and was not deleted there, is kept as
-    a stray one: the tree may come from an older backup.
+    a stray one: the tree may come from an older backup. So is a folder whose id a crash has taken,
+    if a topic of its name was deleted and there is another one now: it may be of either.
     """
     deleted_names = set(image.deletions.values())
     deleted, stray = [], []
@@ -28,14 +36,12 @@ async def finish_deletions(broker: Broker, image: ClusterImage) -> None:
             # would be adopted.
             if topic_id == ZERO_ID and topic in deleted_names:
                 deleted.append((topic, index))
-        elif topic_id not in (known.id, ZERO_ID):
+        elif topic_id != known.id and (topic_id != ZERO_ID or topic in deleted_names):
             stray.append((topic, index))
     if deleted:
         await broker.logs.delete(deleted)
     if stray:
         await broker.logs.delete(stray, stray=True)
-    if image.deletions:
-        await broker.controller.confirm_deletions(broker.node_id, list(image.deletions))
 
 
 def keep_configs(broker: Broker) -> None:

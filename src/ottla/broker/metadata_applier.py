@@ -18,6 +18,7 @@ import logging
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.found_folders import delete_folders
 from ottla.broker.waiting import pause
 from ottla.cluster.feed import (
     Batch,
@@ -210,7 +211,22 @@ class MetadataApplier:
         broker.peers.follow(image)
         broker.coordinators.follow(image)
         await self._remove_replicas(removed, stray=starts)
-        self._confirm_again(image)
+        await self._finish_deletions(image)
+
+    async def _finish_deletions(self, image: ClusterImage) -> None:
+        """Delete what is left of topics that no image in use has shown, and confirm all again.
+
+        A topic may have been created and deleted between two images, or deleted while this broker
+        started; and a confirmation may have been lost with the controller that it went to.
+        """
+        if not image.deletions:
+            return
+        try:
+            await delete_folders(self._broker, image)
+        except OSError as error:
+            log.error("logs of deleted topics cannot be deleted for now: %s", error)
+        else:
+            self._confirm(*image.deletions)
 
     async def _create_logs(self, topic: TopicImage, partitions: Sequence[PartitionImage]) -> None:
         broker = self._broker
@@ -264,16 +280,19 @@ class MetadataApplier:
         """Remove folders of the topic's name that have the id of another topic.
 
         Those of a topic that was deleted (its deletion failed here) are deleted, others are kept
-        as stray folders.
+        as stray folders, and so is one without an id that may be of a deleted topic.
         """
         broker = self._broker
+        deletions = broker.next_image.deletions
         deleted: list[tuple[str, int]] = []
         stray: list[tuple[str, int]] = []
         for partition in partitions:
             topic_id = broker.logs.topic_id(topic.name, partition.index)
-            if topic_id is None or topic_id in (ZERO_ID, topic.id):
+            if topic_id is None or topic_id == topic.id:
                 continue
-            known = topic_id in broker.next_image.deletions
+            if topic_id == ZERO_ID and topic.name not in deletions.values():
+                continue
+            known = topic_id in deletions
             (deleted if known else stray).append((topic.name, partition.index))
         if deleted:
             await broker.logs.delete(deleted)
@@ -355,28 +374,9 @@ class MetadataApplier:
             except OSError as error:
                 log.error("the logs of %s cannot be deleted for now: %s", topic.name, error)
             else:
-                self._confirm([topic.id])
+                self._confirm(topic.id)
 
-    def _confirm_again(self, image: ClusterImage) -> None:
-        """Confirm the deletions of topics that this broker has no folder of.
-
-        The controller may have failed to note an earlier confirmation: then it reads its tree
-        again, and gives the whole image.
-        """
-        if not image.deletions:
-            return
-        found = self._broker.logs.found()
-        there = {each.topic_id for each in found}
-        nameless = {each.topic for each in found if each.topic_id == ZERO_ID}
-        gone = [
-            topic_id
-            for topic_id, name in image.deletions.items()
-            if topic_id not in there and name not in nameless
-        ]
-        if gone:
-            self._confirm(gone)
-
-    def _confirm(self, topic_ids: Sequence[bytes]) -> None:
+    def _confirm(self, *topic_ids: bytes) -> None:
         broker = self._broker
         task = asyncio.create_task(self._controller.confirm_deletions(broker.node_id, topic_ids))
         self._confirmations.add(task)
