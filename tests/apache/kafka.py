@@ -49,6 +49,8 @@ class ApacheKafka:
         self.data = directory / "data"
         self.port, self.controller_port = free_ports(2)
         self.settings = DEFAULTS | {k.replace("_", "."): v for k, v in settings.items()}
+        self.node_id = int(self.settings["node.id"])
+        self.voters = f"{self.node_id}@127.0.0.1:{self.controller_port}"
         self.started_in_s = 0.0
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
@@ -67,23 +69,31 @@ class ApacheKafka:
     def start(self) -> None:
         """Return when the broker answers Metadata with itself in it."""
         began = time.monotonic()
+        self.launch()
+        self.wait_until_ready()
+        self.started_in_s = time.monotonic() - began
+
+    def launch(self) -> None:
+        """Start the process, and do not wait for it."""
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self.directory / "server.properties"
         properties.write_text("".join(f"{k}={v}\n" for k, v in self._properties().items()))
         if not (self.data / "meta.properties").exists():
-            format_directory(self.data)
+            format_directory(self.data, self.node_id)
         command = ["java", *HEAP, self._archive_option(), "-Xlog:disable", "-Xlog:all=off"]
         command += ["-cp", jars.classpath(), "kafka.Kafka", str(properties)]
         self._output = open(self.directory / "output.txt", "ab")  # noqa: SIM115, closed in stop
         self._process = subprocess.Popen(
             command, stdout=self._output, stderr=subprocess.STDOUT, cwd=self.directory
         )
+
+    def wait_until_ready(self, brokers: int = 1) -> None:
+        """Return when it answers Metadata with so many brokers in it."""
         try:
-            self._wait_until_ready(began + READY_TIMEOUT_S)
+            self._wait_until_ready(time.monotonic() + READY_TIMEOUT_S, brokers)
         except BaseException:
             self.kill()
             raise
-        self.started_in_s = time.monotonic() - began
 
     def stop(self) -> None:
         """A clean stop, as an operator's SIGTERM is."""
@@ -101,6 +111,16 @@ class ApacheKafka:
         if self._process is not None:
             self._process.kill()
             self._close()
+
+    def pause(self) -> None:
+        """SIGSTOP: it stands still and answers nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT after `pause`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def output(self) -> str:
         """What the process has printed, for a failure's message."""
@@ -129,36 +149,37 @@ class ApacheKafka:
         return self.settings | {
             "listeners": f"{listeners}{self.controller_port}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
-            "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{self.controller_port}",
+            "controller.quorum.voters": self.voters,
             "log.dirs": str(self.data),
         }
 
-    def _wait_until_ready(self, deadline: float) -> None:
+    def _wait_until_ready(self, deadline: float, brokers: int) -> None:
         assert self._process is not None
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 raise AssertionError(f"Apache Kafka did not start:\n{self.output()}")
-            if serves(self.port):
+            if serves(self.port, brokers):
                 return
             time.sleep(0.05)
         raise AssertionError(f"Apache Kafka is not ready after {READY_TIMEOUT_S} s")
 
 
-def format_directory(data: Path) -> None:
-    """What `kafka-storage.sh format` does, from a copy made once."""
-    template = jars.CACHE / f"formatted-{NODE_ID}"
+def format_directory(data: Path, node_id: int = NODE_ID) -> None:
+    """What `kafka-storage.sh format` does, from a copy made once for each node."""
+    template = jars.CACHE / f"formatted-{node_id}"
     with jars.locked("format"):
         if not (template / "meta.properties").exists():
-            _format(template)
+            _format(template, node_id)
     shutil.copytree(template, data)
 
 
-def _format(template: Path) -> None:
+def _format(template: Path, node_id: int) -> None:
     shutil.rmtree(template, ignore_errors=True)
     properties = jars.CACHE / "format.properties"
     lines = DEFAULTS | {
+        "node.id": str(node_id),
         "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
-        "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:9093",
+        "controller.quorum.voters": f"{node_id}@127.0.0.1:9093",
         "log.dirs": str(template),
     }
     properties.write_text("".join(f"{k}={v}\n" for k, v in lines.items()))
@@ -177,8 +198,8 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def serves(port: int) -> bool:
-    """Whether Metadata v1 is answered with at least one broker in it."""
+def serves(port: int, brokers: int = 1) -> bool:
+    """Whether Metadata v1 is answered with at least so many brokers in it."""
     request = struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 0)
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as peer:
@@ -186,4 +207,4 @@ def serves(port: int) -> bool:
             answer = peer.recv(12, socket.MSG_WAITALL)
     except OSError:
         return False
-    return len(answer) == 12 and struct.unpack(">iii", answer)[2] > 0
+    return len(answer) == 12 and struct.unpack(">iii", answer)[2] >= brokers

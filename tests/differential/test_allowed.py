@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 from tests.apache import messages
+from tests.differential import cluster_deaths  # noqa: F401, registers its cases
 from tests.differential.allowed import ALLOWED, OTHER_ANSWERS
 from tests.differential.case import all_cases
+from tests.differential.cluster_cases import CASES
 from tests.differential.normal import Names, differences, normal
 
 
@@ -21,6 +23,7 @@ def test_every_allowance_says_why() -> None:
 def test_every_allowance_is_about_a_case() -> None:
     """An allowance whose case is gone must go too."""
     ids = [each.id for each in all_cases()]
+    ids += [f"cluster-{body.__name__}" for _, body in CASES]
     for each in OTHER_ANSWERS:
         assert any(re.fullmatch(each.cases, case_id) for case_id in ids), each.name
 

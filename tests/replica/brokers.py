@@ -300,7 +300,7 @@ class Brokers:
         now_ms = self.nodes[broker_id].clock.now_ms()
         batch = write_batch([Record(value, timestamp=now_ms) for value in values], **options)
         request = produce_request(TOPIC, index, batch, acks=acks, timeout_ms=timeout_ms)
-        return self.post(broker_id, request, 9)
+        return self.post(broker_id, request, 10)
 
     def produced(self, broker_id: int, *values: bytes, **options: Any) -> int:
         """Produce and wait for the acknowledgement; the offset."""

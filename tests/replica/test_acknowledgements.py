@@ -110,7 +110,10 @@ class TestParkedAnswers:
     """An answer that waits belongs to the leader epoch in which its records were written."""
 
     def test_it_fails_with_its_epoch_before_the_log_is_cut(self) -> None:
-        """NOT_LEADER_OR_FOLLOWER, though the next leader's records reach the same offset."""
+        """NOT_LEADER_OR_FOLLOWER, though the next leader's records reach the same offset.
+
+        The answer names the next leader (KIP-951).
+        """
         with Brokers(3, min_insync_replicas=2) as brokers:
             brokers.lead(1)
             brokers.run(1)
@@ -120,6 +123,9 @@ class TestParkedAnswers:
             brokers.lead(2, isr=(2, 3))
             brokers.run_until(lambda: waiting.ready)
             assert error_of(waiting) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            (answer,) = waiting.response.responses[0].partition_responses
+            assert (answer.current_leader.leader_id, answer.base_offset) == (2, 0)
+            assert [each.node_id for each in waiting.response.node_endpoints] == [2]
             assert brokers.at(1).end_offset == 1
             brokers.produced(2, b"other")
             brokers.heal(1)

@@ -37,8 +37,8 @@ def node(image: ClusterImage, broker_id: int, listener_name: str) -> Node | None
 
 
 def nodes(image: ClusterImage, listener_name: str) -> list[Node]:
-    """All living brokers with an endpoint on that listener."""
-    found = (node(image, broker_id, listener_name) for broker_id in image.brokers)
+    """All living brokers with an endpoint on that listener, in the order of their ids."""
+    found = (node(image, broker_id, listener_name) for broker_id in sorted(image.brokers))
     return [each for each in found if each is not None]
 
 

@@ -453,7 +453,9 @@ class Partition:
             return AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self.log
         if acks == -1 and not self._alone and not self.has_min_isr:  # alone it is its own ISR
-            return AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
+            return AppendResult(
+                ErrorCode.NOT_ENOUGH_REPLICAS, log_start_offset=log.log_start_offset
+            )
         try:
             result = log.append(
                 records,

@@ -54,7 +54,7 @@ def _brokers(context: Context, *, include_fenced: bool) -> list[DescribeClusterB
                 rack=broker.rack,
                 is_fenced=True,
             )
-            for broker in image.brokers.values()
+            for _, broker in sorted(image.brokers.items())
             if broker.fenced and listener_name in broker.endpoints
         ]
     return brokers

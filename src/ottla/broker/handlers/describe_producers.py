@@ -58,7 +58,8 @@ def _describe(topic: str, index: int, context: Context) -> PartitionResponse:
     if partition is None:
         error = missing(broker.image, topic, index, broker.node_id)
     else:
-        error = partition.error_for_client()
+        # A follower tells of its own replica, as Kafka's does.
+        error = ErrorCode.NONE if partition.offline is None else ErrorCode.KAFKA_STORAGE_ERROR
     if error or partition is None:
         return PartitionResponse(partition_index=index, error_code=error)
     return PartitionResponse(

@@ -107,13 +107,9 @@ def _partition(
 ) -> DescribeTopicPartitionsResponsePartition:
     image, listener_name = context.broker.image, context.peer.listener_name
     offline = [each for each in partition.replicas if node(image, each, listener_name) is None]
-    leader, error = partition.leader, ErrorCode.NONE
-    if node(image, leader, listener_name) is None:
-        alive = leader in image.brokers
-        error = ErrorCode.LISTENER_NOT_FOUND if alive else ErrorCode.LEADER_NOT_AVAILABLE
-        leader = -1
+    # Without a leader there is no error here, unlike in Metadata.
+    leader = partition.leader if node(image, partition.leader, listener_name) is not None else -1
     return DescribeTopicPartitionsResponsePartition(
-        error_code=error,
         partition_index=partition.index,
         leader_id=leader,
         leader_epoch=partition.leader_epoch,

@@ -42,7 +42,7 @@ def handle(request: ListConfigResourcesRequest, context: Context) -> ListConfigR
 def _names(resource_type: ResourceType, context: Context) -> list[str]:
     image = context.broker.image
     if resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
-        return [str(broker_id) for broker_id in image.brokers]
+        return [str(broker_id) for broker_id in sorted(image.brokers)]
     if resource_type == ResourceType.GROUP:
         return list(image.group_configs)
     return list(image.topics) if resource_type == ResourceType.TOPIC else []

@@ -37,6 +37,7 @@ from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.transactional import FailedPartitions
+    from ottla.cluster.image import ClusterImage
     from ottla.log.log import AppendResult
     from ottla.replica.partition import Partition
 
@@ -143,7 +144,7 @@ def _answer(
         if acks == 0:
             raise PeerError(_unsent_errors(response.responses))
         if context.api_version >= LEADER_HINTS_FROM:
-            _hint_leaders(response, context)
+            _hint_leaders(response, context, context.broker.image)
     if acks == 0:
         return None
     if waiting and (acks == -1 or context.broker.group_commit is not None):
@@ -221,9 +222,8 @@ def _unsent_errors(responses: list[TopicProduceResponse]) -> str:
     return f"a produce request with acks=0 failed, and nothing but closing can show it: {errors}"
 
 
-def _hint_leaders(response: ProduceResponse, context: Context) -> None:
+def _hint_leaders(response: ProduceResponse, context: Context, image: ClusterImage) -> None:
     """Name the leader and its address to a client that asked another broker (KIP-951)."""
-    image = context.broker.image
     endpoints: dict[int, NodeEndpoint] = {}
     for topic in response.responses:
         name = topic.name or image.topic_name(topic.topic_id) or ""
@@ -245,26 +245,35 @@ def _park(
     timeout_ms: int,
     context: Context,
 ) -> Pending:
-    """Answer once every high watermark has passed what was appended, or when time is up."""
+    """Answer once every high watermark has passed what was appended, or when time is up.
+
+    An error says beside it where the records were appended, as Kafka does.
+    """
+    moved = False
 
     def attempt(expired: bool) -> bool:
+        nonlocal moved
         still = []
         for partition, leader_epoch, end_offset, answer in waiting:
             if partition.offline is not None and partition.high_watermark < end_offset:
-                _fail(answer, ErrorCode.KAFKA_STORAGE_ERROR)
+                answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             elif not partition.is_leader or partition.leader_epoch != leader_epoch:
                 # What was appended may be cut, and other records take its offsets.
-                _fail(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                moved = True
             elif partition.high_watermark >= end_offset:
                 if acks == -1 and not partition.has_min_isr:
-                    _fail(answer, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+                    answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             elif expired:
-                _fail(answer, ErrorCode.REQUEST_TIMED_OUT)
+                answer.error_code = ErrorCode.REQUEST_TIMED_OUT
             else:
                 still.append((partition, leader_epoch, end_offset, answer))
         waiting[:] = still
         if still:
             return False
+        if moved and context.api_version >= LEADER_HINTS_FROM:
+            # Whoever leads next is in the image that is being applied.
+            _hint_leaders(response, context, context.broker.next_image)
         pending.resolve(response)
         return True
 
@@ -274,10 +283,3 @@ def _park(
     operation = purgatory.park(keys, timeout_ms, attempt, urgent=True)
     pending.on_cancel(lambda: purgatory.cancel(operation))
     return pending
-
-
-def _fail(answer: PartitionProduceResponse, error_code: ErrorCode) -> None:
-    answer.error_code = error_code
-    answer.base_offset = -1
-    answer.log_append_time_ms = -1
-    answer.log_start_offset = -1
