@@ -107,6 +107,8 @@ class TestMoves:
             assert (topic.name, found.partition_index) == ("t", 0)
             assert found.replicas == [5, 3, 4, 2]
             assert (found.adding_replicas, found.removing_replicas) == ([5], [2])
+            moving = "kafka_server_ReplicaManager_ReassigningPartitions"
+            assert f"{moving} 1" in cluster.brokers[2].broker.metrics.text()
             names = [MetadataRequestTopic(name="t")]
             metadata = cluster.ask(3, MetadataRequest(topics=names), 12).topics[0].partitions[0]
             assert metadata.replica_nodes == [5, 3, 4, 2]

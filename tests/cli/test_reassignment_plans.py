@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from ottla.cli.kafka_scripts.topics import partition_line
 from ottla.cli.reassigning import Move, moves, throttled_replicas
 from ottla.cli.reassignment_plans import (
     PlanError,
@@ -18,6 +19,7 @@ from ottla.cli.reassignment_plans import (
     read_plan,
     read_topics,
 )
+from ottla.cli.topic_names import REPORTS, PartitionView, TopicView, reported, with_moves
 from ottla.client.structs import TopicPartition
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -119,3 +121,18 @@ def test_what_is_throttled() -> None:
             "follower.replication.throttled.replicas": "0:3,1:4",
         }
     }
+
+
+def test_a_moving_partition_is_shown_as_kafkas_tool_does() -> None:
+    """What comes and goes stands in its line; new replicas do not make it under-replicated."""
+    view = PartitionView("t", 0, 1, [3, 2, 1], [1, 2], [], [])
+    now = {FIRST: {"replicas": [3, 2, 1], "adding_replicas": [3], "removing_replicas": [1]}}
+    moving = with_moves(view, now)  # type: ignore[arg-type]
+    assert "\tIsr: 1,2\tAdding Replicas: 3\tRemoving Replicas: 1\tElr: " in partition_line(moving)
+    topic = TopicView("t", None, False, [moving], {}, 1)
+    assert topic.replication_factor == 2
+    assert not reported(REPORTS[0], topic, moving, {1, 2, 3})
+    assert reported(REPORTS[0], topic, view, {1, 2, 3})
+    done = view._replace(replicas=[3, 2])
+    assert with_moves(done, now) == done  # type: ignore[arg-type]
+    assert "Adding" not in partition_line(done)

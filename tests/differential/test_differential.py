@@ -68,6 +68,8 @@ APIS = (
     "DescribeGroups",
     "DeleteGroups",
     "ElectLeaders",
+    "AlterPartitionReassignments",
+    "ListPartitionReassignments",
     "UnregisterBroker",
 )
 # Further options of the suite's Apache Kafka.

@@ -65,8 +65,9 @@ def watch(broker: Broker) -> None:
 
 
 def min_isr_counts(broker: Broker) -> Iterator[Sample]:
-    """The partitions led here whose ISR is smaller than, or just as large as, their min-ISR."""
-    under = at = 0
+    """The partitions led here whose ISR is smaller than, or just as large as, their min-ISR, and
+    those that are on their way to other replicas."""
+    under = at = reassigning = 0
     for topic in broker.image.topics.values():
         min_isr = broker.log_config(topic.name).min_insync_replicas
         for each in topic.partitions:
@@ -74,8 +75,10 @@ def min_isr_counts(broker: Broker) -> Iterator[Sample]:
                 needed = effective_min_isr(len(each.replicas), min_isr)
                 under += len(each.isr) < needed
                 at += len(each.isr) == needed
+                reassigning += bool(each.adding_replicas or each.removing_replicas)
     yield Sample(f"{MANAGER}_UnderMinIsrPartitionCount", under)
     yield Sample(f"{MANAGER}_AtMinIsrPartitionCount", at)
+    yield Sample(f"{MANAGER}_ReassigningPartitions", reassigning)
 
 
 def fetcher_lags(broker: Broker) -> Iterator[Sample]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.cli.failure import Failure
+from ottla.client.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
+    from ottla.client.admin import Admin, OngoingReassignment
 
 INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 # What a partition may be reported for.
@@ -56,6 +57,13 @@ class PartitionView(NamedTuple):
     isr: Sequence[int]
     elr: Sequence[int] | None
     last_known_elr: Sequence[int] | None
+    adding: Sequence[int] = ()  # of a reassignment under way
+    removing: Sequence[int] = ()
+
+    @property
+    def replication_factor(self) -> int:
+        """How many replicas it is meant to have: new ones that still copy it do not count."""
+        return len(self.replicas) - len(self.adding)
 
 
 class TopicView(NamedTuple):
@@ -70,7 +78,7 @@ class TopicView(NamedTuple):
 
     @property
     def replication_factor(self) -> int:
-        return len(self.partitions[0].replicas) if self.partitions else 0
+        return self.partitions[0].replication_factor if self.partitions else 0
 
 
 def describe(admin: Admin, names: Sequence[str], page: int = 2000) -> list[TopicView]:
@@ -81,6 +89,7 @@ def describe(admin: Admin, names: Sequence[str], page: int = 2000) -> list[Topic
     configs = admin.describe_configs(
         [ConfigResource("topic", name) for name in found], config_filter="all"
     ).get("topic", {})
+    moving = ongoing(admin, found)
     views = []
     for name in sorted(found):
         topic = found[name]
@@ -94,7 +103,7 @@ def describe(admin: Admin, names: Sequence[str], page: int = 2000) -> list[Topic
                 name,
                 topic["topic_id"],
                 topic["is_internal"],
-                [view_of(name, each) for each in topic["partitions"]],
+                [with_moves(view_of(name, each), moving) for each in topic["partitions"]],
                 changed,
                 int(configs[name]["min.insync.replicas"]["value"]),
             )
@@ -114,11 +123,37 @@ def view_of(topic: str, partition: dict[str, Any]) -> PartitionView:
     )
 
 
+def ongoing(
+    admin: Admin, topics: Mapping[str, dict[str, Any]]
+) -> Mapping[TopicPartition, OngoingReassignment]:
+    """What of these topics is being reassigned; nothing where a broker cannot tell."""
+    from ottla.client.errors import KafkaError
+
+    named = {
+        name: [each["partition_index"] for each in topic["partitions"]]
+        for name, topic in topics.items()
+    }
+    try:
+        return admin.list_partition_reassignments(named) if named else {}
+    except KafkaError:
+        return {}
+
+
+def with_moves(
+    view: PartitionView, moving: Mapping[TopicPartition, OngoingReassignment]
+) -> PartitionView:
+    """The partition with what comes and goes, unless that is done by now."""
+    now = moving.get(TopicPartition(view.topic, view.partition))
+    if now is None or not {*now["adding_replicas"], *now["removing_replicas"]} <= {*view.replicas}:
+        return view
+    return view._replace(adding=now["adding_replicas"], removing=now["removing_replicas"])
+
+
 def reported(report: str, topic: TopicView, partition: PartitionView, live: set[int]) -> bool:
     """Whether a report is about this partition; `live` are the brokers that there are."""
     in_sync = len(partition.isr)
     return {
-        REPORTS[0]: in_sync < len(partition.replicas),
+        REPORTS[0]: in_sync < partition.replication_factor,
         REPORTS[1]: partition.leader < 0 or in_sync < topic.min_insync_replicas,
         REPORTS[2]: in_sync == topic.min_insync_replicas,
         REPORTS[3]: partition.leader not in live,

@@ -22,10 +22,8 @@ from ottla.cluster.image import ClusterImage, PartitionImage
 from ottla.cluster.requests import Refusal
 from ottla.wire.errors import ErrorCode
 
-# Kafka's words, which its tools show.
-NOT_IN_PROGRESS = Refusal(
-    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress."
-)
+# Without words, as Kafka's: they would be those of the code.
+NOT_IN_PROGRESS = Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
 
 
 class Wanted(NamedTuple):

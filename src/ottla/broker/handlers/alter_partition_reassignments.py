@@ -16,6 +16,8 @@ async def handle(
     request: AlterPartitionReassignmentsRequest, context: Context
 ) -> AlterPartitionReassignmentsResponse:
     """A result for each partition, once what can be begun or cancelled is."""
+    if not request.topics:
+        return AlterPartitionReassignmentsResponse()  # Kafka's controller is not asked
     allowed = request.allow_replication_factor_change
     outcomes = await context.broker.controller.alter_reassignments(wanted_by(request), allowed)
     if isinstance(outcomes, Refusal):

@@ -247,9 +247,15 @@ def topic_line(topic: TopicView) -> str:
 
 def partition_line(partition: PartitionView) -> str:
     leader = partition.leader if partition.leader >= 0 else "none"
+    moves = ""
+    if partition.adding or partition.removing:
+        moves = (
+            f"\tAdding Replicas: {listed(partition.adding)}"
+            f"\tRemoving Replicas: {listed(partition.removing)}"
+        )
     return (
         f"\tTopic: {partition.topic}\tPartition: {partition.partition}\tLeader: {leader}"
-        f"\tReplicas: {listed(partition.replicas)}\tIsr: {listed(partition.isr)}"
+        f"\tReplicas: {listed(partition.replicas)}\tIsr: {listed(partition.isr)}{moves}"
         f"\tElr: {listed(partition.elr)}\tLastKnownElr: {listed(partition.last_known_elr)}"
     )
 
