@@ -83,13 +83,18 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/server.py": {"broker", "cluster.state", "metadata_store", "log", "server", "wire"}
     | SHARED,
+    "cli/cluster_disk.py": {"wire"},
     "cli/cluster_processes.py": {"supervisor"},
+    "cli/cluster_restart.py": {"supervisor"},
     "cli/cluster_status.py": {"supervisor"},
+    "cli/cluster_why.py": {"supervisor"},
     "cli/control.py": {"broker.faults", "wire"},
     "cli/pipeline.py": {"spark"},
     "cli/pipeline_run.py": {"spark"},
     "cli/pipeline_view.py": {"spark"},
     "cli/log.py": {"log", "wire"} | SHARED,
+    "cli/server_options.py": {"server.listener"} | SHARED,
+    "cli/server_workers.py": {"supervisor"} | SHARED,
     "cli/storage.py": {"log"} | SHARED,
     "cli/simulate.py": {"testing.simulation"},
     "cli/zookeeper_brokers.py": {"settings.zookeeper"},

@@ -142,3 +142,26 @@ class TestSecondProcess:
             assert not second.started
             cluster.wait(lambda: second.started)
             assert 7 < cluster.simulation.now_s < 13
+
+
+class TestReadiness:
+    """What a broker answers at /readyz: whether it has caught up with the cluster's changes."""
+
+    def test_a_broker_is_ready_while_it_follows_the_controller(self) -> None:
+        """Not when it is cut off, nor right after a pause in which it may have been fenced; again
+        when it has caught up."""
+        with Cluster(3) as cluster:
+            brokers = [cluster.brokers[each] for each in (1, 2, 3)]
+            cluster.wait(lambda: not any(each.broker.behind() for each in brokers))
+            cluster.simulation.network.cut("broker1", "broker3")
+            cluster.wait(lambda: bool(brokers[2].broker.behind()))
+            assert "cannot be followed" in brokers[2].broker.behind()
+            assert not brokers[1].broker.behind()
+            cluster.simulation.network.heal("broker1", "broker3")
+            cluster.wait(lambda: not brokers[2].broker.behind())
+            brokers[1].node.pause()
+            cluster.wait(lambda: cluster.image(1).brokers[2].fenced)
+            brokers[1].node.resume()
+            assert "has not answered for" in brokers[1].broker.behind()
+            cluster.wait(lambda: not brokers[1].broker.behind())
+            assert not cluster.image(1).brokers[2].fenced

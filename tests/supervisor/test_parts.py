@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.supervisor.back_off import BackOff
 from ottla.supervisor.holder import HolderWatch
 from ottla.supervisor.plan import ClusterPlan, planned_brokers, replication_options
 from ottla.supervisor.ports import free_ports, is_free
@@ -44,6 +45,15 @@ def test_a_supervisor_that_was_suspended_itself_blames_nobody() -> None:
     """After a pause of its own it does not know what the holder did meanwhile."""
     watch = HolderWatch(3.0)
     assert looks(watch, (0, 7, 1), (60, 7, 1), (61, 7, 1)) == [False, False, False]
+
+
+def test_a_broker_that_ends_again_and_again_waits_longer() -> None:
+    """The first restart comes at once, the pause doubles up to 30 s, and ends after a long run."""
+    back_off = BackOff()
+    pauses = [back_off.pause_s(1, 1.0) for _ in range(9)]
+    assert pauses == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    assert back_off.pause_s(2, 1.0) == 0.0
+    assert [back_off.pause_s(1, 60.0), back_off.pause_s(1, 1.0)] == [0.0, 0.5]
 
 
 def test_brokers_have_consecutive_ids_and_ports(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ altogether: the server calls `dispatcher.handle` with each request.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
@@ -152,12 +153,17 @@ class Broker:
         self._channel = channel
         self.replication = Replication(self, channel)
         self.logs: LogManager
+        # Cleared while the logs are loaded: a load that is given up looks like a crash to the next
+        # start. At other times a start may be cancelled, for it may wait for other processes.
+        self.start_may_end = asyncio.Event()
+        self.start_may_end.set()
         self.controller: ControllerChannel
         self._tree: LocalTree
         self._tree_identity = 0
         self._directories: dict[str, str] = {}  # path by directory id
         # Partitions, by topic id, that may lie in a data directory which is missing.
         self.missing: set[tuple[bytes, int]] = set()
+        self._applier: MetadataApplier | None = None
         self.epoch = -1  # rises with each registration
         self.incarnation = ZERO_ID  # of this process, drawn at the start
         # What must be closed again, in reverse order, however far a start has come.
@@ -210,12 +216,14 @@ class Broker:
             lambda: self.logs.set_aside_bytes,
             "Bytes that recovery cut from logs at this start and kept in .corrupt files.",
         )
-        if self.shared is None:
-            await self.logs.start(None)
-        else:
+        cluster_id = None
+        if self.shared is not None:
             self._opened.push_async_callback(self.shared.close)
-            await self.logs.start(await self.shared.cluster_id())
+            cluster_id = await self.shared.cluster_id()
+        self.start_may_end.clear()
+        await self.logs.start(cluster_id)
         self._opened.push_async_callback(self._close_logs)
+        self.start_may_end.set()
         noted, behind = None, False
         if self._channel is not None:
             self.controller = self._channel
@@ -247,6 +255,7 @@ class Broker:
             await self._adopt(image, noted, behind)
         applier = MetadataApplier(self, self.controller)
         await applier.start()
+        self._applier = applier
         self._opened.push_async_callback(applier.stop)
         keep_configs(self)
         self.logs.begin_upkeep()
@@ -320,6 +329,15 @@ class Broker:
             if self.clock.monotonic() >= end_s:
                 raise NotController(f"the controller keeps broker {self.node_id} fenced")
             await pause(self.clock, UNFENCED_LOOK_S)
+
+    def behind(self) -> str:
+        """Why this broker may not know or serve the cluster as it is; empty if it does."""
+        known = self.image.brokers.get(self.node_id)
+        if self._applier is None or known is None or known.epoch != self.epoch:
+            return "not registered with the controller"
+        if known.fenced:
+            return "fenced by the controller"
+        return self._applier.behind()
 
     async def controlled_shutdown(self) -> None:
         """Have others lead what this broker leads; before the server stops to take requests."""

@@ -66,6 +66,8 @@ class MetadataApplier:
         self._controller = controller
         self._task: asyncio.Task[None] | None = None
         self._confirmations: set[asyncio.Task[None]] = set()
+        self._trouble = ""  # why the latest changes are not applied
+        self._answered_s = broker.clock.monotonic()
         self._errors = broker.metrics.counter(
             "kafka_server_broker_metadata_metrics_metadata_apply_error_count",
             "Changes of the cluster that could not be applied in full.",
@@ -84,6 +86,16 @@ class MetadataApplier:
                 await asyncio.gather(task, return_exceptions=True)
         self._controller.leave(self._broker.node_id)
 
+    def behind(self) -> str:
+        """Why this broker may not have the cluster's latest changes; empty if it has them."""
+        broker = self._broker
+        silent_s = broker.clock.monotonic() - self._answered_s
+        limit_s = broker.settings.integer("broker.session.timeout.ms") / 1000
+        # Polls of a controller in this process wait until there is a change.
+        if broker.in_cluster and silent_s > limit_s:
+            return f"the controller has not answered for {silent_s:.0f} s"
+        return self._trouble
+
     async def _follow(self) -> None:
         broker = self._broker
         reachable = True
@@ -97,11 +109,15 @@ class MetadataApplier:
                 if not reachable:
                     log.info("the cluster's changes are followed again")
                 reachable = True
+                self._answered_s = broker.clock.monotonic()
                 if await self._apply(update):
                     image = broker.image
+                    self._trouble = ""
                 else:
+                    self._trouble = "a change of the cluster could not be applied here"
                     image = await self._begin_anew()
             except NotController as reason:
+                self._trouble = f"the cluster's changes cannot be followed: {reason}"
                 if reachable:
                     log.info("the cluster's changes cannot be followed for now: %s", reason)
                 reachable = False

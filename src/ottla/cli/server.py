@@ -24,6 +24,7 @@ import click
 from ottla import __version__
 from ottla.cli.failure import Failure, cannot_listen, cannot_use_directory
 from ottla.cli.logs import LEVELS, change_level, start_logging
+from ottla.cli.server_options import metrics_address, read_settings
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -34,11 +35,9 @@ if TYPE_CHECKING:
     from ottla.seams.clock import Clock
     from ottla.server.limits import Limits
     from ottla.server.metrics_http import MetricsServer
-    from ottla.settings import Entry, Settings
+    from ottla.settings import Settings
 
 log = logging.getLogger("ottla")
-
-DATA_DIRECTORY = "ottla-data"  # in the directory where the server was started
 
 # With less free space than this, a start that failed at its database failed for want of space.
 START_BYTES_MIN = 128 * 1024
@@ -74,6 +73,12 @@ GC_THRESHOLDS = (20_000, 20, 50)
     show_default=True,
     help="What is logged on stderr.",
 )
+@click.option(
+    "--workers",
+    type=int,
+    metavar="N",
+    help="N brokers on this host, a process each, with consecutive ports.",
+)
 @click.option("--list-options", is_flag=True, help="Print every option and its meaning, and end.")
 @click.option("--control", is_flag=True, hidden=True, help="For tests: faults on demand, by stdin.")
 def server(
@@ -83,6 +88,7 @@ def server(
     assignments: tuple[str, ...],
     metrics: str | None,
     log_level: str,
+    workers: int | None,
     list_options: bool,
     control: bool,
 ) -> int:
@@ -91,6 +97,9 @@ def server(
     Without options it listens on 127.0.0.1:9092, for this machine alone, and keeps its data in
     ./ottla-data. It prints one line when it is ready and logs on stderr. SIGTERM or Ctrl-C stops
     it cleanly; SIGUSR1 logs more, SIGUSR2 as much as at the start.
+
+    A broker is one process on one core. With --workers N brokers form a cluster on this host: one
+    that ends is started again, after a pause if it ends again and again.
     """
     if list_options:
         print_options()
@@ -102,6 +111,11 @@ def server(
     if settings.idle:
         log.info("options that change nothing here: %s", ", ".join(settings.idle))
     address = metrics_address(metrics)
+    if workers is not None:
+        from ottla.cli.server_workers import Workers, run_workers
+
+        chosen = Workers(workers, config, assignments, address, log_level, control)
+        return run_workers(settings, chosen)
     gc.disable()  # what is made while starting stays
     loop = new_loop()
     try:
@@ -111,83 +125,6 @@ def server(
 
 
 # Options
-
-
-def read_settings(
-    config: str | None, assignments: tuple[str, ...], data_dir: str | None, listen: str | None
-) -> Settings:
-    """Default, file, environment, --set, flag: the later wins."""
-    from ottla.settings import (
-        Entry,
-        MalformedProperties,
-        Settings,
-        SettingsError,
-        entries_of_environment,
-        entry_of_assignment,
-        parse_properties,
-    )
-
-    flags = []
-    if data_dir is not None:
-        flags.append(Entry("log.dirs", data_dir, "--data-dir"))
-    if listen is not None:
-        split_option("--listen", listen, "ottla server --listen 127.0.0.1:9092")
-        flags.append(Entry("listeners", f"PLAINTEXT://{listen}", "--listen"))
-    try:
-        entries = [
-            *(parse_properties(read_text(config), config) if config is not None else []),
-            *entries_of_environment(os.environ),
-            *(entry_of_assignment(text) for text in assignments),
-            *flags,
-        ]
-        if not any(entry.name in ("log.dir", "log.dirs") for entry in entries):
-            entries.append(Entry("log.dirs", DATA_DIRECTORY, "the default"))
-        return Settings.load([entry._replace(value=absolute(entry)) for entry in entries])
-    except MalformedProperties as error:
-        raise Failure(str(error), "mend that line") from None
-    except SettingsError as error:
-        problems = str(error).replace("\nTry: ", "\0").replace("\n", "\nottla: ")
-        raise Failure(problems.replace("\0", "\nTry: ")) from None
-
-
-def absolute(entry: Entry) -> str:
-    """Directories are reported to clients, which compare them: absolute, as in Kafka."""
-    if entry.name == "ottla.cluster.directory" and entry.value:
-        return os.path.abspath(entry.value)
-    if entry.name not in ("log.dir", "log.dirs"):
-        return entry.value
-    parts = (part.strip() for part in entry.value.split(","))
-    return ",".join(os.path.abspath(part) if part else part for part in parts)
-
-
-def read_text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise Failure(
-            f"cannot read {path}: {(reason or str(error)).lower()}",
-            "ottla server --config server.properties, with a file that is there",
-        ) from None
-
-
-def split_option(option: str, text: str, hint: str) -> tuple[str, int]:
-    from ottla.server.listener import split_address
-
-    try:
-        return split_address(text)
-    except ValueError as error:
-        raise Failure(f"{option}: {error} (got {text!r})", hint, exit_code=2) from None
-
-
-def metrics_address(option: str | None) -> tuple[str, int] | None:
-    if option is not None:
-        return split_option("--metrics", option, "ottla server --metrics 127.0.0.1:9404")
-    port = os.environ.get("JMX_PORT", "")  # as operators of Kafka know it
-    if port and not port.isdecimal():
-        raise Failure(f"JMX_PORT: must be a port (got {port!r})", "JMX_PORT=9404", exit_code=2)
-    return split_option("JMX_PORT", f"127.0.0.1:{port}", "JMX_PORT=9404") if port else None
 
 
 def print_options() -> None:
@@ -275,6 +212,15 @@ def new_loop() -> asyncio.AbstractEventLoop:
         loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     return loop
+
+
+async def first_of(task: asyncio.Future[None], event: asyncio.Event) -> None:
+    """Wait until the task is done or the event is set."""
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
 
 
 def why_not_started(error: Exception, directory: str) -> Failure:
@@ -375,7 +321,10 @@ class Running:
         loop.add_signal_handler(signal.SIGUSR1, change_level, "debug")
         loop.add_signal_handler(signal.SIGUSR2, change_level, self._log_level)
         try:
-            await self._start()
+            if not await self._start():
+                log.info("stopped before it was ready")
+                self._close()
+                return 0
         except BaseException:
             self._close()
             raise
@@ -398,8 +347,11 @@ class Running:
         log.info("stopped")
         return 0
 
-    async def _start(self) -> None:
-        """Ports first, so that a second server fails before it touches anything."""
+    async def _start(self) -> bool:
+        """Whether the broker has started; False when a signal came while it waited for others.
+
+        Ports first, so that a second server fails before it touches anything.
+        """
         from ottla.cluster.state import NotController, RegistrationRefused
         from ottla.log.directories import DirectoryProblem
         from ottla.metadata_store.tree import TreeError
@@ -412,9 +364,8 @@ class Running:
             self._start_metrics(*self._metrics_address)
         directory = os.path.abspath(self._settings.data_directory)
         try:
-            await self.broker.start(
-                {endpoint.name: endpoint.advertised for endpoint in self.server.endpoints}
-            )
+            if not await self._start_broker():
+                return False
         except (OSError, DirectoryProblem, TreeError) as error:
             raise why_not_started(error, directory) from None
         except RegistrationRefused as error:
@@ -427,6 +378,23 @@ class Running:
         except NotController as error:
             await self.broker.stop()
             raise Failure(f"cannot start: {error}", "look at the log of the controller") from None
+        return True
+
+    async def _start_broker(self) -> bool:
+        """Whether it has started; False when a signal came before."""
+        endpoints = {endpoint.name: endpoint.advertised for endpoint in self.server.endpoints}
+        start = asyncio.ensure_future(self.broker.start(endpoints))
+        await first_of(start, self._stopping)
+        if self.broker.in_cluster:
+            await first_of(start, self.broker.start_may_end)
+            if not start.done():
+                log.info("stopping while the broker waits for the cluster")
+                start.cancel()
+        try:
+            await start
+        except asyncio.CancelledError:
+            return False
+        return True
 
     def _start_metrics(self, host: str, port: int) -> None:
         from ottla.server.listener import address_text
@@ -447,7 +415,7 @@ class Running:
             ],
         )
         self._metrics_server = MetricsServer(
-            self.network, self.clock, self.metrics, lambda: self._not_ready
+            self.network, self.clock, self.metrics, lambda: self._not_ready or broker.behind()
         )
         try:
             port = self._metrics_server.listen(host, port)

@@ -20,7 +20,7 @@ class Directory(NamedTuple):
 
 
 def settings_of(path: str) -> Settings:
-    from ottla.cli.server import read_settings
+    from ottla.cli.server_options import read_settings
 
     return read_settings(path, (), None, None)
 

@@ -54,7 +54,8 @@ class BrokerProcess:
         return self._plan.log_path(self.node_id)
 
     def state(self) -> BrokerState:
-        return BrokerState(*self.broker, process=self._id, ready=self.ready)
+        broker = self.broker
+        return BrokerState(broker.node_id, broker.host, broker.port, self._id, self.ready)
 
     def start(self) -> None:
         """Start the process. It has a group of its own: Ctrl-C reaches the supervisor only."""

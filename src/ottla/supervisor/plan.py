@@ -14,9 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.supervisor.link_ports import LinkPorts
+
 STATE_FILE = "cluster.json"
 LOCK_FILE = "cluster.lock"
 METADATA_DIRECTORY = "metadata"
+SHARED_OPTION = "ottla.cluster.directory"
 BROKERS_MAX = 100  # processes of one host; more are a typing mistake
 REPLICATION_FACTOR = 3
 
@@ -26,17 +29,29 @@ def start_request(directory: Path, node_id: int) -> Path:
     return directory / f"broker-{node_id}.start"
 
 
+def hold(directory: Path, node_id: int) -> Path:
+    """The file that keeps a broker from being started again by itself, while it is there."""
+    return directory / f"broker-{node_id}.hold"
+
+
 def broker_log(directory: Path, node_id: int) -> Path:
     """The file that a broker logs to."""
     return directory / f"broker-{node_id}.log"
 
 
+def broker_data(directory: Path, node_id: int) -> Path:
+    """The directory of a broker's data."""
+    return directory / f"broker-{node_id}"
+
+
 class BrokerPlan(NamedTuple):
-    """One broker of the cluster."""
+    """One broker of the cluster; `options` and `arguments` are its own, and win."""
 
     node_id: int
     host: str
     port: int
+    options: Mapping[str, str] = {}
+    arguments: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
@@ -57,10 +72,21 @@ class ClusterPlan(NamedTuple):
 
     @property
     def metadata_directory(self) -> Path:
-        return self.directory / METADATA_DIRECTORY
+        """What the brokers share: in the cluster's directory unless the options say otherwise."""
+        given = self.options.get(SHARED_OPTION)
+        return self.directory / METADATA_DIRECTORY if given is None else Path(given)
+
+    def linked(self, first_port: int) -> ClusterPlan:
+        """The same brokers, which reach each other through proxies."""
+        ports = LinkPorts(first_port, len(self.brokers))
+        brokers = (
+            each._replace(options={**each.options, **ports.options(each.node_id, each.address)})
+            for each in self.brokers
+        )
+        return self._replace(brokers=tuple(brokers))
 
     def data_directory(self, node_id: int) -> Path:
-        return self.directory / f"broker-{node_id}"
+        return broker_data(self.directory, node_id)
 
     def log_path(self, node_id: int) -> Path:
         return broker_log(self.directory, node_id)
@@ -69,15 +95,18 @@ class ClusterPlan(NamedTuple):
         """The command line of a broker's process."""
         options = {
             **self.options,
+            SHARED_OPTION: str(self.metadata_directory),
             "node.id": str(broker.node_id),
-            "ottla.cluster.directory": str(self.metadata_directory),
+            "broker.id": str(broker.node_id),  # the older name: a file may have it
+            **broker.options,
         }
         sets = [part for name, value in options.items() for part in ("--set", f"{name}={value}")]
         config = [] if self.config_file is None else ["--config", self.config_file]
+        listen = [] if "listeners" in broker.options else ["--listen", broker.address]
         return [
             sys.executable, "-m", "ottla", "server", *config,
             "--data-dir", str(self.data_directory(broker.node_id)),
-            "--listen", broker.address, *sets,
+            *listen, *sets, *broker.arguments,
         ]  # fmt: skip
 
 

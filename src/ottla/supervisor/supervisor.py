@@ -1,6 +1,7 @@
 """The parent of a cluster's broker processes: starts them, watches them, stops them.
 
-    up      all brokers at once; ready when every one of them is
+    up      all brokers at once; ready when every one of them is, or could not be started. One that
+            could not is reported, with the end of its log; the others serve without it
     watch   a broker that has ended is reported, and started again only with `restart`, or when a
             command asks for it (a file and SIGHUP); a holder of the controller's lock that hangs is
             killed
@@ -21,9 +22,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ottla.metadata_store.shared import LOCK_FILE as CONTROLLER_LOCK_FILE
+from ottla.supervisor.back_off import BackOff
 from ottla.supervisor.broker_process import BrokerProcess
 from ottla.supervisor.holder import HolderWatch
-from ottla.supervisor.plan import LOCK_FILE, ClusterPlan, start_request
+from ottla.supervisor.plan import LOCK_FILE, ClusterPlan, hold, start_request
 from ottla.supervisor.ports import is_free
 from ottla.supervisor.processes import identify, lock_holder, running
 from ottla.supervisor.state import ClusterState, read_state, write_state
@@ -31,9 +33,6 @@ from ottla.supervisor.state import ClusterState, read_state, write_state
 LOOK_EVERY_S = 0.25
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
-# A broker that ends again and again is started after a pause that doubles up to this.
-RESTART_PAUSE_S = 0.5
-RESTART_PAUSE_S_MAX = 30.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
@@ -58,7 +57,8 @@ class Supervisor:
         report: Callable[[str], object],
         on_ready: Callable[[str], object],
     ) -> None:
-        """`report` is called with a line for an operator, `on_ready` with the brokers' addresses.
+        """`report` is called with a line for an operator, `on_ready` with the addresses of the
+        brokers that have started.
 
         `controlled`: everything ends when stdin does, and the brokers when this process does.
         """
@@ -74,23 +74,31 @@ class Supervisor:
         self._stop_signals = 0
         self._start_wanted = False
         self._restart_at_s: dict[int, float] = {}
-        self._restart_pause_s: dict[int, float] = {}
+        self._started_at_s: dict[int, float] = {}
+        self._back_off = BackOff()
+        self._not_started: dict[int, str] = {}  # why, by node id
         self._wake_reader, self._wake_writer = -1, -1
 
-    def run(self) -> None:
-        """Return when the cluster has stopped. Raises ClusterProblem if it could not be started."""
+    def run(self) -> int:
+        """Return when the cluster has stopped: 0, or 1 if a broker could never be started.
+
+        Raises ClusterProblem if none could be.
+        """
         lock = self._lock_directory()
         try:
             self._check_nothing_runs()
             self._take_signals()
             try:
                 self._start_all()
-                self._on_ready(self.plan.bootstrap_servers)
+                started = [each.broker.address for each in self._brokers if each.ready]
+                if started:
+                    self._on_ready(",".join(started))
                 while not self._stop_signals:
                     self._look()
                     self._wait()
             finally:
                 self._stop_all()
+            return 1 if self._not_started else 0
         finally:
             self._give_back_signals()
             os.close(lock)
@@ -120,19 +128,43 @@ class Supervisor:
     def _start_all(self) -> None:
         self._take_requests()  # of commands that found no supervisor any more
         for broker in self._brokers:
-            broker.start()
+            hold(self.plan.directory, broker.node_id).unlink(missing_ok=True)
+            self._start(broker)
         self._write_state()
         deadline_s = time.monotonic() + START_TIMEOUT_S
-        while not all(broker.ready for broker in self._brokers) and not self._stop_signals:
+        while not self._stop_signals:
             self._note_ready()
             for broker in self._brokers:
                 ended = broker.ended()
                 if ended is not None:
-                    raise self._not_started(broker, f"ended {ended}")
+                    self._note_not_started(broker, f"ended {ended}")
+                    self._start_again_later(broker, time.monotonic())
+            late = [broker for broker in self._brokers if broker.running and not broker.ready]
+            if not late:
+                break
             if time.monotonic() > deadline_s:
-                late = next(broker for broker in self._brokers if not broker.ready)
-                raise self._not_started(late, f"was not ready within {START_TIMEOUT_S:g} s")
+                for broker in late:
+                    self._note_not_started(broker, f"was not ready within {START_TIMEOUT_S:g} s")
+                break
             self._wait()
+        if len(self._not_started) == len(self._brokers) and not self._stop_signals:
+            first = self._brokers[0]
+            raise ClusterProblem(
+                f"no broker could be started; {self._not_started[first.node_id]}",
+                f"look at {first.log_path}",
+            )
+
+    def _start(self, broker: BrokerProcess) -> None:
+        self._started_at_s[broker.node_id] = time.monotonic()
+        broker.start()
+
+    def _note_not_started(self, broker: BrokerProcess, what: str) -> None:
+        words = broker.last_words()
+        reason = f"broker {broker.node_id} {what}" + (f":\n{words}" if words else "")
+        self._not_started[broker.node_id] = reason
+        self._write_state()
+        if len(self._not_started) < len(self._brokers):
+            self._report(f"{reason}\nthe others go on without it; look at {broker.log_path}")
 
     def _check_nothing_runs(self) -> None:
         state = read_state(self.plan.directory)
@@ -144,19 +176,14 @@ class Supervisor:
                     f"(process {broker.process.pid})",
                     f"ottla cluster down --dir {self.plan.directory}",
                 )
+        if state is not None:
+            return  # brokers of a cluster that is there start though one of them cannot
         for planned in self.plan.brokers:
             if not is_free(planned.port, planned.host):
                 raise ClusterProblem(
                     f"cannot listen on {planned.address}: the port is in use",
                     "ottla cluster up --port ANOTHER, the first of the brokers' ports",
                 )
-
-    def _not_started(self, broker: BrokerProcess, what: str) -> ClusterProblem:
-        words = broker.last_words()
-        return ClusterProblem(
-            f"broker {broker.node_id} {what}" + (f":\n{words}" if words else ""),
-            f"look at {broker.log_path}",
-        )
 
     # Watch
 
@@ -171,9 +198,12 @@ class Supervisor:
             self._start_wanted = False
             self._restart_at_s |= dict.fromkeys(self._take_requests(), now_s)
         for broker in self._brokers:
-            if not broker.running and self._restart_at_s.get(broker.node_id, now_s + 1) <= now_s:
+            due_s = self._restart_at_s.get(broker.node_id)
+            if due_s is None or due_s > now_s or broker.running:
+                continue
+            if not hold(self.plan.directory, broker.node_id).exists():
                 del self._restart_at_s[broker.node_id]
-                broker.start()
+                self._start(broker)
                 self._write_state()
         self._end_hanging_holder(now_s)
 
@@ -195,19 +225,20 @@ class Supervisor:
     def _note_ready(self) -> None:
         for broker in self._brokers:
             if broker.became_ready():
-                self._restart_pause_s.pop(broker.node_id, None)
+                self._not_started.pop(broker.node_id, None)
                 self._report(f"broker {broker.node_id} is ready on {broker.broker.address}")
                 self._write_state()
 
     def _note_end(self, broker: BrokerProcess, ended: str, now_s: float) -> None:
         self._report(f"broker {broker.node_id} ended {ended}")
         self._write_state()
+        self._start_again_later(broker, now_s)
+
+    def _start_again_later(self, broker: BrokerProcess, now_s: float) -> None:
         if self._restart:
-            pause_s = self._restart_pause_s.get(broker.node_id, 0.0)
+            ran_s = now_s - self._started_at_s[broker.node_id]
+            pause_s = self._back_off.pause_s(broker.node_id, ran_s)
             self._restart_at_s[broker.node_id] = now_s + pause_s
-            self._restart_pause_s[broker.node_id] = min(
-                max(RESTART_PAUSE_S, 2 * pause_s), RESTART_PAUSE_S_MAX
-            )
 
     def _end_hanging_holder(self, now_s: float) -> None:
         path = self.plan.metadata_directory / CONTROLLER_LOCK_FILE

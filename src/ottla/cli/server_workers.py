@@ -1,0 +1,142 @@
+"""`ottla server --workers N`: N brokers on one host, one process each, watched and restarted.
+
+They form a cluster below the data directory: broker I keeps its data in DIR/broker-I and logs to
+DIR/broker-I.log. Node ids count from `node.id`, ports from that of the listener, ports of metrics
+from that of --metrics. The host is the rack of all of them, so replicas are placed on other hosts
+first.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from ottla import __version__
+from ottla.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from ottla.settings import Settings
+    from ottla.settings.listeners import Listener
+    from ottla.supervisor.plan import BrokerPlan, ClusterPlan
+
+HOST_ANYWHERE = ("", "0.0.0.0", "::")
+# Of the options with a default that needs more brokers than there may be.
+INTERNAL_FACTORS = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
+INTERNAL_MIN_ISR = "transaction.state.log.min.isr"
+
+
+class Workers(NamedTuple):
+    """What the command line says of all workers."""
+
+    number: int
+    config: str | None
+    assignments: tuple[str, ...]
+    metrics: tuple[str, int] | None
+    log_level: str
+    controlled: bool
+
+
+def run_workers(settings: Settings, workers: Workers) -> int:
+    """Run them until a signal comes; the exit code."""
+    from ottla.supervisor.plan import BROKERS_MAX
+    from ottla.supervisor.supervisor import ClusterProblem, Supervisor
+
+    if not 1 <= workers.number <= BROKERS_MAX:
+        raise Failure(
+            f"--workers: must be between 1 and {BROKERS_MAX} (got {workers.number})",
+            f"ottla server --workers {os.cpu_count() or 1}, one for each core",
+            exit_code=2,
+        )
+    plan = planned(settings, workers)
+
+    def ready(servers: str) -> None:
+        click.echo(f"ottla {__version__} ready on {servers}, data in {plan.directory}")
+
+    supervisor = Supervisor(
+        plan,
+        session_timeout_s=settings.integer("broker.session.timeout.ms") / 1000,
+        restart=True,
+        controlled=workers.controlled,
+        report=lambda line: click.echo(line, err=True),
+        on_ready=ready,
+    )
+    try:
+        return supervisor.run()
+    except ClusterProblem as problem:
+        raise Failure(str(problem), problem.hint) from None
+
+
+def planned(settings: Settings, workers: Workers) -> ClusterPlan:
+    """The workers as the brokers of a cluster."""
+    from ottla.supervisor.plan import ClusterPlan
+    from ottla.supervisor.ports import free_ports
+
+    if len(settings.data_directories) > 1:
+        raise Failure(
+            "--workers takes one data directory, in which each has its own",
+            "ottla server --workers N --data-dir DIRECTORY",
+            exit_code=2,
+        )
+    if len(settings.listeners) != 1:
+        raise Failure(
+            "--workers takes one listener, whose port is that of the first worker",
+            "ottla server --workers N --listen HOST:PORT",
+            exit_code=2,
+        )
+    listener = settings.listeners[0]
+    first_port = listener.port or free_ports(workers.number)
+    if first_port + workers.number > 65536:
+        raise Failure(
+            f"{workers.number} workers need the ports from {first_port} on, and the last is 65535",
+            "ottla server --workers N --listen HOST:PORT, with a smaller port",
+            exit_code=2,
+        )
+    given = dict(assignment.split("=", 1) for assignment in workers.assignments)
+    return ClusterPlan(
+        Path(settings.data_directory),
+        tuple(worker(settings, workers, listener, first_port, i) for i in range(workers.number)),
+        {**worker_defaults(settings, workers.number), **given},
+        None if workers.config is None else os.path.abspath(workers.config),
+    )
+
+
+def worker(
+    settings: Settings, workers: Workers, listener: Listener, first_port: int, place: int
+) -> BrokerPlan:
+    """The worker at a place, counted from 0."""
+    from ottla.supervisor.plan import BrokerPlan
+
+    host = "127.0.0.1" if listener.host in HOST_ANYWHERE else listener.host
+    port = first_port + place
+    shown = f"[{listener.host}]" if ":" in listener.host else listener.host
+    options = {"listeners": f"{listener.name}://{shown}:{port}"}
+    if "advertised.listeners" in settings.given:
+        told = listener.advertised_host
+        told = f"[{told}]" if ":" in told else told
+        options["advertised.listeners"] = (
+            f"{listener.name}://{told}:{listener.advertised_port + place}"
+        )
+    arguments = ["--log-level", workers.log_level]
+    if workers.metrics is not None:
+        metrics_host, metrics_port = workers.metrics
+        metrics_host = f"[{metrics_host}]" if ":" in metrics_host else metrics_host
+        arguments += ["--metrics", f"{metrics_host}:{metrics_port + place if metrics_port else 0}"]
+    return BrokerPlan(settings.node_id + place, host, port, options, tuple(arguments))
+
+
+def worker_defaults(settings: Settings, count: int) -> Mapping[str, str]:
+    """The host as the rack, and internal topics of no more replicas than there are workers."""
+    from ottla.supervisor.plan import SHARED_OPTION
+
+    defaults = {"broker.rack": socket.gethostname()}
+    defaults |= dict.fromkeys(INTERNAL_FACTORS, str(min(count, 3)))
+    defaults[INTERNAL_MIN_ISR] = "2" if count >= 3 else "1"
+    chosen = {name: value for name, value in defaults.items() if name not in settings.given}
+    if settings.cluster_directory is not None:
+        chosen[SHARED_OPTION] = settings.cluster_directory
+    return chosen
