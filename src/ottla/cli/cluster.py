@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
-from ottla.cli.cluster_processes import down, kill, restart, up
+from ottla.cli.cluster_processes import down, kill, up
+from ottla.cli.cluster_restart import replace, restart
 from ottla.cli.cluster_status import status
+from ottla.cli.cluster_why import why
 from ottla.cli.common import Noun, cluster_options, connected, json_option
 from ottla.cli.output import show_facts, show_json, show_rows
 
@@ -15,7 +17,7 @@ def cluster() -> None:
     """The cluster as a whole."""
 
 
-for command in (up, status, kill, restart, down):
+for command in (up, status, why, kill, restart, replace, down):
     cluster.add_command(command)
 
 

@@ -1,4 +1,4 @@
-"""`ottla cluster up`, `kill`, `restart`, `down`: the brokers of a cluster on this host.
+"""`ottla cluster up`, `kill`, `down`: the brokers of a cluster on this host.
 
 `up` stays in the foreground and supervises the brokers' processes; the other commands find them by
 the state file in the cluster's directory.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +18,7 @@ from ottla.cli.common import pairs
 from ottla.cli.failure import Failure
 
 if TYPE_CHECKING:
+    from ottla.supervisor.plan import ClusterPlan
     from ottla.supervisor.state import BrokerState, ClusterState
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,6 +66,7 @@ def directory_option(command: F) -> F:
 )
 @click.option("--restart", is_flag=True, help="Start a broker again that has ended.")
 @click.option("--control", is_flag=True, hidden=True, help="For tests: ends when stdin does.")
+@click.option("--links", type=int, hidden=True, help="For tests: the first port of the proxies.")
 def up(
     brokers: int | None,
     directory: str,
@@ -74,13 +76,15 @@ def up(
     assignments: tuple[str, ...],
     restart: bool,
     control: bool,
-) -> None:
+    links: int | None,
+) -> int:
     """Run a cluster of several brokers on this host.
 
     Broker N keeps its data in DIR/broker-N and logs to DIR/broker-N.log. With three brokers or
     more a topic has three replicas unless it says otherwise, and a write with acks=all is
-    acknowledged when two of them have it. Prints the brokers' addresses when all are ready.
-    SIGTERM or Ctrl-C stops them.
+    acknowledged when two of them have it. Prints the brokers' addresses when they are ready. One
+    that cannot start is reported, the others serve without it, and the exit code is 1 in the end
+    unless it was started later. SIGTERM or Ctrl-C stops them.
     """
     from ottla.supervisor.supervisor import ClusterProblem, Supervisor
 
@@ -88,6 +92,8 @@ def up(
     before = state_of(path)
     count = broker_count(brokers, before, path)
     plan = planned(path, count, host, first_port(port, before, count), config, assignments)
+    if links is not None:
+        plan = plan.linked(links)
     supervisor = Supervisor(
         plan,
         session_timeout_s=session_timeout_s(config, plan.options, path),
@@ -97,7 +103,7 @@ def up(
         on_ready=lambda servers: click.echo(f"ottla cluster ready on {servers}, data in {path}"),
     )
     try:
-        supervisor.run()
+        return supervisor.run()
     except ClusterProblem as problem:
         raise Failure(str(problem), problem.hint) from None
 
@@ -140,7 +146,7 @@ def first_port(wanted: int | None, before: ClusterState | None, count: int) -> i
 
 def planned(
     path: Path, count: int, host: str, port: int, config: str | None, assignments: tuple[str, ...]
-) -> Any:
+) -> ClusterPlan:
     from ottla.supervisor.plan import ClusterPlan, planned_brokers, replication_options
 
     options = {**replication_options(count), **pairs(assignments, "--set")}
@@ -148,9 +154,9 @@ def planned(
     return ClusterPlan(path, planned_brokers(count, host, port), options, file)
 
 
-def session_timeout_s(config: str | None, options: dict[str, str], path: Path) -> float:
+def session_timeout_s(config: str | None, options: Mapping[str, str], path: Path) -> float:
     """The session time-out that the brokers will have; their options are checked with it."""
-    from ottla.cli.server import read_settings
+    from ottla.cli.server_options import read_settings
 
     assignments = tuple(f"{name}={value}" for name, value in options.items())
     shared = ("node.id=1", f"ottla.cluster.directory={path / 'metadata'}")
@@ -173,45 +179,6 @@ def kill(broker: int, directory: str) -> None:
         )
     wait_until(lambda: not running(found.process), f"broker {broker} does not end")
     click.echo(f"killed broker {broker}")
-
-
-@click.command()
-@click.argument("broker", type=int)
-@directory_option
-def restart(broker: int, directory: str) -> None:
-    """Stop broker BROKER if it runs, and start it again."""
-    from ottla.supervisor.broker_process import last_words
-    from ottla.supervisor.plan import broker_log
-    from ottla.supervisor.processes import running, send
-    from ottla.supervisor.state import ask_for_start
-
-    path = Path(directory).absolute()
-    found = broker_of(path, broker)
-    if not running(known_state(path).supervisor):
-        raise not_running(path)
-    if send(found.process, signal.SIGTERM):
-        send(found.process, signal.SIGCONT)
-        wait_until(lambda: not running(found.process), f"broker {broker} does not stop")
-    if not ask_for_start(path, broker):
-        raise not_running(path)
-
-    started = found.process
-    log = broker_log(path, broker)
-
-    def ready() -> bool:
-        nonlocal started
-        now = broker_of(path, broker)
-        if started != found.process and not running(started):
-            words = last_words(log)
-            raise Failure(
-                f"broker {broker} ended while it started" + (f":\n{words}" if words else ""),
-                f"look at {log}",
-            )
-        started = now.process or started
-        return now.ready and now.process != found.process
-
-    wait_until(ready, f"broker {broker} does not start; look at {log}")
-    click.echo(f"broker {broker} is ready on {found.address}")
 
 
 @click.command()
@@ -272,10 +239,15 @@ def broker_of(path: Path, node_id: int) -> BrokerState:
 
 
 def wait_until(
-    reached: Callable[[], bool], otherwise: str, *, timeout_s: float = START_TIMEOUT_S
+    reached: Callable[[], bool],
+    otherwise: str | Callable[[], str],
+    *,
+    timeout_s: float = START_TIMEOUT_S,
 ) -> None:
+    """Wait until it is so; a Failure that says what is not, after too long a time."""
     deadline_s = time.monotonic() + timeout_s
     while not reached():
         if time.monotonic() > deadline_s:
-            raise Failure(f"{otherwise} (waited {timeout_s:g} s)", "ottla cluster status")
+            what = otherwise if isinstance(otherwise, str) else otherwise()
+            raise Failure(f"{what} (waited {timeout_s:g} s)", "ottla cluster status")
         time.sleep(LOOK_AGAIN_S)

@@ -7,7 +7,7 @@ each replica ends: what it lacks of its leader's log is its lag.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BROKER_COLUMNS = ("broker", "address", "process", "state", "leaders", "replicas", "in_sync", "lag")
 REQUEST_TIMEOUT_MS = 5_000  # a broker that hangs is not waited for as long as a program would
-PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "lag")
+PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "lag", "moves")
 
 
 @click.command()
@@ -35,7 +35,8 @@ PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "lag")
 def status(directory: str, all_partitions: bool, as_json: bool) -> None:
     """Show brokers, controller, leaders, ISRs and lag of a cluster on this host.
 
-    Of the partitions, those are shown that have no leader or whose ISR lacks a replica.
+    Of the partitions, those are shown that have no leader or whose ISR lacks a replica. MOVES says
+    which replicas catch up with their leader. `ottla cluster why TOPIC-PARTITION` says more.
     """
     path = Path(directory).absolute()
     state = known_state(path)
@@ -98,6 +99,7 @@ class Found:
         cluster: dict[str, Any],
         topics: list[dict[str, Any]],
         ends: dict[int, dict[TopicPartition, int]],
+        running: Collection[int],
     ) -> None:
         self.cluster_id = cluster["cluster_id"]
         self.controller = cluster["controller_id"] if cluster["controller_id"] >= 0 else None
@@ -110,6 +112,7 @@ class Found:
             key=lambda each: each[:2],
         )
         self._ends = ends
+        self._running = running
 
     def rows(self) -> list[dict[str, Any]]:
         """One for each partition; its lag is that of the replica that is furthest behind."""
@@ -123,11 +126,23 @@ class Found:
                 "lag": self._largest(
                     self._lag(topic, each, node) for node in each["replica_nodes"]
                 ),
+                "moves": self._moves(each),
                 "trouble": each["leader_id"] < 0
                 or len(each["isr_nodes"]) < len(each["replica_nodes"]),
             }
             for topic, index, each in self._partitions
         ]
+
+    def _moves(self, partition: dict[str, Any]) -> str | None:
+        """The replicas that copy from the leader until they are in sync."""
+        missing = [
+            node
+            for node in partition["replica_nodes"]
+            if node not in partition["isr_nodes"] and node in self._running
+        ]
+        if not missing or partition["leader_id"] < 0:
+            return None
+        return f"{','.join(map(str, missing))} catches up"
 
     def counts(self) -> dict[str, int]:
         """The facts that an operator looks at first."""
@@ -181,4 +196,4 @@ def ask_brokers(alive: list[BrokerState]) -> Found:
             ]
             with contextlib.suppress(KafkaError):  # it is not registered yet, or no longer
                 ends[broker.node_id] = client.replica_end_offsets(broker.node_id, held)
-    return Found(cluster, topics, ends)
+    return Found(cluster, topics, ends, [each.node_id for each in alive])
