@@ -24,6 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ottla.supervisor.link_ports import PORTS_PER_BROKER, LinkPorts
+from ottla.supervisor.ports import free_ports
 from ottla.supervisor.processes import running, send, stopped
 from ottla.supervisor.state import BrokerState, ClusterState, ask_for_start, read_state
 from ottla.testing.broker import (
@@ -34,6 +36,7 @@ from ottla.testing.broker import (
     option_name,
     setting,
 )
+from ottla.testing.links import Links
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
@@ -51,14 +54,18 @@ class Cluster:
         brokers: int = BROKERS,
         *,
         directory: str | os.PathLike[str] | None = None,
+        links: bool = False,
         **options: object,
     ) -> None:
+        """`links`: connections between brokers can be cut (`cut`, `heal`)."""
         self.node_ids = tuple(range(1, brokers + 1))
         self.bootstrap_servers = ""
         self.options = DEFAULTS | {option_name(name): value for name, value in options.items()}
         self._given_directory = directory
         self._root: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._wants_links = links
+        self._links: Links | None = None
 
     # ---- what a test uses ------------------------------------------------------------------------
 
@@ -98,23 +105,31 @@ class Cluster:
             given = self._given_directory
             self._root = Path(tempfile.mkdtemp(prefix="ottla-test-") if given is None else given)
             self._root.mkdir(parents=True, exist_ok=True)
+        if self._wants_links and self._links is None:
+            count = len(self.node_ids)
+            self._links = Links(LinkPorts(free_ports(PORTS_PER_BROKER * count), count))
+        if self._links is not None:
+            for node_id in self.node_ids:
+                self._links.open(node_id)
         with (self._root / "cluster.log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
             )
         assert self._process.stdout is not None
-        # It ends by itself when a broker does not start in time.
         found = READY.search(self._process.stdout.readline().decode())
-        if found is None:
+        servers = [] if found is None else found[1].split(",")
+        if len(servers) < len(self.node_ids):
             self._end()
-            raise BrokerFailed(f"the cluster did not start:\n{self.logs()}")
-        self.bootstrap_servers = found[1]
+            raise BrokerFailed(f"not all brokers have started:\n{self.logs()}")
+        self.bootstrap_servers = ",".join(servers)
         return self
 
     def stop(self) -> int:
         """Stop all brokers cleanly; the exit code, which is 0 too if nothing runs."""
         if self._process is None:
             return 0
+        if self._links is not None:
+            self._links.heal()  # a broker that stops asks others to lead
         self._process.send_signal(signal.SIGTERM)
         try:
             return self._process.wait(2 * STOP_TIMEOUT_S)
@@ -126,6 +141,8 @@ class Cluster:
     def kill(self, broker: int) -> None:
         """SIGKILL to one broker: what a crash of its process does."""
         before = self._broker(broker)
+        if self._links is not None:
+            self._links.close(broker)  # a dead process refuses connections
         send(before.process, signal.SIGKILL)
         # Until its end is noted: then it can be started again.
         self._until(
@@ -156,6 +173,8 @@ class Cluster:
             send(before, signal.SIGCONT)
             self._until(lambda: not running(before), f"broker {broker} does not stop")
 
+        if self._links is not None:
+            self._links.open(broker)
         if not ask_for_start(self.directory, broker):
             raise BrokerFailed(f"the cluster is not running:\n{self.logs()}")
 
@@ -164,6 +183,25 @@ class Cluster:
             return now.ready and now.process != before
 
         self._until(ready, f"broker {broker} does not start")
+
+    def cut(self, one: int, other: int, *, one_way: bool = False) -> None:
+        """Let nothing pass between two brokers, or nothing from `one` to `other`.
+
+        Connections stay open and are silent, as when packets are lost. Clients are not cut off.
+        """
+        for each in (one, other):
+            self._broker(each)
+        self._proxies().cut(one, other, one_way=one_way)
+
+    def isolate(self, broker: int) -> None:
+        """Cut a broker off from all others."""
+        for other in self.node_ids:
+            if other != broker:
+                self.cut(broker, other)
+
+    def heal(self, one: int | None = None, other: int | None = None) -> None:
+        """Let everything pass again: between two brokers, or between all."""
+        self._proxies().heal(one, other)
 
     # ---- what the brokers say --------------------------------------------------------------------
 
@@ -218,6 +256,9 @@ class Cluster:
     def remove(self) -> None:
         """End it and throw its data away, unless the directory was given."""
         self._end()
+        links, self._links = self._links, None
+        if links is not None:
+            links.stop()
         if self._root is not None and self._given_directory is None:
             shutil.rmtree(self._root, ignore_errors=True)
             self._root = None
@@ -228,10 +269,17 @@ class Cluster:
         ]
         # Free ports at the first start, the same ones afterwards.
         port = [] if (self.directory / "cluster.json").exists() else ["--port", "0"]
+        if self._links is not None:
+            port += ["--links", str(self._links.ports.first)]
         return [
             sys.executable, "-m", "ottla", "cluster", "up", "--control",
             "--brokers", str(len(self.node_ids)), "--dir", str(self.directory), *port, *sets,
         ]  # fmt: skip
+
+    def _proxies(self) -> Links:
+        if self._links is None:
+            raise BrokerFailed("links can be cut in a cluster that was made with links=True")
+        return self._links
 
     def _end(self) -> None:
         """End the process that runs the brokers; they end when it does."""
@@ -280,8 +328,9 @@ def cluster(
     brokers: int = BROKERS,
     *,
     directory: str | os.PathLike[str] | None = None,
+    links: bool = False,
     **options: object,
 ) -> Iterator[Cluster]:
     """A running cluster for a `with` block."""
-    with Cluster(brokers, directory=directory, **options) as started:
+    with Cluster(brokers, directory=directory, links=links, **options) as started:
         yield started
