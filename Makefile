@@ -50,7 +50,7 @@ compile: $(COMPILED) ## Compile the loops that run once per record (done by test
 demo: $(READY) $(JAVA) $(COMPILED) ## User behaviour, live: a broker, Spark, a kill in the middle, a report (two minutes)
 	@$(BIN)/python -m scripts.demo
 
-demo-cluster: $(READY) $(JAVA) $(COMPILED) ## The same on a Spark cluster: a master and two workers
+demo-cluster: $(READY) $(JAVA) $(COMPILED) ## The same on three brokers and a Spark cluster, and a leader is killed too
 	@$(BIN)/python -m scripts.demo --cluster
 
 test: $(READY) $(EXTRAS) $(COMPILED) check ## Set up, run the checks and all tests

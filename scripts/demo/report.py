@@ -110,8 +110,14 @@ def told(story: Story) -> str:
             f"(SIGKILL) and started again; it was counting again {away_s:.0f} seconds later, from "
             "its checkpoint, while the events kept coming."
         )
+    where = "an Ottla broker" if story.brokers == 1 else f"{story.brokers} Ottla brokers"
+    if story.broker_killed_at_s is not None:
+        killed = (
+            f" After {story.broker_killed_at_s:.0f} seconds the broker that led the busiest "
+            f"partition was killed, and started again later.{killed}"
+        )
     return (
-        f"A made-up shop sent what its visitors did to an Ottla broker; pipelines on Spark "
+        f"A made-up shop sent what its visitors did to {where}; pipelines on Spark "
         f"({story.master}) read the topic and wrote their results back to topics.{killed} "
         "The results below are read from those topics, and compared with a plain recount of "
         "what was sent."

@@ -1,5 +1,7 @@
 """The demo's course: a broker, Spark, a shop that opens, a process that dies, and a reckoning.
 
+With `Plan.cluster` there are three brokers and a Spark cluster, and a broker dies as well.
+
 `Demo.run` fills a `Story` and shows it while it happens. It owes its caller that nothing is left
 running: everything it starts is on the `ExitStack` it is given.
 """
@@ -18,9 +20,10 @@ from pathlib import Path
 
 from ottla import Admin, NewTopic
 from ottla.spark.home import quick_home
-from ottla.testing import Broker, broker
+from ottla.testing import broker, cluster
 
-from . import results
+from . import brokers, results
+from .brokers import Brokers
 from .generator import People, Sender
 from .panel import Screen, View
 from .process import Process
@@ -33,7 +36,10 @@ PARTITIONS = 4
 # Nothing counted and nothing written for so long: it will not come. Spark needs some twenty
 # seconds of a quiet machine from nothing to its first result, and minutes of a busy one.
 PATIENCE_S = 300.0
+# Parts of the whole time: the pipelines die while a broker is away, if there are several.
+KILL_BROKER_AFTER = 0.25
 KILL_AFTER = 0.4
+START_BROKER_AFTER = 0.55
 LOCAL_MASTER = "local[2]"
 # Six queries share two cores: a batch of each every other second, in as many tasks as cores.
 TRIGGER = "2 seconds"
@@ -78,7 +84,7 @@ class Demo:
         self.batches: dict[str, float] = {}
 
     def run(self) -> Story:
-        self.broker = self._start_broker()
+        self._start_broker()
         if self.plan.cluster:
             self._start_cluster()
         self._start_pipelines()
@@ -93,20 +99,33 @@ class Demo:
 
     # ---- the parts -------------------------------------------------------------------------------
 
-    def _start_broker(self) -> Broker:
+    def _start_broker(self) -> None:
         began = time.monotonic()
-        started = self.stack.enter_context(broker(num_partitions=PARTITIONS))
-        self.address = started.bootstrap_servers
+        self.brokers: Brokers | None = None
+        if self.plan.cluster:
+            several = self.stack.enter_context(cluster(brokers.COUNT, num_partitions=PARTITIONS))
+            self.brokers = Brokers(several)
+            self.address = several.bootstrap_servers
+            self.story.brokers = brokers.COUNT
+        else:
+            self.address = self.stack.enter_context(
+                broker(num_partitions=PARTITIONS)
+            ).bootstrap_servers
         with Admin(bootstrap_servers=self.address) as admin:
             admin.create_topics(
                 [
-                    NewTopic(name, PARTITIONS, 1, topic_configs=results.CONFIGS.get(name, {}))
+                    NewTopic(
+                        name,
+                        PARTITIONS,
+                        self.story.brokers,
+                        topic_configs=results.CONFIGS.get(name, {}),
+                    )
                     for name in (results.SOURCE, *results.TOPICS)
                 ]
             )
         took_s = time.monotonic() - began
-        self.screen.say(f"started a broker on {self.address} [{took_s:.1f} s]")
-        return started
+        what = f"{brokers.COUNT} brokers" if self.plan.cluster else "a broker"
+        self.screen.say(f"started {what} on {self.address} [{took_s:.1f} s]")
 
     def _start_cluster(self) -> None:
         from ottla.spark.standalone import standalone
@@ -173,13 +192,24 @@ class Demo:
         self.opened.set()
 
     def _watch_shop(self) -> None:
-        """Until the last event is sent; in the middle, the kill."""
+        """Until the last event is sent; in the middle, the kills."""
         while self.sender.is_alive():
             self._look()
             now_s = self._now_s()
+            self._look_at_brokers(now_s / self.plan.seconds)
             if self.story.killed_at_s is None and now_s > self.plan.seconds * KILL_AFTER:
                 self._kill()
             time.sleep(LOOK_S)
+
+    def _look_at_brokers(self, passed: float) -> None:
+        """Kill one, and start it again; `passed` is the part of the time that is over."""
+        if self.brokers is None:
+            return
+        if self.brokers.killed is None and passed > KILL_BROKER_AFTER:
+            self.brokers.kill_busiest_leader(results.SOURCE)
+            self.story.broker_killed_at_s = self._now_s()
+        elif passed > START_BROKER_AFTER and not self.brokers.starting:
+            self.brokers.start_again()
 
     def _kill(self) -> None:
         pid = self.process.pid
@@ -222,6 +252,8 @@ class Demo:
                 not code,
             )
         )
+        if self.brokers is not None:
+            self.story.checks.append(self.brokers.check([results.SOURCE, *results.TOPICS]))
         self.story.code = [(name, (ROOT / name).read_text()) for name in results.FILES]
         results.tell(self.story, found, self.sender.sent, len(self.sender.broken))
 
@@ -244,6 +276,8 @@ class Demo:
 
     def _look(self) -> None:
         self._look_after()
+        for happened in self.brokers.news() if self.brokers is not None else ():
+            self._note(happened)
         now_s, story = self._now_s(), self.story
         story.samples.append(Sample(now_s, self.sender.sent, self.watcher.counted))
         if story.killed_at_s is not None and story.back_at_s is None:

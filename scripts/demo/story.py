@@ -38,6 +38,8 @@ class Story:
     master: str = "local[2]"
     samples: list[Sample] = field(default_factory=list)
     happenings: list[tuple[float, str]] = field(default_factory=list)
+    brokers: int = 1
+    broker_killed_at_s: float | None = None
     killed_at_s: float | None = None
     back_at_s: float | None = None
     caught_up_at_s: float | None = None
