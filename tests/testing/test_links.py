@@ -108,6 +108,13 @@ def send(cluster: Cluster, value: bytes, *brokers: int) -> None:
         producer.send("t", value=value, partition=0).get(60)
 
 
+def test_the_function_is_not_hidden_by_its_module() -> None:
+    """`ottla.testing.cluster` is what the documents say, whoever has imported the module."""
+    import ottla.testing.cluster
+
+    assert callable(ottla.testing.cluster)
+
+
 def test_links_are_cut_only_where_there_are_proxies() -> None:
     """A cluster without them says how to have them."""
     with pytest.raises(BrokerFailed, match="links=True"):

@@ -1,6 +1,6 @@
 """For tests of what runs on Ottla: a real broker, helpers, and a checker of what clients saw.
 
-The helpers bring the client with them, so they are imported when they are first used.
+Helpers that bring the client with them are imported when they are first used.
 """
 
 from importlib import import_module
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.testing.broker import Broker, BrokerFailed, broker
 
+# At once: `cluster` is the name of the function and of its module, and the last import wins.
+from ottla.testing.cluster import Cluster, cluster
+
 if TYPE_CHECKING:
-    from ottla.testing.cluster import Cluster as Cluster
-    from ottla.testing.cluster import cluster as cluster
     from ottla.testing.consuming import consume_all as consume_all
     from ottla.testing.consuming import wait_for_lag_zero as wait_for_lag_zero
 
@@ -24,8 +25,6 @@ __all__ = [
     "wait_for_lag_zero",
 ]
 _MODULES = {
-    "Cluster": "ottla.testing.cluster",
-    "cluster": "ottla.testing.cluster",
     "consume_all": "ottla.testing.consuming",
     "wait_for_lag_zero": "ottla.testing.consuming",
 }

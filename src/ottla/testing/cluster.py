@@ -36,10 +36,10 @@ from ottla.testing.broker import (
     option_name,
     setting,
 )
-from ottla.testing.links import Links
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
+    from ottla.testing.links import Links
 
 BROKERS = 3
 LOOK_AGAIN_S = 0.02
@@ -106,6 +106,8 @@ class Cluster:
             self._root = Path(tempfile.mkdtemp(prefix="ottla-test-") if given is None else given)
             self._root.mkdir(parents=True, exist_ok=True)
         if self._wants_links and self._links is None:
+            from ottla.testing.links import Links
+
             count = len(self.node_ids)
             self._links = Links(LinkPorts(free_ports(PORTS_PER_BROKER * count), count))
         if self._links is not None:

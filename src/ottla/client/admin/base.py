@@ -89,12 +89,14 @@ class AdminBase:
             found = node_id
             if found is None:
                 found = self._client.wait(self._client.coordinator(key, kind), left_ms)
-            asked = self._client.submit(found, message, timeout_ms=left_ms, version_max=version_max)
-            answer = self._client.wait(asked)
             try:
+                answer = self._client.wait(
+                    self._client.submit(found, message, timeout_ms=left_ms, version_max=version_max)
+                )
                 raise_if_in(answer, MOVED_COORDINATOR)
                 check(answer)
             except Exception:
+                # It is another one now, or gone: a broker that does not answer is not asked again.
                 self._client.coordinators.forget(key, kind)
                 raise
             return answer
