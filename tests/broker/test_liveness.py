@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.readiness import why_behind
 from ottla.cluster.state import RegistrationRefused
 from tests.broker.cluster_harness import (
     Cluster,
@@ -152,16 +153,16 @@ class TestReadiness:
         when it has caught up."""
         with Cluster(3) as cluster:
             brokers = [cluster.brokers[each] for each in (1, 2, 3)]
-            cluster.wait(lambda: not any(each.broker.behind() for each in brokers))
+            cluster.wait(lambda: not any(why_behind(each.broker) for each in brokers))
             cluster.simulation.network.cut("broker1", "broker3")
-            cluster.wait(lambda: bool(brokers[2].broker.behind()))
-            assert "cannot be followed" in brokers[2].broker.behind()
-            assert not brokers[1].broker.behind()
+            cluster.wait(lambda: bool(why_behind(brokers[2].broker)))
+            assert "cannot be followed" in why_behind(brokers[2].broker)
+            assert not why_behind(brokers[1].broker)
             cluster.simulation.network.heal("broker1", "broker3")
-            cluster.wait(lambda: not brokers[2].broker.behind())
+            cluster.wait(lambda: not why_behind(brokers[2].broker))
             brokers[1].node.pause()
             cluster.wait(lambda: cluster.image(1).brokers[2].fenced)
             brokers[1].node.resume()
-            assert "has not answered for" in brokers[1].broker.behind()
-            cluster.wait(lambda: not brokers[1].broker.behind())
+            assert "has not answered for" in why_behind(brokers[1].broker)
+            cluster.wait(lambda: not why_behind(brokers[1].broker))
             assert not cluster.image(1).brokers[2].fenced

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.broker.readiness import wait_unfenced
 from ottla.cluster import nodes
 from ottla.cluster.controller import Controller
 from ottla.cluster.requests import NewTopic
@@ -84,7 +85,7 @@ class Process:
         self.server.open()
         await self.broker.start({each.name: (node.name, each.port) for each in endpoints})
         self.server.accept()
-        await self.broker.wait_unfenced(lambda: False)
+        await wait_unfenced(self.broker, lambda: False)
 
     async def stop(self) -> None:
         await self.broker.controlled_shutdown()

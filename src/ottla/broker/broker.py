@@ -41,12 +41,10 @@ from ottla.broker.replica_selection import RACK_AWARE
 from ottla.broker.replication import Replication
 from ottla.broker.sessions import FetchSessionCache
 from ottla.broker.used_producer_ids import skip_used_ids
-from ottla.broker.waiting import pause
 from ottla.cluster.controller import Controller
 from ottla.cluster.image import ZERO_ID, BrokerInfo, ClusterImage, Endpoint, PartitionImage
 from ottla.cluster.nodes import uuid_bytes
 from ottla.cluster.requests import Refusal
-from ottla.cluster.state import NotController
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
 from ottla.metadata_store.local import LocalTree
@@ -76,7 +74,6 @@ log = logging.getLogger("ottla.broker")
 
 TREE_FILE = "coordination.db"
 NAMES_LOGGED_MAX = 5
-UNFENCED_LOOK_S = 0.01  # while starting
 
 
 class Broker:
@@ -163,7 +160,7 @@ class Broker:
         self._directories: dict[str, str] = {}  # path by directory id
         # Partitions, by topic id, that may lie in a data directory which is missing.
         self.missing: set[tuple[bytes, int]] = set()
-        self._applier: MetadataApplier | None = None
+        self.applier: MetadataApplier | None = None  # from its start on
         self.epoch = -1  # rises with each registration
         self.incarnation = ZERO_ID  # of this process, drawn at the start
         # What must be closed again, in reverse order, however far a start has come.
@@ -255,7 +252,7 @@ class Broker:
             await self._adopt(image, noted, behind)
         applier = MetadataApplier(self, self.controller)
         await applier.start()
-        self._applier = applier
+        self.applier = applier
         self._opened.push_async_callback(applier.stop)
         keep_configs(self)
         self.logs.begin_upkeep()
@@ -313,31 +310,6 @@ class Broker:
         except OSError as error:
             # What was noted before still holds; a full disk must not prevent deleting topics.
             log.warning("%s cannot be written: %s", METADATA_CHECKPOINT, error)
-
-    async def wait_unfenced(self, unless: Callable[[], bool]) -> None:
-        """Return when the controller lets this broker lead and follow, as one that has caught up,
-        or when `unless` is true.
-
-        Clients may connect before: nobody asks a broker that is fenced. Raises NotController.
-        """
-        limit_s = self.settings.integer("initial.broker.registration.timeout.ms") / 1000
-        end_s = self.clock.monotonic() + limit_s
-        while not unless():
-            known = self.image.brokers.get(self.node_id)
-            if known is not None and known.epoch == self.epoch and not known.fenced:
-                return
-            if self.clock.monotonic() >= end_s:
-                raise NotController(f"the controller keeps broker {self.node_id} fenced")
-            await pause(self.clock, UNFENCED_LOOK_S)
-
-    def behind(self) -> str:
-        """Why this broker may not know or serve the cluster as it is; empty if it does."""
-        known = self.image.brokers.get(self.node_id)
-        if self._applier is None or known is None or known.epoch != self.epoch:
-            return "not registered with the controller"
-        if known.fenced:
-            return "fenced by the controller"
-        return self._applier.behind()
 
     async def controlled_shutdown(self) -> None:
         """Have others lead what this broker leads; before the server stops to take requests."""

@@ -352,6 +352,7 @@ class Running:
 
         Ports first, so that a second server fails before it touches anything.
         """
+        from ottla.broker.readiness import wait_unfenced
         from ottla.cluster.state import NotController, RegistrationRefused
         from ottla.log.directories import DirectoryProblem
         from ottla.metadata_store.tree import TreeError
@@ -374,7 +375,7 @@ class Running:
             raise Failure(f"cannot start: {error}", "look at the log of the controller") from None
         self.server.accept()
         try:
-            await self.broker.wait_unfenced(unless=self._stopping.is_set)
+            await wait_unfenced(self.broker, unless=self._stopping.is_set)
         except NotController as error:
             await self.broker.stop()
             raise Failure(f"cannot start: {error}", "look at the log of the controller") from None
@@ -397,6 +398,7 @@ class Running:
         return True
 
     def _start_metrics(self, host: str, port: int) -> None:
+        from ottla.broker.readiness import why_behind
         from ottla.server.listener import address_text
         from ottla.server.metrics_http import MetricsServer
         from ottla.server.monitoring import watch
@@ -415,7 +417,7 @@ class Running:
             ],
         )
         self._metrics_server = MetricsServer(
-            self.network, self.clock, self.metrics, lambda: self._not_ready or broker.behind()
+            self.network, self.clock, self.metrics, lambda: self._not_ready or why_behind(broker)
         )
         try:
             port = self._metrics_server.listen(host, port)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker import Broker
+from ottla.broker.readiness import wait_unfenced
 from ottla.cluster.state import NotController, RegistrationRefused
 from ottla.log.helper import JOBS
 from ottla.metadata_store.tree import TreeError
@@ -181,7 +182,7 @@ class Machine:
             await broker.start({each.name: (node.name, each.port) for each in endpoints})
             server.accept()
             self.broker = broker
-            await broker.wait_unfenced(unless=lambda: self.stopping)
+            await wait_unfenced(broker, unless=lambda: self.stopping)
         except CANNOT_START as error:
             # As a supervisor does it: again, after a while.
             self._note(f"broker {self.id} cannot start: {error}")
