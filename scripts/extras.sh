@@ -10,6 +10,8 @@ missing=""
 command -v java >/dev/null 2>&1 || missing="$missing default-jdk-headless"
 [ "$only" = java ] || command -v mvn >/dev/null 2>&1 || missing="$missing maven"
 [ "$only" = java ] || command -v kcat >/dev/null 2>&1 || command -v kafkacat >/dev/null 2>&1 || missing="$missing kcat"
+# Brokers in network namespaces, for tests with cut links.
+[ "$only" = java ] || [ "$(uname)" != Linux ] || command -v ip >/dev/null 2>&1 || missing="$missing iproute2"
 
 if [ -n "$missing" ]; then
   if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then

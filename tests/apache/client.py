@@ -23,8 +23,8 @@ class Closed(Exception):
 class RawClient:
     """One connection; `ask` is send and receive."""
 
-    def __init__(self, port: int, *, timeout_s: float = TIMEOUT_S) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+    def __init__(self, port: int, *, host: str = "127.0.0.1", timeout_s: float = TIMEOUT_S) -> None:
+        self._socket = socket.create_connection((host, port), timeout=timeout_s)
         self._correlation_id = 0
 
     def __enter__(self) -> Self:

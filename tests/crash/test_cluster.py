@@ -11,9 +11,11 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import confluent_kafka as ck
 import pytest
@@ -43,9 +45,11 @@ def create_topic(cluster: Cluster, name: str = TOPIC, partitions: int = PARTITIO
 class Writer(threading.Thread):
     """One idempotent producer over all keys; sends until it is stopped."""
 
-    def __init__(self, servers: str, history: History) -> None:
+    def __init__(self, servers: str, history: History, **options: object) -> None:
         super().__init__(name="writer", daemon=True)
         self.acknowledged: list[tuple[int, str]] = []  # partition and value
+        self.longest_gap_s = 0.0  # between two acknowledgements; a test may begin anew
+        self._acknowledged_s = time.monotonic()
         self.problems: list[str] = []
         self._history = history
         self._ended = threading.Event()
@@ -62,6 +66,7 @@ class Writer(threading.Thread):
                 "topic.metadata.refresh.interval.ms": 1000,
                 "message.timeout.ms": 60_000,
                 "log_level": 0,
+                **options,
             }
         )
 
@@ -85,6 +90,9 @@ class Writer(threading.Thread):
         if error is not None:
             self.problems.append(f"{value}: {error}")
             return
+        now_s = time.monotonic()
+        self.longest_gap_s = max(self.longest_gap_s, now_s - self._acknowledged_s)
+        self._acknowledged_s = now_s
         self._history.sent("writer", message.partition(), value, offset=message.offset())
         self.acknowledged.append((message.partition(), value))
 
@@ -107,7 +115,7 @@ class Writer(threading.Thread):
 class Reader(threading.Thread):
     """Reads all partitions from their beginning, and notes the keys of what it reads."""
 
-    def __init__(self, servers: str, history: History, name: str) -> None:
+    def __init__(self, servers: str, history: History, name: str, **options: object) -> None:
         super().__init__(name=name, daemon=True)
         self.keys: dict[str, list[int]] = defaultdict(list)
         self.reached: dict[int, int] = dict.fromkeys(range(PARTITIONS), 0)
@@ -122,6 +130,7 @@ class Reader(threading.Thread):
                 "reconnect.backoff.max.ms": 100,
                 "topic.metadata.refresh.interval.ms": 1000,
                 "log_level": 0,
+                **options,
             }
         )
         self._consumer.assign([ck.TopicPartition(TOPIC, each, 0) for each in range(PARTITIONS)])
@@ -142,11 +151,20 @@ class Reader(threading.Thread):
         self.join()
 
 
+class Servers(Protocol):
+    """A cluster, as far as its clients know it."""
+
+    bootstrap_servers: str
+
+
 @contextmanager
-def load(cluster: Cluster, history: History) -> Iterator[Writer]:
-    """A writer and a reader at work; at the end everything acknowledged was read, and is sound."""
-    writer = Writer(cluster.bootstrap_servers, history)
-    reader = Reader(cluster.bootstrap_servers, history, "reader")
+def load(cluster: Servers, history: History, **options: object) -> Iterator[Writer]:
+    """A writer and a reader at work; at the end everything acknowledged was read, and is sound.
+
+    `options` are more of both clients'.
+    """
+    writer = Writer(cluster.bootstrap_servers, history, **options)
+    reader = Reader(cluster.bootstrap_servers, history, "reader", **options)
     writer.start()
     reader.start()
     try:
@@ -163,7 +181,7 @@ def load(cluster: Cluster, history: History) -> Iterator[Writer]:
     }
     eventually(lambda: all(reader.reached[each] >= ends[each] for each in ends), "all is read")
     reader.finish()
-    late = Reader(cluster.bootstrap_servers, history, "late reader")
+    late = Reader(cluster.bootstrap_servers, history, "late reader", **options)
     late.start()
     eventually(lambda: all(late.reached[each] >= ends[each] for each in ends), "all is read again")
     late.finish()
