@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.broker.fenced_lately import LISTED_S
+from ottla.broker.image_waits import ASKED_AGAIN_S
+from ottla.testing.simulation.connection import Connection
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.api.list_offsets import (
     ListOffsetsPartition,
@@ -96,3 +99,60 @@ class TestEarlyRequests:
             asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
             [topic] = cluster.ask(3, asked, 9).topics
             assert topic.partitions[0].leader_id in (1, 3)
+
+    def test_who_asks_again_may_know_of_a_death_before_this_broker(self) -> None:
+        """A client's second question about the same topic waits for what the broker learns next."""
+        with Cluster(3) as cluster:
+            assert cluster.create("t", 1, 3, through=1, replicas=(2, 3, 1)).error_code == 0
+            cluster.wait(lambda: led_by(cluster, 2, seen_by=3))
+            cluster.simulation.run_for(1)
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+            connection = cluster.run(cluster.client, Connection.open(cluster.client, "broker3"))
+            [topic] = cluster.run(cluster.client, connection.ask(asked, 9)).topics
+            assert topic.partitions[0].leader_id == 2
+            again = [cluster.client.task(connection.ask(asked, 9)) for _ in range(2)]
+            cluster.simulation.run_for(0.0003)  # they are under way, and overtake the news
+            cluster.brokers[2].crash()
+            before_s = cluster.simulation.now_s
+            cluster.wait(lambda: all(each.done() for each in again))
+            for each in again:
+                assert each.result().topics[0].partitions[0].leader_id in (1, 3)
+            assert cluster.simulation.now_s - before_s < 0.1  # no longer than the election
+
+    def test_who_asks_again_is_answered_though_nothing_happens(self) -> None:
+        """After a moment, and at once when it asks about something else."""
+        with Cluster(2) as cluster:
+            assert cluster.create("t", 1, 2, through=1, replicas=(2, 1)).error_code == 0
+            cluster.wait(lambda: led_by(cluster, 2, seen_by=1))
+            connection = cluster.run(cluster.client, Connection.open(cluster.client, "broker1"))
+            taken_s = []
+            for name in ("t", "t", "u", "t", "t"):
+                asked = MetadataRequest(
+                    topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
+                )
+                before_s = cluster.simulation.now_s
+                cluster.run(cluster.client, connection.ask(asked, 9))
+                taken_s.append(cluster.simulation.now_s - before_s)
+            waited = [seconds >= ASKED_AGAIN_S for seconds in taken_s]
+            assert waited == [False, True, False, False, True]
+            assert max(taken_s) < 2 * ASKED_AGAIN_S
+
+
+def test_a_broker_that_died_is_listed_for_a_moment() -> None:
+    """Its partitions have other leaders by then: librdkafka moves them before it drops the broker.
+
+    Who has it dropped with its partitions writes nothing for up to a second.
+    """
+    with Cluster(3) as cluster:
+        assert cluster.create("t", 1, 3, through=1, replicas=(2, 3, 1)).error_code == 0
+        cluster.wait(lambda: led_by(cluster, 2, seen_by=3))
+        cluster.brokers[2].crash()
+        cluster.wait(lambda: cluster.image(3).brokers[2].fenced)
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+        answer = cluster.ask(3, asked, 9)
+        assert {each.node_id for each in answer.brokers} == {1, 2, 3}
+        [partition] = answer.topics[0].partitions
+        assert partition.leader_id in (1, 3)
+        assert partition.offline_replicas == [2]
+        cluster.simulation.run_for(LISTED_S)
+        assert {each.node_id for each in cluster.ask(3, asked, 9).brokers} == {1, 3}

@@ -21,6 +21,7 @@ from ottla.broker.adoption import adopt_topics
 from ottla.broker.controller_options import controller_options
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
+from ottla.broker.fenced_lately import FencedLately
 from ottla.broker.found_folders import finish_deletions, keep_configs
 from ottla.broker.image_waits import ImageWaits
 from ottla.broker.lost_brokers import LostBrokers
@@ -126,7 +127,8 @@ class Broker:
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.coordinators = Coordinators(self)
-        self.metadata_answers = MetadataAnswers()
+        self.fenced_lately = FencedLately(clock.monotonic)
+        self.metadata_answers = MetadataAnswers(self.fenced_lately.ids)
         self.lost_brokers = LostBrokers(clock.monotonic)
         self.image_waits = ImageWaits(self)
         self.dispatcher = Dispatcher(self)

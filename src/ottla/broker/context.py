@@ -31,6 +31,7 @@ class Peer:
         "client_software_version",
         "disconnect",
         "listener_name",
+        "metadata_asked",
         "on_closed",
         "received_at",
     )
@@ -50,6 +51,8 @@ class Peer:
         self.client_software_version = ""
         # Closes the connection with a reason; for faults found after `handle` has returned.
         self.disconnect: Callable[[str], object] | None = disconnect
+        # The topics that Metadata was last asked for, as they were then; image_waits.py.
+        self.metadata_asked: object = None
         # Called once when the connection is closed, by whichever side.
         self.on_closed: Callable[[], object] | None = None
         # Monotonic seconds when the bytes of the current request came; 0.0 when it is not known.

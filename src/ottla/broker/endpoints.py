@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -25,10 +26,12 @@ class CurrentLeader(NamedTuple):
     node: Node | None
 
 
-def node(image: ClusterImage, broker_id: int, listener_name: str) -> Node | None:
-    """A living broker with an endpoint on that listener."""
+def node(
+    image: ClusterImage, broker_id: int, listener_name: str, fenced: Container[int] = ()
+) -> Node | None:
+    """A living broker with an endpoint on that listener, or one of these that are `fenced`."""
     broker = image.brokers.get(broker_id)
-    if broker is None or broker.fenced:
+    if broker is None or (broker.fenced and broker_id not in fenced):
         return None
     endpoint = broker.endpoints.get(listener_name)
     if endpoint is None:
@@ -36,9 +39,9 @@ def node(image: ClusterImage, broker_id: int, listener_name: str) -> Node | None
     return Node(broker.id, endpoint.host, endpoint.port, broker.rack)
 
 
-def nodes(image: ClusterImage, listener_name: str) -> list[Node]:
-    """All living brokers with an endpoint on that listener, in the order of their ids."""
-    found = (node(image, broker_id, listener_name) for broker_id in sorted(image.brokers))
+def nodes(image: ClusterImage, listener_name: str, fenced: Container[int] = ()) -> list[Node]:
+    """All living brokers with an endpoint on that listener and these that are `fenced`, by id."""
+    found = (node(image, broker_id, listener_name, fenced) for broker_id in sorted(image.brokers))
     return [each for each in found if each is not None]
 
 

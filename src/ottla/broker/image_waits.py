@@ -2,9 +2,10 @@
 
 A client or a follower may have learned from another broker what has not come here yet: a topic id,
 a leader epoch. And after the death of a leader, who was asked for metadata or a coordinator too
-early would send its client to the dead one again. Such requests are handled as soon as the image
-has what they wait for, and in any case after a fraction of a second, with the answer that they
-would have had at once.
+early would send its client to the dead one again, which librdkafka tries for a second. A client may
+know of a death before this broker does: it asks about the same topics again, though none has
+changed since. Such requests are handled as soon as the image has what they wait for, and in any
+case after a fraction of a second, with the answer that they would have had at once.
 
 Only a broker of a cluster has this, and only around the handlers of the APIs in `WAITS`.
 """
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
     from ottla.wire.api.produce import ProduceRequest
 
 WAIT_S = 0.2  # for a topic id or an epoch
+ASKED_AGAIN_S = 0.02  # for the loss of a connection that a client has noticed first
 WAITING_MAX = 1_000  # requests; others are answered at once
 PRODUCE = 0
+METADATA = 3
 PRODUCE_IDS_FROM = FETCH_IDS_FROM = 13
 
 Handle = Callable[[Any, Context], Any]
@@ -53,13 +56,15 @@ class ImageWaits:
             wait_s = early_s(request, context)
             if not wait_s or len(self._waiting) >= WAITING_MAX:
                 return handle(request, context)
+            still_s = metadata_in_doubt if api_key == METADATA else early_s
             waiting = Waiting(
-                lambda: early_s(request, context) > 0,
+                lambda: still_s(request, context) > 0,
                 lambda: handle(request, context),
                 exclusive=api_key == PRODUCE,
+                doubts=api_key == METADATA and wait_s < DOUBT_S,
             )
             self._waiting[waiting] = None
-            waiting.timer = self._broker.clock.call_later(wait_s, self._finish, waiting)
+            waiting.timer = self._broker.clock.call_later(wait_s, self._time_is_up, waiting)
             waiting.pending.on_cancel(lambda: self._forget(waiting))
             return waiting.pending
 
@@ -70,6 +75,14 @@ class ImageWaits:
         for waiting in list(self._waiting):
             if not waiting.is_early():
                 self._finish(waiting)
+
+    def _time_is_up(self, waiting: Waiting) -> None:
+        broker = self._broker
+        if waiting.doubts and broker.lost_brokers.may_change(broker.image):
+            waiting.doubts = False
+            waiting.timer = broker.clock.call_later(DOUBT_S, self._time_is_up, waiting)
+        else:
+            self._finish(waiting)
 
     def _forget(self, waiting: Waiting) -> None:
         self._waiting.pop(waiting, None)
@@ -92,14 +105,23 @@ class ImageWaits:
 class Waiting:
     """One request."""
 
-    __slots__ = ("handle", "is_early", "pending", "timer")
+    __slots__ = ("doubts", "handle", "is_early", "pending", "timer")
 
     def __init__(
-        self, is_early: Callable[[], bool], handle: Callable[[], Any], *, exclusive: bool
+        self,
+        is_early: Callable[[], bool],
+        handle: Callable[[], Any],
+        *,
+        exclusive: bool,
+        doubts: bool,
     ) -> None:
-        """`exclusive`: requests behind it on its connection wait too."""
+        """`exclusive`: requests behind it on its connection wait too.
+
+        `doubts`: it goes on to wait if leaders are in doubt when its time is up.
+        """
         self.is_early = is_early
         self.handle = handle
+        self.doubts = doubts
         self.pending = Pending(exclusive=exclusive)
         self.timer: Timer | None = None
 
@@ -151,6 +173,15 @@ def early_epoch(request: OffsetForLeaderEpochRequest, context: Context) -> float
 
 
 def early_metadata(request: MetadataRequest, context: Context) -> float:
+    doubt_s = metadata_in_doubt(request, context)
+    topics, image, peer = request.topics or (), context.broker.image, context.peer
+    asked = [(topic.name, topic.topic_id, image.topics.get(topic.name or "")) for topic in topics]
+    again = bool(asked) and peer.metadata_asked == asked
+    peer.metadata_asked = asked
+    return doubt_s or ASKED_AGAIN_S * again
+
+
+def metadata_in_doubt(request: MetadataRequest, context: Context) -> float:
     broker = context.broker
     if broker.lost_brokers.may_change(broker.image):
         return DOUBT_S
@@ -180,7 +211,7 @@ WAITS: dict[int, Callable[[Any, Context], float]] = {
     PRODUCE: early_produce,
     1: early_fetch,
     2: early_list_offsets,
-    3: early_metadata,
+    METADATA: early_metadata,
     10: early_coordinator,
     23: early_epoch,
 }

@@ -17,6 +17,7 @@ import struct
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 from ottla.broker.endpoints import nodes
+from ottla.broker.fenced_lately import NOBODY
 from ottla.cluster.image import ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.names import INTERNAL
 from ottla.wire.api.metadata import (
@@ -57,17 +58,18 @@ class Variant:
 
     def __init__(self, image: ClusterImage, listener: str, version: int, operations: int) -> None:
         self.brokers = image.brokers
+        self.fenced = NOBODY  # brokers that are listed, and are not alive
         self.encoded_bytes = 0
         self.encoding = asyncio.Lock()
         self._version = version
         self._operations = operations
         self._write: Callable[[MetadataResponse, Out], object] = writer(MetadataResponse, version)
-        self._nodes = nodes(image, listener)
-        self._alive = {each.id for each in self._nodes}
+        self._listener = listener
+        self._alive = {each.id for each in nodes(image, listener)}
         self._topics: dict[str, tuple[TopicImage, bytes]] = {}
         self._shapes: dict[Shape, tuple[int, bytes]] = {}
         self._whole: tuple[Mapping[str, TopicImage], tuple[object, ...], bytes] | None = None
-        self._frames: dict[tuple[str, int, int], tuple[bytes, bytes]] = {}
+        self._frames: dict[tuple[object, ...], tuple[bytes, bytes]] = {}
         flexible = version >= FLEXIBLE_FROM
         self._tag_bytes = 1 if flexible else 0
         self._array_bytes = 1 if flexible else 4  # of an array of no more than one item
@@ -86,7 +88,7 @@ class Variant:
         if self._whole is None:
             return None
         topics, about, body = self._whole
-        if topics is not image.topics or about != _about(image, cluster_operations):
+        if topics is not image.topics or about != self._about(image, cluster_operations):
             return None
         return body
 
@@ -94,7 +96,7 @@ class Variant:
         """Keep the answer about all topics, and forget topics that are gone."""
         if self._whole is not None:
             self.encoded_bytes -= len(self._whole[2])
-        self._whole = (image.topics, _about(image, cluster_operations), body)
+        self._whole = (image.topics, self._about(image, cluster_operations), body)
         self.encoded_bytes += len(body)
         if len(self._topics) > len(image.topics):
             for name in self._topics.keys() - image.topics.keys():
@@ -225,7 +227,7 @@ class Variant:
 
     def _frame(self, image: ClusterImage, cluster_operations: int) -> tuple[bytes, bytes]:
         """What comes before the array of topics, and behind it."""
-        key = (image.cluster_id, image.controller_id, cluster_operations)
+        key = self._about(image, cluster_operations)
         frame = self._frames.get(key)
         if frame is None:
             out = Out()
@@ -234,7 +236,7 @@ class Variant:
                     MetadataResponseBroker(
                         node_id=each.id, host=each.host, port=each.port, rack=each.rack
                     )
-                    for each in self._nodes
+                    for each in nodes(image, self._listener, self.fenced)
                 ],
                 cluster_id=image.cluster_id,
                 controller_id=image.controller_id,
@@ -248,11 +250,16 @@ class Variant:
             self._frames[key] = frame
         return frame
 
+    def _about(self, image: ClusterImage, cluster_operations: int) -> tuple[object, ...]:
+        return image.cluster_id, image.controller_id, self.fenced, cluster_operations
+
 
 class MetadataAnswers:
     """The variants in use, the least recently used one first."""
 
-    def __init__(self) -> None:
+    def __init__(self, fenced: Callable[[], frozenset[int]] = lambda: NOBODY) -> None:
+        """`fenced` are listed among the brokers, though they are not alive."""
+        self._fenced = fenced
         self._variants: dict[tuple[str, int, int], Variant] = {}
 
     def variant(self, image: ClusterImage, listener: str, version: int, operations: int) -> Variant:
@@ -261,6 +268,7 @@ class MetadataAnswers:
         variant = self._variants.pop(key, None)
         if variant is None or variant.brokers is not image.brokers:
             variant = Variant(image, listener, version, operations)
+        variant.fenced = self._fenced()
         self._variants[key] = variant
         if len(self._variants) > VARIANTS_MAX:
             del self._variants[next(iter(self._variants))]
@@ -275,10 +283,6 @@ class MetadataAnswers:
             variant = self._variants.pop(key)
             total -= variant.encoded_bytes
             variant.forget()
-
-
-def _about(image: ClusterImage, cluster_operations: int) -> tuple[object, ...]:
-    return image.cluster_id, image.controller_id, cluster_operations
 
 
 def described(

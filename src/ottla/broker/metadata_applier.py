@@ -155,6 +155,7 @@ class MetadataApplier:
 
     async def _move_to(self, image: ClusterImage, work: Coroutine[Any, Any, None]) -> bool:
         """Use an image, after the work for it; also when that fails, for the decision stands."""
+        self._broker.fenced_lately.follow(self._broker.image.brokers, image.brokers)
         try:
             await work
         except Exception:
