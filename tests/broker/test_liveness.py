@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.broker_sessions import Dialled
+from ottla.broker.liveness import Liveness
 from ottla.broker.readiness import why_behind
 from ottla.cluster.state import RegistrationRefused
 from tests.broker.cluster_harness import (
@@ -68,6 +70,29 @@ class TestDeath:
                 cluster.simulation.run_for(1.7)
             assert cluster.image(3).number == number, "nothing was fenced, nothing elected"
             assert cluster.brokers[2].server.accepted["INTERNAL"] >= dialled + 10
+
+    def test_a_dying_broker_that_took_one_more_connection_is_dialled_again_soon(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The connection is reset, which proves nothing; the next one is refused."""
+        dial = Liveness.dial
+        reset = []
+
+        async def reset_once(liveness: Liveness, broker_id: int) -> Dialled:
+            if not reset:
+                reset.append(broker_id)
+                return Dialled.SILENT
+            return await dial(liveness, broker_id)
+
+        with Cluster(3) as cluster:
+            assert cluster.create("t", 1, 3, through=3, replicas=(2, 3, 1)).error_code == 0
+            cluster.wait(lambda: led_by(cluster, 2, seen_by=2))
+            monkeypatch.setattr(Liveness, "dial", reset_once)
+            before_s = cluster.simulation.now_s
+            cluster.brokers[2].crash()
+            cluster.wait(lambda: cluster.partition("t").leader in (1, 3))
+            assert reset == [2]
+            assert cluster.simulation.now_s - before_s < 0.1
 
     def test_more_than_half_at_once_makes_the_controller_doubt(self) -> None:
         """Cut off from two of three brokers it waits for twice the session, then they are fenced;

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-DIAL_AGAIN_S = 0.5
+# Until it is dialled again, twice as long each time. The first is short: a process that is being
+# killed closes one connection after the other, and may take a new one before its port is closed.
+DIAL_AGAIN_S = 0.01
+DIAL_AGAIN_S_MAX = 0.5
 
 
 class Liveness:
@@ -108,12 +111,14 @@ class Liveness:
             self._spawn(self._dial_until_known(broker_id, epoch))
 
     async def _dial_until_known(self, broker_id: int, epoch: int) -> None:
+        pause_s = DIAL_AGAIN_S
         try:
             while self.sessions.is_lost(broker_id, epoch):
                 outcome = await self.dial(broker_id)
                 if self.sessions.proven_dead(broker_id, epoch, outcome):
                     await self._fence(broker_id, epoch, f"its process is gone ({outcome.name})")
-                await pause(self._clock, DIAL_AGAIN_S)
+                await pause(self._clock, pause_s)
+                pause_s = min(2 * pause_s, DIAL_AGAIN_S_MAX)
         finally:
             self._dialling.discard(broker_id)
 
