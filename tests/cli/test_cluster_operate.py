@@ -10,7 +10,9 @@ import pytest
 
 from ottla import Consumer, NewTopic, Producer, TopicPartition
 from ottla.cli.cluster_restart import not_in_sync, only_at, rolling_order, set_aside
+from ottla.cli.cluster_status import Found
 from ottla.cli.main import run
+from ottla.client.admin.reassignments import OngoingReassignment
 from ottla.testing import Cluster
 
 
@@ -138,6 +140,28 @@ def test_wrong_input_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert len(lines) == 2, lines
         assert fact in lines[0]
         assert lines[1].startswith("Try: ")
+
+
+def test_what_moves_is_named() -> None:
+    """Replicas that a reassignment adds and removes, and those that copy; none without a leader."""
+    described = topic(p0=([1, 2, 3, 4], [1, 2, 3]), p1=([1, 2], [1, 2]), p2=([2, 3], [2]))
+    for each, leader in zip(described["partitions"], (1, 1, -1), strict=True):
+        each["leader_id"] = leader
+    moving: dict[TopicPartition, OngoingReassignment] = {
+        TopicPartition("t", 0): {
+            "replicas": [1, 2, 3, 4],
+            "adding_replicas": [4],
+            "removing_replicas": [3],
+        }
+    }
+    cluster = {"cluster_id": "c", "controller_id": 1}
+    ends: dict[int, dict[TopicPartition, int]] = {
+        broker: {TopicPartition("t", 0): end} for broker, end in ((1, 90), (4, 60))
+    }
+    found = Found(cluster, [described], ends, [1, 2, 3, 4], moving)
+    assert [row["moves"] for row in found.rows()] == ["adds 4; removes 3; 4 catches up", None, None]
+    assert [row["lag"] for row in found.rows()] == [30, None, None]
+    assert found.counts() == {"partitions": 3, "moving": 1, "offline": 1, "under_replicated": 2}
 
 
 def topic(**partitions: tuple[list[int], list[int]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ each replica ends: what it lacks of its leader's log is its lag.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from ottla.cli.output import show_facts, show_json, show_rows
 from ottla.client.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from ottla.client.admin.reassignments import OngoingReassignment
     from ottla.supervisor.state import BrokerState
 
 BROKER_COLUMNS = ("broker", "address", "process", "state", "leaders", "replicas", "in_sync", "lag")
@@ -35,8 +36,9 @@ PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "lag", "
 def status(directory: str, all_partitions: bool, as_json: bool) -> None:
     """Show brokers, controller, leaders, ISRs and lag of a cluster on this host.
 
-    Of the partitions, those are shown that have no leader or whose ISR lacks a replica. MOVES says
-    which replicas catch up with their leader. `ottla cluster why TOPIC-PARTITION` says more.
+    Of the partitions, those are shown that have no leader, whose ISR lacks a replica, or that are
+    reassigned. MOVES says which replicas are added and removed, and which of them catch up with
+    their leader. `ottla cluster why TOPIC-PARTITION` says more.
     """
     path = Path(directory).absolute()
     state = known_state(path)
@@ -50,7 +52,7 @@ def status(directory: str, all_partitions: bool, as_json: bool) -> None:
         raise Failure("no broker is running", f"ottla cluster up --dir {path}")
     found = ask_brokers(alive)
     brokers = [row | found.totals(row["broker"]) for row in processes]
-    rows = [row for row in found.rows() if all_partitions or row["trouble"]]
+    rows = [row for row in found.rows() if all_partitions or row["trouble"] or row["moves"]]
     facts = {
         "directory": str(path),
         "bootstrap_servers": state.bootstrap_servers,
@@ -100,6 +102,7 @@ class Found:
         topics: list[dict[str, Any]],
         ends: dict[int, dict[TopicPartition, int]],
         running: Collection[int],
+        moving: Mapping[TopicPartition, OngoingReassignment],
     ) -> None:
         self.cluster_id = cluster["cluster_id"]
         self.controller = cluster["controller_id"] if cluster["controller_id"] >= 0 else None
@@ -113,6 +116,7 @@ class Found:
         )
         self._ends = ends
         self._running = running
+        self._moving = moving
 
     def rows(self) -> list[dict[str, Any]]:
         """One for each partition; its lag is that of the replica that is furthest behind."""
@@ -126,29 +130,43 @@ class Found:
                 "lag": self._largest(
                     self._lag(topic, each, node) for node in each["replica_nodes"]
                 ),
-                "moves": self._moves(each),
+                "moves": self._moves(topic, each) or None,
                 "trouble": each["leader_id"] < 0
                 or len(each["isr_nodes"]) < len(each["replica_nodes"]),
             }
             for topic, index, each in self._partitions
         ]
 
-    def _moves(self, partition: dict[str, Any]) -> str | None:
-        """The replicas that copy from the leader until they are in sync."""
-        missing = [
+    def _moves(self, topic: str, partition: dict[str, Any]) -> str:
+        """The replicas that a reassignment adds and removes, and those that copy from the leader
+        until they are in sync."""
+        parts = []
+        moving = self._moving.get(TopicPartition(topic, partition["partition_index"]))
+        if moving is not None:
+            parts = [
+                f"{verb} {','.join(map(str, replicas))}"
+                for verb, replicas in (
+                    ("adds", moving["adding_replicas"]),
+                    ("removes", moving["removing_replicas"]),
+                )
+                if replicas
+            ]
+        behind = [
             node
             for node in partition["replica_nodes"]
             if node not in partition["isr_nodes"] and node in self._running
         ]
-        if not missing or partition["leader_id"] < 0:
-            return None
-        return f"{','.join(map(str, missing))} catches up"
+        if behind and partition["leader_id"] >= 0:
+            verb = "catches up" if len(behind) == 1 else "catch up"
+            parts.append(f"{','.join(map(str, behind))} {verb}")
+        return "; ".join(parts)
 
     def counts(self) -> dict[str, int]:
         """The facts that an operator looks at first."""
         partitions = [each for _, _, each in self._partitions]
         return {
             "partitions": len(partitions),
+            "moving": len(self._moving),
             "offline": sum(each["leader_id"] < 0 for each in partitions),
             "under_replicated": sum(
                 len(each["isr_nodes"]) < len(each["replica_nodes"]) for each in partitions
@@ -196,4 +214,7 @@ def ask_brokers(alive: list[BrokerState]) -> Found:
             ]
             with contextlib.suppress(KafkaError):  # it is not registered yet, or no longer
                 ends[broker.node_id] = client.replica_end_offsets(broker.node_id, held)
-    return Found(cluster, topics, ends, [each.node_id for each in alive])
+        moving: dict[TopicPartition, OngoingReassignment] = {}
+        with contextlib.suppress(KafkaError):  # there is no controller just now
+            moving = client.list_partition_reassignments()
+    return Found(cluster, topics, ends, [each.node_id for each in alive], moving)
