@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.cluster_processes import broker_count, first_port
+from ottla.cli.cluster_processes import broker_count, first_port, planned
 from ottla.cli.failure import Failure
 from ottla.cli.main import run
 from ottla.supervisor.ports import free_ports
@@ -105,6 +105,21 @@ def test_a_cluster_that_runs_is_not_started_again(
     said = refusal(capsys, "up", "--brokers", "1", "--dir", tmp_path)
     assert f"broker 1 of {tmp_path} is still running" in said
     assert "ottla cluster down" in said
+
+
+@pytest.mark.parametrize("by", ["option", "file"])
+def test_brokers_with_zookeeper_share_no_directory(by: str, tmp_path: Path) -> None:
+    """Named by --zookeeper or in the file; without it they share DIR/metadata."""
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=0\n" + ("zookeeper.connect=zk:2181/a\n" if by == "file" else ""))
+    hosts = "zk:2181/a" if by == "option" else None
+    plan, timeout_s = planned(tmp_path, 3, "127.0.0.1", 9092, str(file), (), hosts)
+    command = plan.command(plan.brokers[1])
+    assert "zookeeper.connect=zk:2181/a" in command
+    assert not [word for word in command if word.startswith("ottla.cluster.directory")]
+    assert timeout_s == 9.0
+    local, _ = planned(tmp_path, 3, "127.0.0.1", 9092, None, (), None)
+    assert f"ottla.cluster.directory={tmp_path}/metadata" in local.command(local.brokers[0])
 
 
 def test_the_number_of_brokers_and_their_ports_are_kept(tmp_path: Path) -> None:

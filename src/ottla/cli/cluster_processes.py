@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -64,6 +64,11 @@ def directory_option(command: F) -> F:
     metavar="NAME=VALUE",
     help="One option of every broker by Kafka's name; may be repeated, and wins over the file.",
 )
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT,…",
+    help="Keep the cluster's state in these ZooKeeper servers, not in DIR.",
+)
 @click.option("--restart", is_flag=True, help="Start a broker again that has ended.")
 @click.option("--control", is_flag=True, hidden=True, help="For tests: ends when stdin does.")
 @click.option("--links", type=int, hidden=True, help="For tests: the first port of the proxies.")
@@ -74,6 +79,7 @@ def up(
     port: int | None,
     config: str | None,
     assignments: tuple[str, ...],
+    zookeeper: str | None,
     restart: bool,
     control: bool,
     links: int | None,
@@ -91,12 +97,13 @@ def up(
     path = Path(directory).absolute()
     before = state_of(path)
     count = broker_count(brokers, before, path)
-    plan = planned(path, count, host, first_port(port, before, count), config, assignments)
+    first = first_port(port, before, count)
+    plan, timeout_s = planned(path, count, host, first, config, assignments, zookeeper)
     if links is not None:
         plan = plan.linked(links)
     supervisor = Supervisor(
         plan,
-        session_timeout_s=session_timeout_s(config, plan.options, path),
+        session_timeout_s=timeout_s,
         restart=restart,
         controlled=control,
         report=lambda line: click.echo(line, err=True),
@@ -145,23 +152,34 @@ def first_port(wanted: int | None, before: ClusterState | None, count: int) -> i
 
 
 def planned(
-    path: Path, count: int, host: str, port: int, config: str | None, assignments: tuple[str, ...]
-) -> ClusterPlan:
-    from ottla.supervisor.plan import ClusterPlan, planned_brokers, replication_options
+    path: Path,
+    count: int,
+    host: str,
+    port: int,
+    config: str | None,
+    assignments: tuple[str, ...],
+    zookeeper: str | None,
+) -> tuple[ClusterPlan, float]:
+    """The brokers, and their session time-out; their options are checked for it."""
+    from ottla.cli.server_options import read_settings
+    from ottla.supervisor.plan import (
+        ZOOKEEPER_OPTION,
+        ClusterPlan,
+        planned_brokers,
+        replication_options,
+    )
 
     options = {**replication_options(count), **pairs(assignments, "--set")}
+    if zookeeper is not None:
+        options[ZOOKEEPER_OPTION] = zookeeper
+    given = tuple(f"{name}={value}" for name, value in options.items())
+    own = ("node.id=1", "broker.id=1")
+    settings = read_settings(config, (*given, *own), str(path / "broker-1"), None)
+    if settings.zookeeper_connect is not None:
+        options[ZOOKEEPER_OPTION] = settings.zookeeper_connect
     file = None if config is None else str(Path(config).absolute())
-    return ClusterPlan(path, planned_brokers(count, host, port), options, file)
-
-
-def session_timeout_s(config: str | None, options: Mapping[str, str], path: Path) -> float:
-    """The session time-out that the brokers will have; their options are checked with it."""
-    from ottla.cli.server_options import read_settings
-
-    assignments = tuple(f"{name}={value}" for name, value in options.items())
-    shared = ("node.id=1", f"ottla.cluster.directory={path / 'metadata'}")
-    settings = read_settings(config, assignments + shared, str(path / "broker-1"), None)
-    return settings.integer("broker.session.timeout.ms") / 1000
+    plan = ClusterPlan(path, planned_brokers(count, host, port), options, file)
+    return plan, settings.integer("broker.session.timeout.ms") / 1000
 
 
 @click.command()

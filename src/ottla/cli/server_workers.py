@@ -131,7 +131,7 @@ def worker(
 
 def worker_defaults(settings: Settings, count: int) -> Mapping[str, str]:
     """The host as the rack, and internal topics of no more replicas than there are workers."""
-    from ottla.supervisor.plan import SHARED_OPTION
+    from ottla.supervisor.plan import SHARED_OPTION, ZOOKEEPER_OPTION
 
     defaults = {"broker.rack": socket.gethostname()}
     defaults |= dict.fromkeys(INTERNAL_FACTORS, str(min(count, 3)))
@@ -139,4 +139,6 @@ def worker_defaults(settings: Settings, count: int) -> Mapping[str, str]:
     chosen = {name: value for name, value in defaults.items() if name not in settings.given}
     if settings.cluster_directory is not None:
         chosen[SHARED_OPTION] = settings.cluster_directory
+    if settings.zookeeper_connect is not None:
+        chosen[ZOOKEEPER_OPTION] = settings.zookeeper_connect
     return chosen

@@ -2,7 +2,7 @@
 
 DIRECTORY/cluster.json      the processes and their ports (state.py)
 DIRECTORY/cluster.lock      locked while `ottla cluster up` runs
-DIRECTORY/metadata/         shared by the brokers (ottla.cluster.directory)
+DIRECTORY/metadata/         shared by the brokers (ottla.cluster.directory), unless ZooKeeper is
 DIRECTORY/broker-N/         data of broker N
 DIRECTORY/broker-N.log      what broker N logs
 """
@@ -20,6 +20,7 @@ STATE_FILE = "cluster.json"
 LOCK_FILE = "cluster.lock"
 METADATA_DIRECTORY = "metadata"
 SHARED_OPTION = "ottla.cluster.directory"
+ZOOKEEPER_OPTION = "zookeeper.connect"  # then the brokers share nothing on the host
 BROKERS_MAX = 100  # processes of one host; more are a typing mistake
 REPLICATION_FACTOR = 3
 
@@ -93,9 +94,11 @@ class ClusterPlan(NamedTuple):
 
     def command(self, broker: BrokerPlan) -> list[str]:
         """The command line of a broker's process."""
+        in_zookeeper = ZOOKEEPER_OPTION in self.options
+        shared = {} if in_zookeeper else {SHARED_OPTION: str(self.metadata_directory)}
         options = {
             **self.options,
-            SHARED_OPTION: str(self.metadata_directory),
+            **shared,
             "node.id": str(broker.node_id),
             "broker.id": str(broker.node_id),  # the older name: a file may have it
             **broker.options,
