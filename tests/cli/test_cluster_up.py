@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ottla.supervisor.processes import ProcessId, running, send
 from ottla.supervisor.state import read_state
+from tests.apache.zookeeper import ZooKeeper
 from tests.cli.process import ottla
 from tests.waiting import eventually
 
@@ -131,3 +132,14 @@ def test_an_earlier_copy_of_the_tree_is_refused(tmp_path: Path) -> None:
     assert ended.code == 1
     assert "the metadata tree is older than this broker's data" in ended.errors
     assert "(controller epoch 1, seen 9)" in ended.errors
+
+
+def test_a_cluster_with_its_state_in_zookeeper(tmp_path: Path, zookeeper: ZooKeeper) -> None:
+    """Two brokers find each other there; nothing is shared in the directory."""
+    hosts = f"{zookeeper.connect}/cluster-up"
+    with supervised(tmp_path, "--brokers", "2", "--zookeeper", hosts):
+        status = json.loads(ottla("cluster", "status", "--json", "--dir", tmp_path).out)
+        assert status["controller"] in (1, 2)
+        assert [row["state"] for row in status["brokers"]] == ["running", "running"]
+        assert not (tmp_path / "metadata").exists()
+        assert ottla("cluster", "down", "--dir", tmp_path).code == 0
