@@ -241,6 +241,18 @@ def test_the_tree_is_away_and_data_goes_on(brokers: Brokers) -> None:
     brokers.simulation.close()
 
 
+def test_brokers_stop_while_the_tree_is_away(brokers: Brokers) -> None:
+    """The controller too, though nothing can be written: within the time that processes are given
+    before they are killed."""
+    brokers.create(brokers.controller, "t")
+    for each in brokers.all:
+        brokers.ensemble.cut(each.name)
+    for each in brokers.all:
+        each.node.run(each.stop(), limit_s=9)
+        each.node.crash()
+    brokers.simulation.close()
+
+
 def test_a_broker_whose_session_ends_shows_itself_again(brokers: Brokers) -> None:
     """In a new session; it keeps its rights, and no leader moves."""
     first = brokers.controller

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from ottla.cli.kafka_scripts.running import guarded
 from ottla.cli.kafka_scripts.topics import run as run_topics
-from tests.apache.zookeeper import ZooKeeper
+from tests import needs
+from tests.apache.zookeeper import Ensemble, ZooKeeper
 from tests.apache.zookeeper import folder as zookeeper_jars
 from tests.live import Server
 from tests.waiting import GIVE_UP_S, eventually
@@ -81,9 +83,10 @@ class ZooKeeperCluster:
         (future,) = client.create_topics([NewTopic(topic, partitions, 3)]).values()
         future.result(GIVE_UP_S)
 
-    def produce(self, topic: str, values: range) -> None:
-        problems: list[Any] = []
-        producer = ck.Producer(
+    @cached_property
+    def producer(self) -> ck.Producer:
+        """One for all: it has its producer id from the first record on."""
+        return ck.Producer(
             {
                 "bootstrap.servers": self.bootstrap,
                 "enable.idempotence": True,
@@ -93,11 +96,14 @@ class ZooKeeperCluster:
                 "log_level": 0,
             }
         )
+
+    def produce(self, topic: str, values: range) -> None:
+        problems: list[Any] = []
         for value in values:
-            producer.produce(
+            self.producer.produce(
                 topic, str(value), on_delivery=lambda error, _: error and problems.append(error)
             )
-        assert not producer.flush(GIVE_UP_S)
+        assert not self.producer.flush(GIVE_UP_S)
         assert not problems, problems[:3]
 
     def consume(self, topic: str, count: int, group: str = "readers") -> list[int]:
@@ -259,3 +265,30 @@ def test_three_brokers_form_a_cluster_and_survive_their_controller(
     eventually(lambda: first in cluster.read("/brokers/topics/t/partitions/0/state")["isr"])
     _, again = tree.get(f"/brokers/ids/{first}")
     assert again.ephemeralOwner not in {stat.ephemeralOwner for _, stat in ids.values()}
+
+
+def test_zookeeper_is_killed_and_the_data_path_goes_on(tmp_path: Path) -> None:
+    """One server of three costs nothing. Without any of them records are acknowledged and read, by
+    groups too, and only changes wait; they are made when ZooKeeper is back.
+
+    A new idempotent producer may have to wait too: a broker out of producer ids asks for a block.
+    """
+    needs.zookeeper_server()
+    with Ensemble(tmp_path / "ensemble") as ensemble:
+        cluster = ZooKeeperCluster(tmp_path, f"{ensemble.connect}/kafka")
+        try:
+            cluster.start()
+            cluster.create("t")
+            cluster.produce("t", range(50))
+            assert cluster.consume("t", 50, "before") == list(range(50))
+            ensemble.leader.kill()
+            cluster.create("u")
+            ensemble.kill()
+            cluster.produce("t", range(50, 100))
+            assert cluster.consume("t", 100, "after") == list(range(100))
+            for server in ensemble.servers:
+                server.start()
+            cluster.create("v")
+            assert len(cluster.tree.retry(cluster.tree.get_children, "/brokers/ids")) == 3
+        finally:
+            cluster.stop()

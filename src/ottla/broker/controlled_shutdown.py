@@ -7,10 +7,11 @@ that finds no controller in time, stops all the same.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.broker.waiting import pause
+from ottla.broker.waiting import pause, within
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -34,8 +35,11 @@ UNDECIDED = (
 async def move_leaders_away(broker: Broker, channel: ControllerChannel) -> None:
     """Return when other brokers lead, or when that takes too long."""
     end_s = broker.clock.monotonic() + SHUTDOWN_S_MAX
-    while broker.clock.monotonic() < end_s:
-        outcome = await channel.controlled_shutdown(broker.node_id, broker.epoch)
+    while (left_s := end_s - broker.clock.monotonic()) > 0:
+        asked = asyncio.ensure_future(channel.controlled_shutdown(broker.node_id, broker.epoch))
+        if not await within(broker.clock, left_s, asked):
+            break  # a controller that cannot write now: its tree may be away
+        outcome = asked.result()
         if outcome.error_code == ErrorCode.NONE and not outcome.behind:
             return
         if outcome.error_code not in (ErrorCode.NONE, *UNDECIDED):

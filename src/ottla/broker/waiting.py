@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.seams.clock import Clock
@@ -14,7 +14,7 @@ async def pause(clock: Clock, seconds: float) -> None:
     await within(clock, seconds, asyncio.get_running_loop().create_future())
 
 
-async def within(clock: Clock, seconds: float, future: asyncio.Future[None]) -> bool:
+async def within(clock: Clock, seconds: float, future: asyncio.Future[Any]) -> bool:
     """Wait for the future, but not longer; whether it was done in time. Cancels it if not."""
 
     def give_up() -> None:

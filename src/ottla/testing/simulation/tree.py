@@ -377,6 +377,9 @@ class SimulatedTree:
         self._open = False
         if self._ensemble.is_cut(self.machine.name):
             self.lose_connection()
+            for _, future in self._waiting:
+                if not future.done():
+                    future.set_exception(SessionExpired("/", "the session is closed"))
         elif not self.ended:
             await self.ask(lambda: self._ensemble.end(self))
 
