@@ -267,6 +267,7 @@ def test_three_brokers_form_a_cluster_and_survive_their_controller(
     assert again.ephemeralOwner not in {stat.ephemeralOwner for _, stat in ids.values()}
 
 
+@pytest.mark.long
 def test_zookeeper_is_killed_and_the_data_path_goes_on(tmp_path: Path) -> None:
     """One server of three costs nothing. Without any of them records are acknowledged and read, by
     groups too, and only changes wait; they are made when ZooKeeper is back.
