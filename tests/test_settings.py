@@ -128,6 +128,37 @@ def test_a_bad_value_says_option_value_rule_origin_and_what_to_try() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("broker.session.timeout.ms", -5),
+        ("broker.heartbeat.interval.ms", 0),
+        ("initial.broker.registration.timeout.ms", 0),
+        ("controller.socket.timeout.ms", -1),
+        ("replica.lag.time.max.ms", 0),
+        ("replica.socket.timeout.ms", -30_000),
+        ("replica.fetch.wait.max.ms", -1),
+        ("replica.fetch.min.bytes", -1),
+    ],
+)
+def test_no_broker_starts_with_a_time_that_never_comes(name: str, value: int) -> None:
+    """Kafka has no bound for these; a broker with such a value would be fenced, or spin."""
+    with pytest.raises(SettingsError) as caught:
+        Settings.from_properties({name: value})
+    problem = caught.value.problems[0]
+    assert (problem.option, problem.value) == (name, str(value))
+    assert problem.rule.endswith("or more")
+    option, default = problem.hint.split("=")
+    assert Settings.from_properties({option: default})
+
+
+def test_a_session_is_longer_than_the_time_between_heartbeats() -> None:
+    """A living broker would be fenced again and again."""
+    (problem,) = problems(broker_session_timeout_ms=2000)
+    assert "must be more than broker.heartbeat.interval.ms, 2000 (got '2000')" in problem
+    assert "Try: broker.session.timeout.ms=9000" in problem
+
+
 def test_all_problems_come_at_once() -> None:
     """Nobody mends a file one restart at a time."""
     assert len(problems(num_partitions="x", message_max_bytes=-1, zookeeper_connect="a:2181")) == 3

@@ -34,6 +34,18 @@ LEFTOVERS = (
     "port",
     "reserved.broker.max.id",
 )
+# What a broker that others depend on must not go below.
+CLUSTER_BOUNDS = {
+    "initial.broker.registration.timeout.ms": 1,
+    "broker.heartbeat.interval.ms": 1,
+    "broker.session.timeout.ms": 1,
+    "controller.socket.timeout.ms": 1,
+    "replica.lag.time.max.ms": 1,
+    "replica.socket.timeout.ms": 1,
+    "replica.fetch.wait.max.ms": 0,
+    "replica.fetch.min.bytes": 0,
+}
+SESSION_PER_HEARTBEAT = 4.5  # Kafka's defaults
 
 
 class Problem(NamedTuple):
@@ -112,6 +124,7 @@ def check_together(
     _check_zookeeper(values, given, complain)
     _check_logs(values, complain)
     _check_limits(values, complain)
+    _check_cluster(values, complain)
     return _check_listeners(values, given, complain, problems)
 
 
@@ -211,6 +224,19 @@ def _check_limits(values: Mapping[str, Value], complain: Complain) -> None:
     except ValueError:
         name = "max.connections.per.ip.overrides"
         complain(name, "must be HOST:LIMIT, several with commas", f"{name}=127.0.0.1:200")
+
+
+def _check_cluster(values: Mapping[str, Value], complain: Complain) -> None:
+    """Kafka has no bounds for most of these, and a broker with such a value is of no use."""
+    for name, least in CLUSTER_BOUNDS.items():
+        if _number(values, name) < least:
+            default = java_text(BROKER_OPTIONS[name].default)
+            complain(name, f"must be {least} or more", f"{name}={default}")
+    interval = _number(values, "broker.heartbeat.interval.ms")
+    if 0 < _number(values, "broker.session.timeout.ms") <= interval:
+        name = "broker.session.timeout.ms"
+        rule = f"must be more than broker.heartbeat.interval.ms, {interval}"
+        complain(name, rule, f"{name}={int(interval * SESSION_PER_HEARTBEAT)}")
     wait = _number(values, "replica.fetch.wait.max.ms")
     for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
         if wait > _number(values, name):
