@@ -235,7 +235,7 @@ class Broker:
             noted, behind = await self._start_controller(settings)
         image = await self._whole_image()
         if self.shared is not None:
-            self.shared.check_epoch(image.controller_epoch)
+            self.shared.seen.check_controller(image.controller_epoch)
         await finish_deletions(self, image)
         info = BrokerInfo(
             id=self.node_id,

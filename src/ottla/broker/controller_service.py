@@ -112,7 +112,7 @@ class ControllerService:
         if answer is not None:
             return answer
         if request.max_wait_ms <= 0 or len(self._parked) >= PARKED_MAX:
-            return FollowFeedResponse(controller_epoch=self.controller.image.controller_epoch)
+            return self._nothing_new()
         parked = Parked(request)
         self._parked[parked] = None
         wait_s = min(request.max_wait_ms, WAIT_MS_MAX) / 1000
@@ -123,7 +123,17 @@ class ControllerService:
     def _update(self, request: FollowFeedRequest) -> FollowFeedResponse | None:
         if self.controller.feed.closed:
             return FollowFeedResponse(error_code=ErrorCode.NOT_CONTROLLER)
-        return self._messages.answer(request)
+        answer = self._messages.answer(request)
+        return None if answer is None else self._with_tree(answer)
+
+    def _nothing_new(self) -> FollowFeedResponse:
+        epoch = self.controller.image.controller_epoch
+        return self._with_tree(FollowFeedResponse(controller_epoch=epoch))
+
+    def _with_tree(self, answer: FollowFeedResponse) -> FollowFeedResponse:
+        answer.tree_opened_at = self.controller.tree_opened_at
+        answer.tree_writes = self.controller.tree_writes()
+        return answer
 
     def _changed(self) -> None:
         # Several batches of one turn are one answer.
@@ -138,8 +148,7 @@ class ControllerService:
                 self._answer(parked, answer)
 
     def _time_is_up(self, parked: Parked) -> None:
-        epoch = self.controller.image.controller_epoch
-        self._answer(parked, FollowFeedResponse(controller_epoch=epoch))
+        self._answer(parked, self._nothing_new())
 
     def _answer(self, parked: Parked, answer: FollowFeedResponse) -> None:
         self._forget(parked)

@@ -143,15 +143,19 @@ class MetadataApplier:
         """Apply what the controller sent; whether all of it could be."""
         if isinstance(update, Snapshot):
             image = fenced(self._broker.image, update.image)
-            if self._broker.shared is not None:
-                self._broker.shared.note_epoch(image.controller_epoch)
+            self._note_tree(image)
             return await self._move_to(image, self._apply_image(image))
         done = True
         # One after the other: a topic may be deleted by one and created again by the next.
         for batch in update:
             image = follow_batches(self._broker.image, [batch])
             done &= await self._move_to(image, self._apply_changes(image, batch.changes))
+        self._note_tree(self._broker.image)
         return done
+
+    def _note_tree(self, image: ClusterImage) -> None:
+        if self._broker.shared is not None:
+            self._broker.shared.seen.note(image.controller_epoch)
 
     async def _move_to(self, image: ClusterImage, work: Coroutine[Any, Any, None]) -> bool:
         """Use an image, after the work for it; also when that fails, for the decision stands."""

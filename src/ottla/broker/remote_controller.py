@@ -152,6 +152,8 @@ class RemoteController:
                 update = follower.answered(response)
             except WireError as error:
                 raise NotController(f"the controller's answer cannot be read: {error}") from error
+            if self._broker.shared is not None:
+                self._broker.shared.seen.answered(response.tree_opened_at, response.tree_writes)
             if update is not None:
                 return update
 

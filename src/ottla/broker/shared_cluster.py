@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.campaign import RETRY_S, Campaign, Leadership
-from ottla.broker.controller_epoch import ControllerEpoch
+from ottla.broker.seen_tree import SeenTree
 from ottla.broker.waiting import pause
 from ottla.cluster import nodes
 from ottla.log.checkpoints import uuid_text
@@ -35,7 +35,9 @@ class SharedCluster:
         self._broker = broker
         self._new_controller = new_controller
         self._shared = SharedDirectory(broker.disk, path)
-        self._epoch = ControllerEpoch(broker.disk, broker.settings.data_directory)
+        self.seen = SeenTree(
+            broker.disk, broker.settings.data_directory, broker.clock, self._shared.tree_path
+        )
         self._endpoint = ("", 0)
         self._campaign = Campaign(
             self._shared,
@@ -65,7 +67,7 @@ class SharedCluster:
     async def start(self, endpoint: tuple[str, int]) -> None:
         """Return when there is a controller; this broker is reached by others at `endpoint`."""
         self._endpoint = endpoint
-        self._epoch.read()
+        self.seen.read()
         timeout_ms = self._broker.settings.integer("initial.broker.registration.timeout.ms")
         await self._campaign.start(timeout_ms / 1000)
 
@@ -75,26 +77,21 @@ class SharedCluster:
     @property
     def is_new(self) -> bool:
         """Whether this broker's directory has followed no controller yet: its tree may be new."""
-        return not self._epoch.seen
-
-    def check_epoch(self, epoch: int) -> None:
-        """Raise TreeError if a controller is of an earlier tree than this broker has followed."""
-        self._epoch.check(epoch, self._shared.tree_path)
-
-    def note_epoch(self, epoch: int) -> None:
-        """The controller of this epoch is followed."""
-        self._epoch.note(epoch)
+        return not self.seen.epoch
 
     async def close(self) -> None:
         """Be the controller no longer."""
         await self._campaign.close()
+        self.seen.close()
 
     async def _lead(self, path: str) -> Leadership:
         broker = self._broker
         tree = await LocalTree.open(broker.disk, path, broker.background)
         controller = self._new_controller(tree)
         try:
-            self.check_epoch(await controller_epoch(tree))
+            controller.tree_opened_at = tree.writes
+            controller.tree_writes = lambda: tree.writes
+            self.seen.check(await controller_epoch(tree), tree.writes)
             await controller.start()
         except BaseException:
             await tree.close()

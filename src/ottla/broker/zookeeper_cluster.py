@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.broker_sessions import Dialled
-from ottla.broker.controller_epoch import ControllerEpoch
 from ottla.broker.dialling import dial
+from ottla.broker.seen_tree import SeenTree
 from ottla.broker.shared_cluster import controller_epoch
 from ottla.broker.waiting import pause, within
 from ottla.cluster import nodes
@@ -74,7 +74,7 @@ class ZooKeeperCluster:
         self._where = where
         self._connect = connect
         self._new_controller = new_controller
-        self._epoch = ControllerEpoch(broker.disk, broker.settings.data_directory)
+        self.seen = SeenTree(broker.disk, broker.settings.data_directory, broker.clock, where)
         self._own = ControllerAddress("", 0, "")
         self._tree: Tree | None = None
         self._controller: Controller | None = None
@@ -117,7 +117,7 @@ class ZooKeeperCluster:
     async def start(self, endpoint: tuple[str, int]) -> None:
         """Return when there is a controller; this broker is reached by others at `endpoint`."""
         self._own = ControllerAddress(*endpoint, self._broker.incarnation.hex())
-        self._epoch.read()
+        self.seen.read()
         clock = self._broker.clock
         timeout_ms = self._broker.settings.integer("initial.broker.registration.timeout.ms")
         end_s = clock.monotonic() + timeout_ms / 1000
@@ -142,15 +142,7 @@ class ZooKeeperCluster:
     @property
     def is_new(self) -> bool:
         """Whether this broker's directory has followed no controller yet: its tree may be new."""
-        return not self._epoch.seen
-
-    def check_epoch(self, epoch: int) -> None:
-        """Raise TreeError if a controller is of an earlier tree than this broker has followed."""
-        self._epoch.check(epoch, self._where)
-
-    def note_epoch(self, epoch: int) -> None:
-        """The controller of this epoch is followed."""
-        self._epoch.note(epoch)
+        return not self.seen.epoch
 
     async def close(self) -> None:
         """Be the controller no longer, and end the session: the others know at once."""
@@ -160,6 +152,7 @@ class ZooKeeperCluster:
             self._task = None
         await self._resign()
         await self._close_session()
+        self.seen.close()
 
     # The session
 
@@ -267,7 +260,7 @@ class ZooKeeperCluster:
         return False
 
     async def _become(self, tree: Tree, *, replace: bool) -> None:
-        self.check_epoch(await controller_epoch(tree))
+        self.seen.check(await controller_epoch(tree))
         controller = self._new_controller(tree, self._own)
         await controller.start(replace)
         self._controller = controller

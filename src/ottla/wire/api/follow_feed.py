@@ -31,3 +31,7 @@ class FollowFeedResponse(Struct, key=10_000, versions=(0, 0), flexible=0):
     piece: Int32 = 0
     is_last_piece: Bool = False
     batches: list[Bytes] = []
+    # How many writes the metadata tree had had when this controller opened it, and has had by now;
+    # -1 where they are not counted.
+    tree_opened_at: Int64 = -1
+    tree_writes: Int64 = -1
