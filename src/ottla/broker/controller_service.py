@@ -241,6 +241,7 @@ class ControllerService:
                     message = f"The session of the broker that has id {broker.id} is not over yet."
                     raise RegistrationRefused(Refusal(ErrorCode.REQUEST_TIMED_OUT, message))
         self.liveness.forget(broker.id)
+        await self.liveness.replaced(known)
 
     async def controlled_shutdown(
         self, request: ControlledShutdownRequest

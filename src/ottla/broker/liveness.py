@@ -1,14 +1,15 @@
 """The controller's watch over the brokers: it carries out what `broker_sessions.py` decides.
 
 Polls and lost connections are reported by `ControllerService`. A broker whose connection is lost is
-dialled, again and again while it is silent and its session lasts.
+dialled, again and again while it is silent and its session lasts. Brokers that are found dead at
+about the same time are fenced in one change: see `registration.fence_brokers`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker_sessions import BrokerSessions, Dialled
@@ -30,6 +31,9 @@ log = logging.getLogger("ottla.broker")
 # killed closes one connection after the other, and may take a new one before its port is closed.
 DIAL_AGAIN_S = 0.01
 DIAL_AGAIN_S_MAX = 0.5
+# After one is proven dead: others may have died with it, and be known to be lost a little later.
+GATHER_S = 0.01
+GATHER_S_MAX = 0.1  # while others that are dialled have not answered
 
 
 class Liveness:
@@ -43,6 +47,9 @@ class Liveness:
         self._tasks: set[asyncio.Task[None]] = set()
         self._polling: dict[int, Peer] = {}  # by broker id
         self._dialling: set[int] = set()
+        self._unanswered: set[int] = set()  # dialled for the first time since they were lost
+        self._dead: dict[int, int] = {}  # proven, and to be fenced: epoch by id
+        self._fencing: asyncio.Task[None] | None = None
         self._followed: Mapping[int, BrokerInfo] | None = None
         self._closed = False
         timeout_s = broker.settings.integer("broker.session.timeout.ms") / 1000
@@ -95,8 +102,10 @@ class Liveness:
         )
 
     def _check(self) -> None:
-        for broker_id, epoch in self.sessions.expired(self._clock.monotonic()):
-            self._spawn(self._fence(broker_id, epoch, "its session has expired"))
+        expired = self.sessions.expired(self._clock.monotonic())
+        if expired:
+            log.warning("the sessions of brokers %s have expired", [each for each, _ in expired])
+            self._spawn(self._fence(expired))
         self._timer = self._clock.call_later(self.sessions.check_s, self._check)
 
     def _lost(self, broker_id: int, epoch: int, peer: Peer) -> None:
@@ -108,6 +117,7 @@ class Liveness:
     def _dial_if_lost(self, broker_id: int, epoch: int) -> None:
         if self.sessions.lost(broker_id, epoch) and broker_id not in self._dialling:
             self._dialling.add(broker_id)
+            self._unanswered.add(broker_id)
             self._spawn(self._dial_until_known(broker_id, epoch))
 
     async def _dial_until_known(self, broker_id: int, epoch: int) -> None:
@@ -115,12 +125,14 @@ class Liveness:
         try:
             while self.sessions.is_lost(broker_id, epoch):
                 outcome = await self.dial(broker_id)
+                self._unanswered.discard(broker_id)
                 if self.sessions.proven_dead(broker_id, epoch, outcome):
-                    await self._fence(broker_id, epoch, f"its process is gone ({outcome.name})")
+                    await self._fence_with_others(broker_id, epoch, outcome.name)
                 await pause(self._clock, pause_s)
                 pause_s = min(2 * pause_s, DIAL_AGAIN_S_MAX)
         finally:
             self._dialling.discard(broker_id)
+            self._unanswered.discard(broker_id)
 
     async def dial(self, broker_id: int) -> Dialled:
         """Ask the process at a registered broker's address which one it is."""
@@ -131,13 +143,39 @@ class Liveness:
         address = (endpoint.host, endpoint.port)
         return await dial(self._broker, self._network, address, broker_id, known.incarnation)
 
-    async def _fence(self, broker_id: int, epoch: int, why: str) -> None:
-        log.warning("broker %d is fenced: %s", broker_id, why)
-        error = await self._controller.fence_broker(broker_id, epoch)
-        if error not in (ErrorCode.NONE, ErrorCode.STALE_BROKER_EPOCH):
-            log.error("broker %d could not be fenced: %s", broker_id, ErrorCode(error).name)
+    async def replaced(self, known: BrokerInfo) -> None:
+        """Another process of this broker's id is about to register: the one before is dead.
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        When a cluster has died as a whole, others are found dead just now: all leave the ISRs in
+        one change, and whoever returns first may lead.
+        """
+        if not known.fenced:
+            await self._fence_with_others(known.id, known.epoch, "another process has its id")
+
+    async def _fence_with_others(self, broker_id: int, epoch: int, why: str) -> None:
+        log.warning("broker %d is fenced, its process is gone: %s", broker_id, why)
+        self._dead[broker_id] = epoch
+        if self._fencing is None or self._fencing.done():
+            self._fencing = self._spawn(self._fence_dead())
+        await asyncio.wait([self._fencing])
+
+    async def _fence_dead(self) -> None:
+        while self._dead:
+            await pause(self._clock, GATHER_S)
+            end_s = self._clock.monotonic() + GATHER_S_MAX
+            while self._unanswered and self._clock.monotonic() < end_s:
+                await pause(self._clock, GATHER_S)
+            dead, self._dead = self._dead, {}
+            await self._fence(list(dead.items()))
+
+    async def _fence(self, gone: Sequence[tuple[int, int]]) -> None:
+        error = await self._controller.fence_brokers(gone)
+        if error not in (ErrorCode.NONE, ErrorCode.STALE_BROKER_EPOCH):
+            ids = [each for each, _ in gone]
+            log.error("brokers %s could not be fenced: %s", ids, ErrorCode(error).name)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task

@@ -207,9 +207,11 @@ class Controller:
 
     async def fence_broker(self, broker_id: int, broker_epoch: int) -> ErrorCode:
         """A broker is known to be dead: others lead what it led."""
-        answer = await self._submit(
-            lambda s: registration.fence_broker(s, broker_id, broker_epoch), urgent=True
-        )
+        return await self.fence_brokers([(broker_id, broker_epoch)])
+
+    async def fence_brokers(self, gone: Sequence[tuple[int, int]]) -> ErrorCode:
+        """So are several, each with its epoch, in one change."""
+        answer = await self._submit(lambda s: registration.fence_brokers(s, gone), urgent=True)
         return ErrorCode(answer.error_code if isinstance(answer, Refusal) else answer)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> ShutdownOutcome:

@@ -61,16 +61,15 @@ class Proposals:
 
 
 async def settle(
-    state: State, changed: BrokerInfo | None = None, first: Iterable[Step] = ()
+    state: State, changed: Iterable[BrokerInfo] = (), first: Iterable[Step] = ()
 ) -> None:
-    """Bring all partitions in line with the brokers; `first` writes the one that has `changed`.
+    """Bring all partitions in line with the brokers; `first` writes those that have `changed`.
 
     Partitions without a leader that can lead come next, in the same write: clients wait for them,
     and one that learns of a dead leader before it can learn of the next waits longer.
     """
     brokers, stopped = dict(state.image.brokers), state.stopped
-    if changed is not None:
-        brokers[changed.id] = changed
+    brokers.update((each.id, each) for each in changed)
     inactive = frozenset(each.id for each in brokers.values() if not each.active)
 
     def decide(partition: PartitionImage, rules: Rules) -> PartitionImage | None:
@@ -85,6 +84,7 @@ async def settle(
             for each in partitions
             if not inactive.isdisjoint(each.isr)
             or (each.elr and not stopped.unclean.isdisjoint(each.elr))
+            or (stopped.wiped and not stopped.wiped.isdisjoint(each.replicas))
         ]
 
     await change_all(state, without_leader, decide, first)

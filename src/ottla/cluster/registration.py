@@ -179,14 +179,24 @@ async def unfence_broker(state: State, broker_id: int, broker_epoch: int) -> Non
         await settle(state, broker._replace(fenced=False), NOBODY)
 
 
-async def fence_broker(state: State, broker_id: int, broker_epoch: int) -> ErrorCode:
-    """A broker is gone: others lead what it led, where they can."""
-    error = epoch_error(state, broker_id, broker_epoch)
-    broker = state.image.brokers.get(broker_id)
-    if error == ErrorCode.NONE and broker is not None and not broker.fenced:
-        await settle(state, broker._replace(fenced=True), NOBODY)
-        state.registered_at[broker_id] = state.image.number
-    return error
+async def fence_brokers(state: State, gone: Sequence[tuple[int, int]]) -> ErrorCode:
+    """These brokers, each with its epoch, are gone: others lead what they led, where they can.
+
+    Those that died together leave an ISR in one change. One after the other, the first would leave
+    an ISR that is large enough without it, and could not lead again before the last.
+    """
+    errors = [epoch_error(state, *each) for each in gone]
+    fenced = [
+        broker._replace(fenced=True)
+        for (broker_id, _), error in zip(gone, errors, strict=True)
+        if error == ErrorCode.NONE and not (broker := state.image.brokers[broker_id]).fenced
+    ]
+    if fenced:
+        first = [await registration(state, each, NOBODY) for each in fenced]
+        await leadership.settle(state, fenced, first)
+        for broker in fenced:
+            state.registered_at[broker.id] = state.image.number
+    return max(errors, default=ErrorCode.NONE)
 
 
 async def controlled_shutdown(state: State, broker_id: int, broker_epoch: int) -> ShutdownOutcome:
@@ -239,7 +249,7 @@ async def write_registration(state: State, broker: BrokerInfo, stopped: Stopped)
 async def settle(state: State, broker: BrokerInfo, stopped: Stopped) -> None:
     """Write what is known of a broker, and bring the partitions in line with it."""
     first = await registration(state, broker, stopped)
-    await leadership.settle(state, broker, [first])
+    await leadership.settle(state, [broker], [first])
 
 
 async def registration(state: State, broker: BrokerInfo, stopped: Stopped) -> Step:
