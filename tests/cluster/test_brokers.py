@@ -121,8 +121,10 @@ def test_eligible_replicas_stay_so_after_a_clean_stop(tmp_path: Path, clean: boo
     run_scenario(tmp_path, scenario, TWO)
 
 
-def test_the_last_leader_returns_when_nobody_else_can(tmp_path: Path) -> None:
-    """All were killed: the last known leader leads, marked as recovering until others join it."""
+@pytest.mark.parametrize("min_isr", [1, 2])
+def test_nobody_has_all_that_was_committed(tmp_path: Path, min_isr: int) -> None:
+    """All lost what they had not synced. With min.insync.replicas of 1 the last known leader leads;
+    with more that is for a user to decide. It recovers until others join it."""
 
     async def scenario(harness: ControllerHarness) -> None:
         await three(harness)
@@ -132,12 +134,56 @@ def test_the_last_leader_returns_when_nobody_else_can(tmp_path: Path) -> None:
             await harness.join(broker(broker_id, 10 + broker_id, DISK))
         assert shape(harness) == (-1, (), (3,))
         await harness.join(broker(3, 33, DISK))
+        if min_isr > 1:
+            assert shape(harness) == (-1, (), ())
+            await harness.controller.elect_leaders(ElectionType.UNCLEAN, [("t", 1)])
         assert shape(harness) == (3, (3,), ())
         assert part(harness).recovering
         assert (await propose(harness, 3, 2)).error_code == ErrorCode.NONE
         assert not part(harness).recovering
 
+    run_scenario(tmp_path, scenario, Options(min_insync_replicas=min_isr))
+
+
+def test_brokers_that_die_together_are_all_eligible(tmp_path: Path) -> None:
+    """They leave an ISR in one change: whichever returns first may lead."""
+
+    async def scenario(harness: ControllerHarness) -> None:
+        await three(harness)
+        gone = [(each, epoch(harness, each)) for each in (1, 2, 3)]
+        assert await harness.controller.fence_brokers(gone) == ErrorCode.NONE
+        for index in (0, 1):
+            assert sorted(part(harness, index).elr) == [1, 2, 3]
+        assert part(harness).partition_epoch == 1
+        await harness.join(broker(1, 11, DISK), epoch(harness, 1))
+        assert shape(harness) == (1, (1,), (2, 3))
+
     run_scenario(tmp_path, scenario, TWO)
+
+
+def test_a_wiped_replica_is_remembered_in_the_tree(tmp_path: Path) -> None:
+    """After it was unfenced, and by the next controller: an unclean election takes another."""
+
+    async def main() -> None:
+        harness = ControllerHarness(tmp_path / "tree", options=TWO)
+        await harness.start()
+        await three(harness)
+        for broker_id in (2, 3, 1):
+            await fence(harness, broker_id)
+        await harness.join(broker(2, 22, b"e" * 16), epoch(harness, 2))
+        await harness.crash()
+        controller = await harness.start(register=False)
+        assert part(harness).wiped == (2,)
+        await harness.catch_up(controller.image.brokers[2])
+        await harness.join(broker(3, 33, DISK))
+        assert shape(harness) == (-1, (), (1,))
+        await controller.elect_leaders(ElectionType.UNCLEAN, [("t", 1)])
+        assert part(harness).leader == 3
+        assert (await propose(harness, 3, 2)).error_code == ErrorCode.NONE
+        assert part(harness).wiped == ()
+        await harness.stop()
+
+    run_simulated(main())
 
 
 def test_a_wiped_disk_does_not_lead(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from ottla.wire.errors import ErrorCode
 RULES = Rules(min_isr=2)
 UNCLEAN = RULES._replace(unclean=True)
 NO_ELR = RULES._replace(elr=False)
+ONE = RULES._replace(min_isr=1)
 
 
 def part(leader: int, isr: str, elr: str = "", last: int = NO_LEADER) -> PartitionImage:
@@ -53,12 +54,16 @@ SETTLED = [
     (RULES, part(-1, "", "23", 3), "12", "3", "", (2, "2", "3", -1, 1, 1)),
     (RULES, part(-1, "", "3", 2), "12", "3", "", None),
     (RULES, part(-1, "", "", 3), "12", "3", "", None),
-    (RULES, part(-1, "", "", 3), "3", "12", "", (3, "3", "", -1, 1, 1)),
+    # All that had what was committed may have lost it: only where one replica was enough.
+    (RULES, part(-1, "", "", 3), "3", "12", "", None),
+    (RULES, part(-1, "", "", 3), "123", "", "", None),
+    (ONE, part(-1, "", "", 3), "3", "12", "", (3, "3", "", -1, 1, 1)),
     (UNCLEAN, part(-1, "", "3", 3), "12", "3", "", (1, "1", "", -1, 1, 1)),
     (UNCLEAN, part(-1, "", "3", 3), "23", "1", "", (3, "3", "", -1, 1, 1)),
     (NO_ELR, part(2, "23"), "13", "2", "", (3, "3", "", -1, 1, 1)),
     (NO_ELR, part(3, "3"), "12", "3", "", (-1, "3", "", -1, 1, 1)),
     (NO_ELR, part(-1, "3"), "123", "", "", (3, "3", "", -1, 1, 1)),
+    (NO_ELR, part(3, "3"), "12", "3", "3", (-1, "", "", -1, 1, 1)),
     # Nothing is known of 1 and 2: neither is moved, neither is elected.
     (RULES, part(1, "12"), "", "", "", None),
     (RULES, part(3, "123"), "", "3", "", (-1, "12", "", -1, 1, 1)),
@@ -69,7 +74,8 @@ SETTLED = [
 def test_brokers_come_and_go(
     rules: Rules, old: PartitionImage, active: str, fenced: str, unclean: str, expected: object
 ) -> None:
-    """ISR first, then ELR, then the last known leader; the rest only by an unclean election."""
+    """ISR first, then ELR; the last known leader where min.insync.replicas is 1; the rest only by
+    an unclean election."""
     stopped = Stopped(frozenset(map(int, unclean)))
     new = elections.settled(old, brokers(active, fenced), rules, stopped)
     assert shown(new) == expected
@@ -80,18 +86,47 @@ def test_brokers_come_and_go(
 def test_a_wiped_leader_does_not_return_by_itself() -> None:
     """The last known leader with an empty disk leads only when asked for."""
     stopped = Stopped(frozenset((3,)), frozenset((3,)))
-    down = elections.settled(part(3, "3"), brokers("1", "3"), RULES, stopped)
+    down = elections.settled(part(3, "3"), brokers("1", "3"), ONE, stopped)
     assert shown(down) == (-1, "", "", -1, 1, 1)
     assert down is not None
-    assert elections.settled(down, brokers("13"), RULES) is None
+    assert elections.settled(down, brokers("13"), ONE) is None
     known = part(-1, "", "", 3)
-    assert shown(elections.settled(known, brokers("1", "3"), RULES, stopped)) == (
+    assert shown(elections.settled(known, brokers("1", "3"), ONE, stopped)) == (
         *(-1, "", "", -1, 0),
         1,
     )
-    forced = elections.elected(down, brokers("3"), RULES, ElectionType.UNCLEAN)
+    forced = elections.elected(down, brokers("3"), ONE, ElectionType.UNCLEAN)
     assert isinstance(forced, PartitionImage)
     assert (forced.leader, forced.isr, forced.recovering) == (3, (3,), True)
+
+
+def test_a_wiped_replica_leads_after_all_others() -> None:
+    """Also by an unclean election, and long after it has registered: until it was in the ISR."""
+    stopped = Stopped(frozenset((1,)), frozenset((1,)))
+    down = elections.settled(part(-1, "", "2"), brokers("3", "12"), RULES, stopped)
+    assert down is not None
+    assert (down.wiped, down.partition_epoch) == ((1,), 8)
+    # Its registration is long over, and it comes first among the replicas.
+    for rules, expected in ((UNCLEAN, 3), (RULES, NO_LEADER)):
+        new = elections.settled(down, brokers("13", "2"), rules)
+        assert (new.leader if new is not None else NO_LEADER) == expected
+    asked = elections.elected(down, brokers("13", "2"), RULES, ElectionType.UNCLEAN)
+    assert isinstance(asked, PartitionImage)
+    assert (asked.leader, asked.isr, asked.wiped) == (3, (3,), (1,))
+    joined = elections.altered(asked, (3, 1), lambda _: True, RULES)
+    assert joined is not None
+    assert joined.wiped == ()
+    nobody_else = elections.elected(down, brokers("1", "23"), RULES, ElectionType.UNCLEAN)
+    assert isinstance(nobody_else, PartitionImage)
+    assert (nobody_else.leader, nobody_else.wiped) == (1, ())
+
+
+def test_a_replica_that_is_being_added_leads_after_those_that_were_there() -> None:
+    """It may have copied nothing yet."""
+    old = part(-1, "", "3")._replace(adding_replicas=(1,))
+    new = elections.elected(old, brokers("12", "3"), RULES, ElectionType.UNCLEAN)
+    assert isinstance(new, PartitionImage)
+    assert new.leader == 2
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -34,6 +34,7 @@ class Model:
         self.logs: dict[int, list[int]] = {each: [] for each in REPLICAS}
         self.committed: list[int] = []
         self.stopped: Stopped = NOBODY
+        self.wiped: set[int] = set()  # and not in the ISR since
         self.next_record = 0
         self.next_epoch = 10
         self.asked = False  # for an unclean election
@@ -61,6 +62,7 @@ class Model:
             assert new.last_known_leader == NO_LEADER
         if new.leader not in (old.leader, NO_LEADER):
             self.elected(old, new)
+        self.wiped -= set(new.isr)
         self.partition = new
         assert elections.settled(new, self.brokers, self.rules, self.stopped) is None
 
@@ -71,11 +73,14 @@ class Model:
             assert log[: len(self.committed)] == self.committed
         elif new.leader == old.last_known_leader and set(old.elr) <= self.stopped.unclean:
             self.elections[LAST_KNOWN] += 1
+            assert self.rules.min_isr == 1 or self.rules.unclean or self.asked
             self.committed = self.committed[: common(self.committed, log)]
         else:
             self.elections[UNCLEAN] += 1
             assert self.rules.unclean or self.asked
             assert new.recovering
+            active = {each for each in REPLICAS if self.brokers[each].active}
+            assert new.leader not in self.wiped or active <= self.wiped
             self.committed = self.committed[: common(self.committed, log)]
 
     def settle(self) -> None:
@@ -174,6 +179,7 @@ class Model:
 
     def wipe(self, broker: int, amount: int) -> None:
         self.logs[broker] = []
+        self.wiped.add(broker)
         one = frozenset((broker,))
         self.register(broker, Stopped(one, one))
         assert self.partition.last_known_leader != broker
@@ -282,9 +288,27 @@ def wiped_leader() -> Any:
     return patch.object(elections, "altered", changed)
 
 
+def shortened_leader() -> Any:
+    """The last known leader returns although all have lost something."""
+    decide = elections.elect
+
+    def changed(*arguments: Any) -> Any:
+        *others, rules, election = arguments
+        return decide(*others, rules._replace(min_isr=1), election)
+
+    return patch.object(elections, "elect", changed)
+
+
 @pytest.mark.parametrize(
     "mistake",
-    [unclean_is_eligible, elr_without_limit, elr_of_another_config, any_replica, wiped_leader],
+    [
+        unclean_is_eligible,
+        elr_without_limit,
+        elr_of_another_config,
+        any_replica,
+        wiped_leader,
+        shortened_leader,
+    ],
 )
 def test_the_model_finds_mistakes(mistake: Callable[[], Any]) -> None:
     """Each of these known ways to lose records is found within the usual seeds."""

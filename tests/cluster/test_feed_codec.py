@@ -59,6 +59,7 @@ partitions = st.lists(
         replicas,
         int32,
         st.booleans(),
+        replicas,
     ),
     max_size=3,
 ).map(tuple)

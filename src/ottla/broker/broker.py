@@ -37,6 +37,7 @@ from ottla.broker.metadata_checkpoint import (
 from ottla.broker.network_peers import NetworkPeers
 from ottla.broker.partitions import Partitions
 from ottla.broker.peers import LocalPeers, Peers
+from ottla.broker.process_checkpoint import ProcessCheckpoint
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.replica_selection import RACK_AWARE
 from ottla.broker.replication import Replication
@@ -165,6 +166,7 @@ class Broker:
         self.applier: MetadataApplier | None = None  # from its start on
         self.epoch = -1  # rises with each registration
         self.incarnation = ZERO_ID  # of this process, drawn at the start
+        self.processes = ProcessCheckpoint(self)
         # What must be closed again, in reverse order, however far a start has come.
         self._opened = AsyncExitStack()
 
@@ -246,7 +248,8 @@ class Broker:
         )
         if self._channel is not None and (self.shared is None or self.shared.is_new):
             await skip_used_ids(self)
-        registered = await self.controller.register_broker(info, self.logs.last_broker_epoch)
+        previous_epoch = await self.processes.begin(image)
+        registered = await self.controller.register_broker(info, previous_epoch)
         self.epoch = registered.epoch
         if self.shared is not None:
             self.shared.registered(info)

@@ -307,6 +307,8 @@ class Replication:
         same disk. It leaves all ISRs too, so that nobody waits for it.
         """
         channel = self._channel
+        if channel is not None and partition.sync_failed:
+            self.spawn(self.broker.processes.withdraw())
         if channel is None or len(partition.replicas) < 2 or self._gave_up or self.closed:
             return
         self._gave_up = True

@@ -2,8 +2,13 @@
 
 As Kafka's controller decides: a leader comes from the ISR in the order of the replicas; from the
 ELR (replicas that left the ISR while it was below min.insync.replicas, KIP-966) when the ISR is
-empty; when both are empty the last known leader returns; any other replica leads only by an
-unclean election. A broker that is fenced or shuts down leads nothing and is in no ISR (KIP-841).
+empty; any other replica leads only by an unclean election. A broker that is fenced or shuts down
+leads nothing and is in no ISR (KIP-841).
+
+When both are empty, all that had what was committed may have lost a part of it. Where
+min.insync.replicas is 1 the last known leader returns all the same, as in Kafka: a single replica
+has no other to wait for. Where it is more, Kafka's controller elects that one too; here it leads
+only by an unclean election, because its log may be shorter than another.
 
 The leader epoch rises when the leader changes, the partition epoch with every change.
 """
@@ -34,7 +39,7 @@ NONE_ELIGIBLE = Refusal(
 class Election(Enum):
     """How a leader is looked for."""
 
-    ONLINE = "from the ISR or the ELR, or the last known leader"
+    ONLINE = "from the ISR or the ELR, or the last known leader if min.insync.replicas is 1"
     PREFERRED = "as ONLINE, but the first replica before the present leader"
     UNCLEAN = "as ONLINE, else any replica that is active"
 
@@ -85,7 +90,8 @@ def altered(
         elr = tuple(each for each in elr if each in wanted.replicas)
     if last_known in stopped.wiped or last_known not in wanted.replicas:
         last_known = NO_LEADER
-    leader, clean = elect(wanted, isr, elr, last_known, is_active, rules, election)
+    wiped = {*old.wiped, *stopped.wiped}
+    leader, clean = elect(wanted, isr, elr, last_known, wiped, is_active, rules, election)
     recovering = old.recovering if recovering is None else recovering
     if leader != NO_LEADER:
         if not clean:
@@ -97,15 +103,21 @@ def altered(
         elr = () if len(isr) >= rules.min_isr else tuple(b for b in elr if b != leader)
         last_known = NO_LEADER
     elif not rules.elr:
-        # Without an ELR the last members stay, and may lead again.
-        isr = isr or tuple(each for each in old.isr if each in wanted.replicas)
+        # Without an ELR the last members stay, and may lead again if they have what they had.
+        lost = stopped.unclean if rules.min_isr > 1 else stopped.wiped
+        isr = isr or tuple(each for each in old.isr if each in wanted.replicas and each not in lost)
     elif not isr and old.isr:
         # One that was alone in the ISR led last, also where the ELR came after that.
         last_known = old.isr[0] if len(old.isr) == 1 else old.leader
         if last_known in stopped.wiped or last_known not in wanted.replicas:
             last_known = NO_LEADER
     new = wanted._replace(
-        leader=leader, isr=isr, elr=elr, last_known_leader=last_known, recovering=recovering
+        leader=leader,
+        isr=isr,
+        elr=elr,
+        last_known_leader=last_known,
+        recovering=recovering,
+        wiped=tuple(each for each in wanted.replicas if each in wiped and each not in isr),
     )
     if new == old:
         return None
@@ -136,6 +148,7 @@ def elect(
     isr: Sequence[int],
     elr: Sequence[int],
     last_known: int,
+    wiped: Collection[int],
     is_active: IsActive,
     rules: Rules,
     election: Election,
@@ -148,10 +161,15 @@ def elect(
     for replica in order:
         if replica in eligible and is_active(replica):
             return replica, True
-    if rules.elr and not eligible and last_known != NO_LEADER and is_active(last_known):
+    may_lack = rules.min_isr == 1 or election == Election.UNCLEAN
+    returns = rules.elr and not eligible and last_known != NO_LEADER
+    if may_lack and returns and is_active(last_known):
         return last_known, False
     if election == Election.UNCLEAN:
-        for replica in old.replicas:
+        # Those with an empty disk last, and before them those that have not been in any ISR yet.
+        for replica in sorted(
+            old.replicas, key=lambda each: (each in wiped, each in old.adding_replicas)
+        ):
             if is_active(replica):
                 return replica, False
     return NO_LEADER, True

@@ -223,8 +223,9 @@ def partition_records(partitions: Sequence[PartitionImage]) -> wire.RecordPartit
                 elr=list(elr),
                 last_known_leader=last_known_leader,
                 recovering=recovering,
+                wiped=list(wiped),
             )
-            for replicas, isr, adding, removing, elr, last_known_leader, recovering in shapes
+            for replicas, isr, adding, removing, elr, last_known_leader, recovering, wiped in shapes
         ],
     )
 
@@ -239,6 +240,7 @@ def partitions_of(record: wire.RecordPartitions) -> tuple[PartitionImage, ...]:
             tuple(each.elr),
             each.last_known_leader,
             each.recovering,
+            tuple(each.wiped),
         )
         for each in record.shapes
     ]

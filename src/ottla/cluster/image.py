@@ -55,6 +55,7 @@ class PartitionImage(NamedTuple):
     elr: tuple[int, ...] = ()
     last_known_leader: int = NO_LEADER  # of a partition whose ISR is empty
     recovering: bool = False  # its leader may lack committed records, and nobody joined it since
+    wiped: tuple[int, ...] = ()  # replicas that came with an empty disk, and were in no ISR since
 
 
 class TopicImage(NamedTuple):

@@ -137,6 +137,7 @@ def read_partitions(
                 elr=state.elr,
                 last_known_leader=state.last_known_leader,
                 recovering=state.recovering,
+                wiped=state.wiped,
             )
         if moving:
             partition = partition._replace(

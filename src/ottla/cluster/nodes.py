@@ -98,6 +98,7 @@ class State(NamedTuple):
     elr: tuple[int, ...] = ()
     last_known_leader: int = NO_LEADER
     recovering: bool = False
+    wiped: tuple[int, ...] = ()
 
 
 class Registration(NamedTuple):
@@ -236,6 +237,8 @@ def state_value(state: State, controller_epoch: int) -> bytes:
         value["last_known_leader"] = state.last_known_leader
     if state.recovering:
         value["leader_recovery_state"] = 1  # Kafka's number and name
+    if state.wiped:
+        value["wiped"] = state.wiped
     return dump(value)
 
 
@@ -249,6 +252,7 @@ def read_state(path: str, data: bytes) -> State:
             tuple(value.get("elr", ())),
             int(value.get("last_known_leader", NO_LEADER)),
             bool(value.get("leader_recovery_state", 0)),
+            tuple(value.get("wiped", ())),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptNode(path, data, error) from error

@@ -5,7 +5,7 @@ fenced. What it says is written before all partitions that follow from it, or wi
 controller that takes over in between finishes that (`leadership.settle`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ottla.cluster import (
     features,

@@ -50,6 +50,7 @@ class StateValues:
             partition.elr,
             partition.last_known_leader,
             partition.recovering,
+            partition.wiped,
         )
         value = self._values.get(state)
         if value is None:

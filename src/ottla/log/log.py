@@ -106,6 +106,7 @@ class Log:
         "segments",
         "set_aside_bytes",
         "snapshots",
+        "sync_failed",
         "topic",
         "topic_id",
     )
@@ -137,6 +138,7 @@ class Log:
         self.snapshots = snapshots  # offsets of the producer snapshots on disk, ascending
         self.jitter_ms = jitter_ms
         self.offline: str | None = None
+        self.sync_failed = False  # then the device may have lost what was written
         self._out_of_descriptors = False  # has been, which is logged once
         self.set_aside_bytes = 0  # cut and kept as `.corrupt` when this log was loaded
         # Called when something should be synced soon: a full segment, or flush.messages reached.
@@ -767,7 +769,7 @@ class Log:
             for file in files:
                 file.sync()
         except OSError as error:
-            self.fail("cannot sync", error)
+            self.fail_sync(error)
             raise
         self.finish_flush(mark)
 
@@ -787,6 +789,10 @@ class Log:
             logger.error("%s: offline until the next start: %s", self.name, reason)
             if self.on_change is not None:
                 self.on_change()
+
+    def fail_sync(self, error: OSError) -> None:
+        self.sync_failed |= not isinstance(error, OutOfDescriptors)
+        self.fail("cannot sync", error)
 
     def close(self) -> None:
         """Leave everything as a clean stop should: indexes complete, producers in a snapshot,

@@ -119,6 +119,7 @@ class LogManager:
         self._partitions: dict[str, set[int]] = {}  # of each topic
         self._counts: dict[str, int] = {}  # partitions in each data directory
         self._high_watermarks: Offsets = {}  # as the checkpoints had them at the start
+        self._watermarked: set[TopicPartition] = set()  # those above 0, with a folder or without
         self._flush_by_time: set[Log] = set()
         self.checkpointer = Checkpointer(background, self._offsets_in)
         self._periodic = Periodic(self, settings)
@@ -166,6 +167,7 @@ class LogManager:
         log_starts = self.checkpointer.read(data_dir, checkpoints.LOG_START_OFFSETS) or {}
         cleaner_offsets = self.checkpointer.read(data_dir, checkpoints.CLEANER_OFFSETS) or {}
         high_watermarks = self.checkpointer.read(data_dir, checkpoints.HIGH_WATERMARKS) or {}
+        self._watermarked |= {key for key, offset in high_watermarks.items() if offset > 0}
         data_dir.take_clean_marker()
         time_slice = TimeSlice(self.clock)
         self._counts[data_dir.path] = 0
@@ -271,6 +273,18 @@ class LogManager:
     def checkpointed_high_watermark(self, topic: str, partition: int) -> int:
         """The high watermark in the checkpoint that the start found; 0 when it had none."""
         return self._high_watermarks.get((topic, partition), 0)
+
+    def short(self) -> set[TopicPartition]:
+        """At the start: partitions whose logs recovery has cut, that end below their checkpointed
+        high watermark, or are gone. Logs that a clean stop has left unopened are not looked at.
+        """
+        short = self._watermarked - self._entries.keys()
+        for log in self.opened():
+            key = log.topic, log.partition
+            short_of = self._high_watermarks.get(key, 0) - log.end_offset
+            if short_of > 0 or log.set_aside_bytes > 0 or log.offline is not None:
+                short.add(key)
+        return short
 
     def opened(self) -> list[Log]:
         """The logs that are open."""

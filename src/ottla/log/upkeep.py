@@ -267,7 +267,7 @@ class Flusher:
         now_ms = self._clock.now_ms()
         for (log, mark), failure in zip(marks, failures, strict=True):
             if failure is not None:
-                log.fail("cannot sync", failure)
+                log.fail_sync(failure)
             elif log.offline is None:
                 log.finish_flush(mark)
                 if log.config.flush_ms < FLUSH_MS_NEVER:
@@ -285,7 +285,7 @@ def _begin(
         try:
             to_sync, mark = log.begin_flush(indexes=indexes)
         except OSError as error:
-            log.fail("cannot sync", error)
+            log.fail_sync(error)
             continue
         marks.append((log, mark))
         files.append(to_sync)

@@ -68,7 +68,7 @@ class GroupCommit:
                 self._again[partition] = None
                 continue
             except OSError as error:
-                partition.go_offline(f"fsync failed: {error}")
+                partition.log.fail_sync(error)
             if partition.offline is not None:
                 partition.announce()  # requests that wait for this round end now
                 continue
@@ -94,7 +94,7 @@ class GroupCommit:
                 self._again[partition] = None
                 continue
             if failure is not None:
-                partition.go_offline(f"fsync failed: {failure}")
+                partition.log.fail_sync(failure)
             if partition.offline is None:
                 partition.synced(mark)
             else:

@@ -156,6 +156,10 @@ class Partition:
         return self.log.offline
 
     @property
+    def sync_failed(self) -> bool:
+        return self.log.sync_failed
+
+    @property
     def config(self) -> LogConfig:
         """The topic's config as it is in force for this partition."""
         return self.log.config

@@ -33,6 +33,7 @@ from ottla.seams.posix import (
     AlreadyLocked,
     Bytes,
     LockedFile,
+    boot_id,
     descriptors_allowed,
     is_cached,
     named,
@@ -147,6 +148,11 @@ class Disk(Protocol):
     def database(self, path: str) -> sqlite3.Connection: ...
 
     def free_bytes(self, path: str) -> int: ...
+
+    def boot_id(self) -> str:
+        """The name of the machine's present boot: while it is the same, what was written is there,
+        synced or not. Empty if that is unknown.
+        """
 
 
 class RealFile:
@@ -446,6 +452,9 @@ class RealDisk:
 
     def free_bytes(self, path: str) -> int:
         return shutil.disk_usage(path).free
+
+    def boot_id(self) -> str:
+        return boot_id()
 
     # Descriptors
 

@@ -17,6 +17,7 @@ _NO_WAIT = getattr(os, "RWF_NOWAIT", None)  # Linux: read what is in the page ca
 CACHE_PROBE_BYTES = 128 * 1024  # one byte in so many is asked for: the kernel reads in such pieces
 READ_AHEAD_STEP_BYTES = 256 * 1024
 
+BOOT_ID = "/proc/sys/kernel/random/boot_id"  # Linux
 DESCRIPTOR_LIMIT_DEFAULT = 1_024  # what many systems allow a process
 FILES_SHARE = 2  # files may have half of the descriptors, connections most of the rest
 FILES_MAX_MIN = 16
@@ -107,6 +108,23 @@ def sync_descriptor(descriptor: int) -> None:
         os.fdatasync(descriptor)
     else:
         os.fsync(descriptor)
+
+
+def boot_id() -> str:
+    """The name of the machine's present boot; empty where the system has none."""
+    if sys.platform == "darwin":
+        import ctypes
+
+        name, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
+        failed = ctypes.CDLL(None).sysctlbyname(
+            b"kern.bootsessionuuid", name, ctypes.byref(size), None, ctypes.c_size_t(0)
+        )
+        return "" if failed else name.value.decode()
+    try:
+        with open(BOOT_ID) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def named(error: OSError, path: str) -> OSError:

@@ -59,6 +59,7 @@ class RecordShape(Struct):
     elr: list[Int32] = []
     last_known_leader: Int32 = -1
     recovering: Bool = False
+    wiped: list[Int32] = []
 
 
 class RecordPartitions(Struct):

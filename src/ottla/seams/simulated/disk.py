@@ -214,6 +214,7 @@ class SimulatedDisk:
         self._root = _Directory()
         self._faults: list[_Fault] = []
         self._shut = False
+        self._boots = 1
         self._locks: dict[str, SimulatedLock] = {}
         self._databases: dict[str, sqlite3.Connection] = {}
 
@@ -222,6 +223,7 @@ class SimulatedDisk:
     def crash(self, seed: int) -> None:
         """Cut the power: what was not synced is kept, lost or torn, as the seed decides."""
         self._root = self._root.survivor(random.Random(seed))
+        self._boots += 1
         self._locks = {}
         self._faults.clear()
 
@@ -259,7 +261,10 @@ class SimulatedDisk:
         node.pending.clear()
 
     def flip_unsynced_bit(self, path: str, chance: random.Random) -> bool:
-        """Damage what was written to a file and not synced; False if there is nothing."""
+        """Damage what was written to a file and not synced, as a power cut may; False if there is
+        nothing.
+        """
+        self._boots += 1
         node = self._file(path)
         writes = [n for n, (_, written) in enumerate(node.pending) if written]
         if not writes:
@@ -392,6 +397,9 @@ class SimulatedDisk:
     def free_bytes(self, path: str) -> int:
         capacity = 1 << 40 if self.capacity_bytes is None else self.capacity_bytes
         return capacity - self._used(self._root)
+
+    def boot_id(self) -> str:
+        return f"boot {self._boots}"
 
     # Inside
 

@@ -43,8 +43,8 @@ class Injector:
     def __init__(self, run: ClusterRun) -> None:
         self._run = run
         self._cuts: Counter[tuple[str, str]] = Counter()  # from, to
-        # Brokers that lost bytes and have not been in all ISRs since, with the epoch of before.
-        self._lost: dict[int, int] = {}
+        self._losing: set[int] = set()  # brokers whose next sync may fail
+        self._lost: set[int] = set()  # brokers that lost bytes and have not been in all ISRs since
         self.injected: Counter[str] = Counter()
 
     async def inject(self, fault: Fault) -> None:
@@ -123,31 +123,12 @@ class Injector:
         that one is in all ISRs again.
         """
         run = self._run
-        self._refresh_lost()
-        return not self._lost and run.view.may_be_missed(
+        self._lost = {
+            each for each in self._lost if not (run.machines[each].ready and run.view.in_sync(each))
+        }
+        return not (self._lost or self._losing) and run.view.may_be_missed(
             machine.id, lambda broker_id: run.machines[broker_id].ready
         )
-
-    def _may_die(self, machine: Machine) -> bool:
-        """Whether the promise covers the death of this process now.
-
-        After a loss the controller must know that the process died before the next one does. A
-        broker that returns after a crash is not eligible, whether it lost something or not; when
-        none is, the last leader returns, and it must not be the one that lost (as in Kafka,
-        KIP-966).
-        """
-        self._refresh_lost()
-        return machine.id in self._lost or all(
-            self._run.view.knows_of_death(*lost) for lost in self._lost.items()
-        )
-
-    def _refresh_lost(self) -> None:
-        run = self._run
-        self._lost = {
-            each: epoch
-            for each, epoch in self._lost.items()
-            if not (run.machines[each].ready and run.view.in_sync(each))
-        }
 
     async def _flip(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
         may_lose = not self._run.sync_before_ack and self._may_lose(machine)
@@ -163,11 +144,9 @@ class Injector:
         flip: random.Random | None = None,
     ) -> None:
         run = self._run
-        if not self._may_die(machine):
-            return
         run.note(f"{'wiped disk' if wipe else 'power cut' if power else 'kill'} of {machine.id}")
         if flip is not None or (power and (wipe or not run.sync_before_ack)):
-            self._lost[machine.id] = machine.broker.epoch if machine.broker is not None else -1
+            self._lost.add(machine.id)
         machine.crash(power=power)
         run.invariants.crashed(machine.id)
         if wipe:
@@ -180,8 +159,6 @@ class Injector:
         machine.start()
 
     async def _stop(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
-        if not self._may_die(machine):
-            return
         run = self._run
         run.note(f"stop of {machine.id}")
         node = machine.node.loop
@@ -214,7 +191,7 @@ class Injector:
         patience_s = run.session_timeout_s * SUPERVISOR_TIMEOUTS
         await asyncio.sleep(min(fault.lasts_s, patience_s))
         if fault.lasts_s > patience_s and machine.controller is not None:
-            if machine.alive and machine.node.loop is loop and self._may_die(machine):
+            if machine.alive and machine.node.loop is loop:
                 # It holds the controller's lock: whoever watches the processes of a host ends it.
                 run.note(f"{machine.id} is killed, for it has not renewed the lock")
                 machine.crash()
@@ -314,7 +291,13 @@ class Injector:
         self._repair(machine)
 
     async def _sync_error(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
+        # What it should have written is lost, as un-synced bytes are without power.
+        if not self._may_lose(machine):
+            return
+        self._losing.add(machine.id)
         await self._disk_error(fault, machine, "sync", rng.randint(0, 3), 1)
+        self._losing.discard(machine.id)
+        self._lost.add(machine.id)
 
     async def _write_error(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
         await self._disk_error(fault, machine, "write", rng.randint(0, 10), rng.randint(1, 5))

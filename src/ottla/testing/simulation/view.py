@@ -66,11 +66,6 @@ class View:
             for each in self._partitions(broker_id)
         )
 
-    def knows_of_death(self, broker_id: int, epoch: int) -> bool:
-        """Whether the controller knows that the broker with that epoch is gone."""
-        broker = self.image.brokers.get(broker_id)
-        return broker is not None and (broker.fenced or broker.epoch > epoch)
-
     def _partitions(self, broker_id: int) -> Iterator[PartitionImage]:
         for topic in self.image.topics.values():
             for partition in topic.partitions:

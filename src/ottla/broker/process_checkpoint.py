@@ -1,0 +1,160 @@
+"""`process-checkpoint`: whose writes to the data directories are all still there.
+
+A process that is killed loses nothing: what it wrote is in the page cache of a machine that goes
+on. A machine that loses power loses what was not synced, unless nothing was acknowledged before it
+was (log.flush.before.ack). So a broker notes its incarnation and the boot of its machine in each
+data directory before it registers. The next process finds out whether the one that the controller
+knows can have lost anything; if not, its stop counts as a clean one, and it stays in ISR and ELR.
+
+Where the system has no name for its boot, every stop that was not clean counts as a loss. So does
+the rest: a sync has failed, a log is damaged at its end, or ends below its checkpointed high
+watermark, or is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.log.checkpoints import NO_BROKER_EPOCH, read_if_there
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.cluster.image import ClusterImage
+    from ottla.seams.disk import Disk
+
+log = logging.getLogger("ottla.broker")
+
+PROCESS_CHECKPOINT = "process-checkpoint"
+VERSION = 0
+
+
+class Noted(NamedTuple):
+    """What the file in one data directory says."""
+
+    # The process that wrote it, and the one before, if nothing was lost between them: a process
+    # that is killed before it has registered leaves the one before known to the controller.
+    incarnations: tuple[str, ...]
+    boot_id: str  # empty: not known
+    synced: bool  # nothing was acknowledged before it was synced
+
+    def is_kept(self, boot_id: str) -> bool:
+        """Whether all that these processes acknowledged is there, in the present boot."""
+        return self.synced or self.boot_id == boot_id != ""
+
+
+class ProcessCheckpoint:
+    """What one broker reads at its start about the processes before, and notes about its own."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def begin(self, image: ClusterImage) -> int:
+        """Note this process, which is about to register, if it is one of a cluster.
+
+        Returns the epoch of the registration before if nothing was lost since then, else -1.
+        """
+        broker, last_epoch = self._broker, self._broker.logs.last_broker_epoch
+        if not broker.in_cluster:
+            return last_epoch
+        boot_id = broker.disk.boot_id()
+        found = [read(broker.disk, path) for path in self._paths()]
+        epoch = self._previous_epoch(image, kept_incarnations(found, boot_id))
+        known = image.brokers.get(broker.node_id)
+        synced = broker.group_commit is not None
+        incarnations = [broker.incarnation.hex()]
+        if known is not None and known.epoch == epoch:
+            incarnations.append(known.incarnation.hex())
+            # What the process before acknowledged and did not sync is un-synced to this day.
+            if last_epoch == NO_BROKER_EPOCH:
+                synced &= all(each is not None and each.synced for each in found)
+        noted = Noted(tuple(incarnations), boot_id, synced)
+        try:
+            await broker.background.thread(write, broker.disk, self._paths(), noted)
+        except OSError as error:
+            # It names another incarnation: the next stop counts as a loss unless it is clean.
+            log.warning("%s cannot be written: %s", PROCESS_CHECKPOINT, error)
+        return epoch
+
+    async def withdraw(self) -> None:
+        """A sync has failed: the next process must not take what is there for all there was."""
+        broker = self._broker
+        try:
+            await broker.background.thread(remove, broker.disk, self._paths())
+        except OSError as error:
+            log.error("%s cannot be removed: %s", PROCESS_CHECKPOINT, error)
+
+    def _previous_epoch(self, image: ClusterImage, kept: Collection[str]) -> int:
+        lacking = self._lacking(image)
+        if lacking is not None:
+            log.error("%s lacks records that it had: they are copied from other replicas", lacking)
+            return NO_BROKER_EPOCH
+        last_epoch = self._broker.logs.last_broker_epoch
+        if last_epoch != NO_BROKER_EPOCH:
+            return last_epoch
+        known = image.brokers.get(self._broker.node_id)
+        if known is None or known.incarnation.hex() not in kept:
+            return NO_BROKER_EPOCH
+        return known.epoch
+
+    def _paths(self) -> list[str]:
+        return [each.path for each in self._broker.logs.directories]
+
+    def _lacking(self, image: ClusterImage) -> str | None:
+        """The first replica here that has lost records, as far as its log tells."""
+        node_id, short = self._broker.node_id, self._broker.logs.short()
+        if not short:
+            return None
+        for topic in image.topics.values():
+            for partition in topic.partitions:
+                if node_id in partition.replicas and (topic.name, partition.index) in short:
+                    return f"{topic.name}-{partition.index}"
+        return None
+
+
+def kept_incarnations(found: Sequence[Noted | None], boot_id: str) -> set[str]:
+    """The processes that all data directories name, and after which nothing was lost."""
+    kept = [
+        set(each.incarnations) if each is not None and each.is_kept(boot_id) else set()
+        for each in found
+    ]
+    return set.intersection(*kept) if kept else set()
+
+
+def read(disk: Disk, directory: str) -> Noted | None:
+    """What was noted last; None when there is no file, or none that can be parsed."""
+    path = f"{directory}/{PROCESS_CHECKPOINT}"
+    try:
+        data = read_if_there(disk, path)
+        if data is None:
+            return None
+        fields = json.loads(data)
+        if fields["version"] != VERSION:
+            return None
+        incarnations = tuple(map(str, fields["incarnations"]))
+        return Noted(incarnations, str(fields["bootId"]), fields["synced"] is True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.warning("%s: cannot be read, and left out of account: %s", path, error)
+        return None
+
+
+def write(disk: Disk, directories: Iterable[str], noted: Noted) -> None:
+    """On a thread; returns when it is on the device."""
+    fields = {
+        "version": VERSION,
+        "incarnations": noted.incarnations,
+        "bootId": noted.boot_id,
+        "synced": noted.synced,
+    }
+    data = json.dumps(fields).encode() + b"\n"
+    for directory in directories:
+        disk.write_atomically(f"{directory}/{PROCESS_CHECKPOINT}", data, sync=True)
+
+
+def remove(disk: Disk, directories: Iterable[str]) -> None:
+    """On a thread; returns when the device has forgotten it."""
+    for directory in directories:
+        disk.unlink(f"{directory}/{PROCESS_CHECKPOINT}", missing_ok=True)
+        disk.sync_directory(directory)
