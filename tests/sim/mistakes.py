@@ -7,26 +7,35 @@ itself. The simulation must find each, or it proves nothing.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from ottla.broker import broker as broker_module
+from ottla.broker import metadata_applier, remote_controller
 from ottla.broker.handlers import produce
+from ottla.broker.metadata_applier import MetadataApplier
 from ottla.cluster import elections, registration
-from ottla.cluster.image import BrokerInfo
+from ottla.cluster.feed import Snapshot, follow_batches
+from ottla.cluster.feed_messages import FeedMessages, ImagePieces
+from ottla.cluster.image import BrokerInfo, ClusterImage
 from ottla.cluster.state import State
+from ottla.log.log import Log
+from ottla.log.manager import LogManager
 from ottla.metadata_store.tree import ANY_VERSION, Operation, Set
 from ottla.replica.follower import Fetcher
 from ottla.replica.leader import LeaderState
 from ottla.replica.partition import Partition
 from ottla.testing.simulation.plan import Fault, Plan, draw_plan
 from ottla.testing.simulation.run import ClusterRun, Outcome
+from ottla.wire.api.follow_feed import FollowFeedResponse
 from ottla.wire.errors import ErrorCode
 
 append = Partition.append
 assign = Partition.assign
 fetch_partition = Fetcher._fetch_partition
+growth = LeaderState.growth
 register_broker = registration.register_broker
 
 
@@ -87,6 +96,19 @@ def watermark_moves_below_min_isr() -> AbstractContextManager[Any]:
     return patch.object(Partition, "has_min_isr", enough)
 
 
+def growth_without_the_start_of_the_epoch() -> AbstractContextManager[Any]:
+    """A follower joins the ISR when it has reached the high watermark of a new leader."""
+
+    def changed(self: LeaderState, *arguments: Any) -> Any:
+        start, self.start_offset = self.start_offset, 0
+        try:
+            return growth(self, *arguments)
+        finally:
+            self.start_offset = start
+
+    return patch.object(LeaderState, "growth", changed)
+
+
 def stale_isr_change_accepted() -> AbstractContextManager[Any]:
     """The controller takes an ISR from whoever believes to lead, in whatever epoch."""
     return patch.object(elections, "proposal_error", lambda *_: ErrorCode.NONE)
@@ -134,6 +156,56 @@ def deposed_controller_writes() -> AbstractContextManager[Any]:
     return patch.object(State, "_flush", changed)
 
 
+@contextmanager
+def older_image_applied() -> Iterator[None]:
+    """The controller gives an image that was made for another broker, and one that starts applies
+    it although it is from before its registration."""
+
+    def first_piece(self: FeedMessages, image: ClusterImage) -> FollowFeedResponse:
+        for pieces in self._images.values():
+            if self._can_follow(pieces.image):
+                return pieces.answer(0)
+        pieces = ImagePieces(image)
+        self._images[image.controller_epoch, image.number] = pieces
+        return pieces.answer(0)
+
+    async def first_image(broker: Any, controller: Any) -> Snapshot:
+        update = await controller.poll(broker.node_id, 0, 0)
+        if isinstance(update, Snapshot):
+            return update
+        return Snapshot(follow_batches(ClusterImage(), update))
+
+    with (
+        patch.object(FeedMessages, "_first_piece", first_piece),
+        patch.object(remote_controller, "CATCH_UPS_MAX", 0),
+        patch.object(metadata_applier, "first_image", first_image),
+    ):
+        yield
+
+
+@contextmanager
+def deleted_topic_adopted() -> Iterator[None]:
+    """What a broker that was away has of a deleted topic becomes part of the next of its name."""
+
+    async def confirm(broker: Any, image: ClusterImage) -> None:
+        if image.deletions:
+            await broker.controller.confirm_deletions(broker.node_id, list(image.deletions))
+
+    async def nothing(*_: Any) -> None:
+        pass
+
+    def set_topic_id(self: LogManager, log: Log, topic_id: bytes) -> None:
+        log.topic_id = topic_id
+
+    with (
+        patch.object(broker_module, "finish_deletions", confirm),
+        patch.object(metadata_applier, "delete_folders", nothing),
+        patch.object(MetadataApplier, "_remove_other_topics", nothing),
+        patch.object(LogManager, "set_topic_id", set_topic_id),
+    ):
+        yield
+
+
 def leader_behind_when_it_returns(seed: int) -> Plan:
     """A deposed leader shrinks its ISR to itself while it reaches neither the others nor the
     controller; the controller gets that later, and then the new leader dies."""
@@ -165,6 +237,20 @@ def eligible_broker_loses_power(seed: int) -> Plan:
     )
 
 
+def leader_dies_when_a_follower_joins(seed: int) -> Plan:
+    """The last leader returns with the high watermark of its checkpoint, and dies again when a
+    follower joins that lacks much and fetches little at a time over slow links."""
+    rng = random.Random(seed)
+    links_take_0_1_s = 0x15
+    return (
+        Fault(2.2, "kill", "follower", 2.0, rng.getrandbits(16)),
+        *(Fault(2.6, "slow", each, 8.0, links_take_0_1_s) for each in ("1", "2", "3")),
+        Fault(4.0, "kill", "follower", 0.9, rng.getrandbits(16)),
+        Fault(4.0, "kill", "leader", 0.3, rng.getrandbits(16)),
+        Fault(4.3, "join", "leader", 5.0, rng.getrandbits(16)),
+    )
+
+
 def eligible_broker_loses_its_disk(seed: int) -> Plan:
     """As `eligible_broker_loses_power`."""
     kill, power, last = eligible_broker_loses_power(seed)
@@ -177,11 +263,12 @@ class Mistake(NamedTuple):
     plant: Callable[[], AbstractContextManager[Any]]
     seeds: int
     plan: Callable[[int], Plan] = draw_plan
+    settings: Mapping[str, object] = {}
 
     def run(self, seed: int) -> Outcome:
         """One run with the mistake planted."""
         with self.plant():
-            return ClusterRun(seed, self.plan(seed)).run()
+            return ClusterRun(seed, self.plan(seed), settings=self.settings).run()
 
 
 MISTAKES = [
@@ -194,5 +281,13 @@ MISTAKES = [
     Mistake(wiped_disk_elected, 10, eligible_broker_loses_its_disk),
     Mistake(duplicate_acknowledged_early, 20),
     Mistake(stale_isr_change_accepted, 10, leader_behind_when_it_returns),
+    Mistake(
+        growth_without_the_start_of_the_epoch,
+        10,
+        leader_dies_when_a_follower_joins,
+        {"replica.fetch.max.bytes": "300"},
+    ),
     Mistake(deposed_controller_writes, 20, lambda seed: draw_plan(seed, ("depose", "controller"))),
+    Mistake(older_image_applied, 20),
+    Mistake(deleted_topic_adopted, 20, lambda seed: draw_plan(seed, ("kill", "stop"))),
 ]

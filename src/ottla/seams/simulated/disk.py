@@ -260,20 +260,22 @@ class SimulatedDisk:
         node.stable = bytes(node.data)
         node.pending.clear()
 
-    def flip_unsynced_bit(self, path: str, chance: random.Random) -> bool:
+    def flip_unsynced_bit(
+        self, path: str, chance: random.Random, places: Callable[[bytes], list[int]]
+    ) -> bool:
         """Damage what was written to a file and not synced, as a power cut may; False if there is
-        nothing.
+        nothing. `places` gives the bytes of one write that may be damaged.
         """
         self._boots += 1
         node = self._file(path)
-        writes = [n for n, (_, written) in enumerate(node.pending) if written]
+        writes = [n for n, (_, written) in enumerate(node.pending) if written and places(written)]
         if not writes:
             return False
         number = chance.choice(writes)
         position, written = node.pending[number]
         assert written is not None
         damaged = bytearray(written)
-        at = chance.randrange(len(damaged))
+        at = chance.choice(places(written))
         damaged[at] ^= 1 << chance.randrange(8)
         node.pending[number] = position, bytes(damaged)
         node.data = bytearray(node.stable)

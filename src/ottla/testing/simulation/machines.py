@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 DATA = "/data"
 SHARED = "/cluster"
 INTERNAL_PORT = 9093
+LENGTH_COUNTS_FROM = 12  # in a record batch
+CRC_COVERS_FROM = 21
 RESTART_S = 0.3  # until a supervisor starts a process again that has ended by itself
 SETTINGS: Mapping[str, object] = {
     "log.dirs": DATA,
@@ -44,6 +46,20 @@ CANNOT_START = (OSError, TreeError, NotController, RegistrationRefused)
 
 Changed = Callable[[int, "Partition"], object]
 Note = Callable[[str], object]
+
+
+def covered_by_crc(written: bytes) -> list[int]:
+    """Where the batches of a write have bytes that their CRC covers.
+
+    Base offset and leader epoch are outside of it: nobody can see that they are damaged.
+    """
+    found: list[int] = []
+    at = 0
+    while at + CRC_COVERS_FROM < len(written):
+        end = at + LENGTH_COUNTS_FROM + int.from_bytes(written[at + 8 : at + 12], "big")
+        found += range(at + CRC_COVERS_FROM, min(end, len(written)))
+        at = end
+    return found
 
 
 class WatchedBroker(Broker):
@@ -129,7 +145,8 @@ class Machine:
         for folder in disk.entries(DATA):
             for entry in disk.entries(f"{DATA}/{folder.name}") if folder.is_directory else ():
                 if entry.name.endswith(".log"):
-                    disk.flip_unsynced_bit(f"{DATA}/{folder.name}/{entry.name}", rng)
+                    path = f"{DATA}/{folder.name}/{entry.name}"
+                    disk.flip_unsynced_bit(path, rng, covered_by_crc)
 
     def lose_lock(self, path: str) -> None:
         """Let another machine take a lock that this one believes to have."""
