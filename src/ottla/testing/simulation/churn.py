@@ -60,6 +60,7 @@ class Churn:
             await self._read(client, place, topic_id, end)
             client.close()
             await self._admin.delete_topic(topic_id)
+            self._workload.deleted.add(topic_id)
             await asyncio.sleep(self._rng.uniform(0, 0.5))
 
     async def _write(self, client: ClusterClient, place: Place, topic_id: bytes) -> int:

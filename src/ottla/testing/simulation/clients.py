@@ -58,6 +58,7 @@ class Workload(Protocol):
     history: History
     hosts: list[str]
     done: bool  # producers stop after the batch they are at
+    deleted: set[bytes]  # ids of topics whose deletion was answered
 
     def problem(self, text: str) -> None:
         """Something that must not be."""

@@ -43,6 +43,7 @@ KINDS: dict[str, tuple[float, float, str]] = {
     "move": (0.1, 1.0, "leadership moves, several times"),
 }
 USUAL_KINDS = tuple(KINDS)
+DISK_ERRORS = ("full", "sync-error", "write-error")
 # How often each is drawn, where it is not once.
 WEIGHTS = {"kill": 3, "power": 2, "pause": 2, "cut": 2, "controller": 2, "move": 2}
 TARGETS = ("leader", "leader", "controller", "follower", "any")
