@@ -159,7 +159,7 @@ def test_a_marker_goes_to_the_next_leader_when_the_leader_dies(cluster: Cluster)
 def test_a_marker_does_not_wait_for_a_leader_that_is_silent() -> None:
     """A suspended leader keeps its connections: the marker goes to the next one as soon as others
     lead, long before the request to the old one has timed out."""
-    settings = {"broker_session_timeout_ms": 2000, "replica_socket_timeout_ms": 30_000}
+    settings = {"broker_session_timeout_ms": 2500, "replica_socket_timeout_ms": 30_000}
     with Cluster(3, **settings, **SETTINGS) as cluster:
         place(cluster, groups=(2, 1, 3), transactions=(2, 1, 3), data=(3, 1, 2))
         client = producer(cluster)

@@ -119,6 +119,15 @@ class ClusterPeer:
             if not found["error_code"] and settled(partitions):
                 return
 
+    def wait_for_brokers(self) -> None:
+        """Until the live brokers are those that all of them list: ours list a dead one for a
+        second more, for librdkafka."""
+        for broker in self.alive:
+            for _ in waiting(f"broker {broker} lists {self.alive}"):
+                listed = self.on(broker).quietly("Metadata", 12, {"topics": []})["brokers"]
+                if sorted(each["node_id"] for each in listed) == sorted(self.alive):
+                    break
+
     def partition(self, name: str, index: int = 0) -> Fields:
         """One partition as the first broker knows it."""
         asked = {"topics": [{"name": name}], "allow_auto_topic_creation": False}

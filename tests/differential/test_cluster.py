@@ -99,6 +99,7 @@ class Life:
             with self.peer(PREFIX) as peer:
                 for stem, replicas in STEMS.items():
                     peer.wait_for(peer.name(stem), [replicas])
+                peer.wait_for_brokers()
 
 
 @pytest.fixture(scope="module")
