@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Self
 
 import confluent_kafka as ck
 
@@ -31,20 +32,40 @@ def longest_gap_s(times_s: list[float], since_s: float, until_s: float) -> float
     return max(later - earlier for earlier, later in pairwise(edges))
 
 
-class SteadyProducer(threading.Thread):
+class FlowingClient(threading.Thread):
+    """Works in a thread of its own as long as its `with` lasts, which begins once it gets on."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Self:
+        self.start()
+        self.flows()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self.join()
+
+    def flows(self, seconds: float = 1.0) -> None:
+        """Return when it gets on, and has for so long from now on."""
+        raise NotImplementedError
+
+
+class SteadyProducer(FlowingClient):
     """confluent-kafka with acks=all and idempotence: so many records a second, round robin.
 
     Client options are the defaults but for the time after which a record is given up.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, *, per_second: int) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self.acknowledged_s: dict[int, list[float]] = defaultdict(list)
         self.failed = 0
         self._topic = topic
         self._partitions = partitions
         self._per_second = per_second
-        self._ended = threading.Event()
         self._producer = ck.Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -78,15 +99,6 @@ class SteadyProducer(threading.Thread):
         else:
             self.acknowledged_s[message.partition()].append(time.monotonic())
 
-    def __enter__(self) -> SteadyProducer:
-        self.start()
-        self.flows()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self.join()
-
     def flows(self, seconds: float = 1.0) -> None:
         """Return when every partition has been acknowledged for so long from now on."""
         since_s = time.monotonic()
@@ -108,15 +120,14 @@ class SteadyProducer(threading.Thread):
         )
 
 
-class TopicCreator(threading.Thread):
+class TopicCreator(FlowingClient):
     """Makes one topic after the other through any broker that answers, as fast as it can."""
 
     def __init__(self, cluster: Cluster, *, pause_s: float = 0.02) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self.made_s: list[float] = []
         self._cluster = cluster
         self._pause_s = pause_s
-        self._ended = threading.Event()
 
     def run(self) -> None:
         number = 0
@@ -133,15 +144,6 @@ class TopicCreator(threading.Thread):
                         break
             number += 1
             time.sleep(RETRY_S)
-
-    def __enter__(self) -> TopicCreator:
-        self.start()
-        self.flows()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self.join()
 
     def flows(self, seconds: float = 1.0) -> None:
         """Return when topics are made, and have been for so long from now on."""

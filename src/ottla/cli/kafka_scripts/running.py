@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -50,6 +51,22 @@ def guarded(run: Run, arguments: Sequence[str]) -> int:
         # Whoever read our output has gone; the interpreter must not complain when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def start_in_background(command: Sequence[str], output_name: str) -> int:
+    """A process of its own that lives on when this one ends; its output goes to a file in
+    LOG_DIR, or in ./logs."""
+    directory = os.environ.get("LOG_DIR") or "logs"
+    os.makedirs(directory, exist_ok=True)
+    with open(os.path.join(directory, output_name), "ab") as output:
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return 0
 
 
 @contextmanager

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 
 from ottla.cli.failure import Failure
 
 from .options import Done
-from .running import entry
+from .running import entry, start_in_background
 
 USAGE = "USAGE: kafka-server-start.sh [-daemon] server.properties [--override property=value]*"
-OUTPUT = "kafkaServer.out"  # as Kafka's script names it, in LOG_DIR or ./logs
+OUTPUT = "kafkaServer.out"  # as Kafka's script names it
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -24,7 +23,7 @@ def run(arguments: Sequence[str]) -> int:
     daemon = words[:1] == ["-daemon"]
     command = server_arguments(words[1:] if daemon else words)
     if daemon:
-        return start_in_background(command)
+        return start_in_background([sys.executable, "-m", "ottla", *command], OUTPUT)
     from ottla.cli.main import run as run_ottla
 
     return run_ottla(command)
@@ -48,22 +47,6 @@ def server_arguments(words: Sequence[str]) -> list[str]:
         else:
             raise Failure(f"{word!r} is not an option", USAGE.removeprefix("USAGE: "))
     return command
-
-
-def start_in_background(command: Sequence[str]) -> int:
-    """A process of its own, whose output goes to a file; it lives on when this one ends."""
-    directory = os.environ.get("LOG_DIR") or "logs"
-    os.makedirs(directory, exist_ok=True)
-    path = os.path.join(directory, OUTPUT)
-    with open(path, "ab") as output:
-        subprocess.Popen(
-            [sys.executable, "-m", "ottla", *command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    return 0
 
 
 main = entry(run)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 
 from ottla.cli.failure import Failure
 
 from .options import Done
-from .running import entry
+from .running import entry, start_in_background
 from .zookeeper import SERVER, command
 
 USAGE = "USAGE: zookeeper-server-start.sh [-daemon] zookeeper.properties"
-OUTPUT = "zookeeper.out"  # as Kafka's script names it, in LOG_DIR or ./logs
+OUTPUT = "zookeeper.out"  # as Kafka's script names it
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -34,17 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     started = [*command(SERVER, "zookeeper-server-start.sh"), *words]
     if not daemon:
         os.execv(started[0], started)
-    directory = os.environ.get("LOG_DIR") or "logs"
-    os.makedirs(directory, exist_ok=True)
-    with open(os.path.join(directory, OUTPUT), "ab") as output:
-        subprocess.Popen(
-            started,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    return 0
+    return start_in_background(started, OUTPUT)
 
 
 main = entry(run)
