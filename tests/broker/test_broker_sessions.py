@@ -109,6 +109,24 @@ def test_fenced_brokers_have_no_session() -> None:
     assert run(made, {3: 99}, 40) == {}
 
 
+@pytest.mark.parametrize("last_poll_s", [0.5, 1.0, 2.3, 4.4])
+def test_an_end_is_noticed_when_it_comes(last_poll_s: float) -> None:
+    """Sessions are looked at when the next of them ends, or is in doubt no longer."""
+    for silent, after_s in (((2,), TIMEOUT_S), ((2, 3), 2 * TIMEOUT_S)):
+        made = sessions(2, 3)
+        now_s = 0.0
+        while not (found := made.expired(now_s)):
+            due_s = now_s + made.check_s
+            for broker_id in (2, 3):
+                if broker_id not in silent:
+                    made.polled(broker_id, EPOCH, due_s)
+                elif now_s <= last_poll_s < due_s:
+                    made.polled(broker_id, EPOCH, last_poll_s)
+            now_s = due_s
+        assert [broker_id for broker_id, _ in found] == list(silent)
+        assert now_s == pytest.approx(last_poll_s + after_s, abs=0.01)
+
+
 def test_a_controller_that_was_stopped_begins_anew() -> None:
     """Its own pause is not the silence of others."""
     made = sessions(2)

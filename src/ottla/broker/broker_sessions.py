@@ -21,6 +21,8 @@ from typing import NamedTuple
 TIMEOUTS_IN_DOUBT = 2
 # How often the sessions are looked at; a later look means that this process was stopped.
 CHECKS_PER_TIMEOUT = 4
+# Beyond the moment at which a session ends, it has ended.
+AFTER_END_S = 0.001
 
 
 class Dialled(Enum):
@@ -58,8 +60,17 @@ class BrokerSessions:
 
     @property
     def check_s(self) -> float:
-        """How long until the next `expired`."""
-        return self.timeout_s / CHECKS_PER_TIMEOUT
+        """How long after the last `expired` the next one is due.
+
+        Not only now and then: a session that ends in between would be noticed so much later.
+        """
+        ends_s = (
+            known.seen_s + count * self.timeout_s - self._checked_s
+            for known in self.sessions.values()
+            for count in (1, TIMEOUTS_IN_DOUBT)
+        )
+        usual_s = self.timeout_s / CHECKS_PER_TIMEOUT
+        return min([usual_s, *(each + AFTER_END_S for each in ends_s if each >= 0)])
 
     def follow(self, brokers: Iterable[tuple[int, int]], now_s: float) -> None:
         """The brokers that are not fenced now, each with its epoch; new ones begin a session."""
