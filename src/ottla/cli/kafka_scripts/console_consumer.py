@@ -116,11 +116,11 @@ def consumer_options(given: Given) -> dict[str, Any]:
         chosen["isolation.level"] = given.value("isolation-level")
     if groups:
         chosen["group.id"] = groups.pop()
-    else:
+    elif not given.has("zookeeper"):  # the consumer that had this option asked no coordinator
         chosen["group.id"] = f"console-consumer-{random.randrange(100_000)}"
         chosen.setdefault("enable.auto.commit", "false")
     if given.has("partition"):
-        del chosen["group.id"]
+        chosen.pop("group.id", None)
     options = known_options(CONSUMER, chosen)
     options.setdefault("bootstrap_timeout_ms", BOOTSTRAP_TIMEOUT_MS)
     options["bootstrap_servers"] = given.value("bootstrap-server")
