@@ -11,6 +11,7 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.found_folders import finish_deletions
+from ottla.broker.metadata_applier import DELETE_AGAIN_S
 from ottla.cluster import feed, topic_writes
 from ottla.cluster.controller import RELOAD_S, Controller
 from ottla.cluster.feed_codec import changes_of, read_batch, write_batch
@@ -194,6 +195,46 @@ def test_nothing_is_written_into_the_folder_of_a_deleted_topic(times: int | None
     with BrokerHarness(disk=harness.disk, clock=harness.clock) as again:
         assert values(again.ask(fetch_request(("a", 0, 0)), 11)) == {("a", 0): taken}
         assert again.produce("a", 0, b"last").base_offset == len(taken)
+
+
+def test_a_deletion_that_fails_is_tried_again() -> None:
+    """Without a start or another change. A topic that was created again meanwhile, and had no place
+    for its log, takes records then.
+    """
+    with BrokerHarness() as harness:
+        for topic in ("a", "b"):
+            harness.create(topic)
+        harness.advance(1000)  # the topics' ids are in their folders
+        harness.disk.fail("rename", "-0", errno.EIO)
+        for topic in ("a", "b"):
+            delete(harness, topic)
+        harness.create("a")
+        assert harness.produce("a").error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        harness.advance(DELETE_AGAIN_S * 1000)  # fails again
+        assert sorted(harness.broker.image.deletions.values()) == ["a", "b"]
+        harness.disk.heal()
+        harness.advance(DELETE_AGAIN_S * 1000)
+        harness.settle()
+        assert not harness.broker.image.deletions
+        assert folders(harness) == ["a-0"]
+        assert harness.produce("a").base_offset == 0
+
+
+def test_a_deletion_is_confirmed_when_it_is_on_the_device() -> None:
+    """The sync of the data directory failed once: no power cut may bring the folder back."""
+    with BrokerHarness() as harness:
+        harness.create("a")
+        harness.advance(1000)
+        harness.disk.fail("sync", "/data", errno.EIO)
+        delete(harness, "a")
+        harness.settle()
+        assert harness.broker.image.deletions
+        harness.disk.heal()
+        harness.advance(DELETE_AGAIN_S * 1000)
+        harness.settle()
+        assert not harness.broker.image.deletions
+        harness.disk.crash(1)
+        assert folders(harness) == []
 
 
 def test_a_folder_of_another_topic_id_is_kept_as_stray() -> None:

@@ -38,8 +38,8 @@ async def delete_folders(broker: Broker, image: ClusterImage) -> None:
                 deleted.append((topic, index))
         elif topic_id != known.id and (topic_id != ZERO_ID or topic in deleted_names):
             stray.append((topic, index))
-    if deleted:
-        await broker.logs.delete(deleted)
+    # Also without any: what was deleted may not be on the device yet.
+    await broker.logs.delete(deleted)
     if stray:
         await broker.logs.delete(stray, stray=True)
 

@@ -6,7 +6,8 @@ answers the request that led to the change. A whole image (a `Snapshot`: at the 
 broker is too far behind) is applied as the difference from `broker.image`.
 
 A partition whose local work fails goes offline; the image moves on all the same, because the
-controller's decision stands. Where something else fails, the broker says so (log, metric), reports
+controller's decision stands. Folders of deleted topics that cannot be removed are tried again after
+a while; the deletion is confirmed when they are gone. Where something else fails, the broker says so (log, metric), reports
 no number, and applies the whole image until that works. It never applies a change that does not
 follow the one before, nor goes back to the image of an earlier controller.
 """
@@ -56,6 +57,8 @@ LOGS_PER_TURN = 50
 RETRY_S = 0.1
 # After changes that could not be applied: until the whole image is.
 APPLY_AGAIN_S = 1.0
+# After folders of deleted topics could not be removed: until that is tried again.
+DELETE_AGAIN_S = 5.0
 
 
 class MetadataApplier:
@@ -66,6 +69,8 @@ class MetadataApplier:
         self._controller = controller
         self._task: asyncio.Task[None] | None = None
         self._confirmations: set[asyncio.Task[None]] = set()
+        self._applying = asyncio.Lock()
+        self._deleting_again: asyncio.Task[None] | None = None
         self._trouble = ""  # why the latest changes are not applied
         self._answered_s = broker.clock.monotonic()
         self._errors = broker.metrics.counter(
@@ -80,7 +85,7 @@ class MetadataApplier:
 
     async def stop(self) -> None:
         """Stop following the feed."""
-        for task in (self._task, *self._confirmations):
+        for task in (self._task, self._deleting_again, *self._confirmations):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -141,6 +146,10 @@ class MetadataApplier:
 
     async def _apply(self, update: Sequence[Batch] | Snapshot) -> bool:
         """Apply what the controller sent; whether all of it could be."""
+        async with self._applying:
+            return await self._apply_update(update)
+
+    async def _apply_update(self, update: Sequence[Batch] | Snapshot) -> bool:
         if isinstance(update, Snapshot):
             image = fenced(self._broker.image, update.image)
             self._note_tree(image)
@@ -246,8 +255,21 @@ class MetadataApplier:
             await delete_folders(self._broker, image)
         except OSError as error:
             log.error("logs of deleted topics cannot be deleted for now: %s", error)
+            self._delete_again()
         else:
             self._confirm(*image.deletions)
+
+    def _delete_again(self) -> None:
+        """Try after a while to remove folders that could not be, and to create what needs them."""
+        if self._deleting_again is None or self._deleting_again.done():
+            self._deleting_again = asyncio.create_task(self._apply_image_again())
+
+    async def _apply_image_again(self) -> None:
+        await pause(self._broker.clock, DELETE_AGAIN_S)
+        async with self._applying:
+            self._deleting_again = None  # what fails now begins another one
+            image = self._broker.image
+            await self._move_to(image, self._apply_image(image))
 
     async def _create_logs(self, topic: TopicImage, partitions: Sequence[PartitionImage]) -> None:
         broker = self._broker
@@ -255,6 +277,7 @@ class MetadataApplier:
             await self._remove_other_topics(topic, partitions)
         except OSError as error:
             log.error("a folder of an earlier %s cannot be removed: %s", topic.name, error)
+            self._delete_again()
         for place, partition in enumerate(partitions):
             if broker.node_id not in partition.replicas:
                 continue
@@ -375,8 +398,8 @@ class MetadataApplier:
     async def _delete_topics(self, deleted: Sequence[TopicDeleted]) -> None:
         """End the waiting requests of topics that are gone from the image; delete their logs.
 
-        Logs that cannot be deleted now are deleted at the next start, or before a topic of the same
-        name is created; the other topics do not depend on them.
+        Logs that cannot be deleted now are deleted later, or before a topic of the same name is
+        created; the other topics do not depend on them.
         """
         broker = self._broker
         if not deleted:
@@ -394,6 +417,7 @@ class MetadataApplier:
                 )
             except OSError as error:
                 log.error("the logs of %s cannot be deleted for now: %s", topic.name, error)
+                self._delete_again()
             else:
                 self._confirm(topic.id)
 

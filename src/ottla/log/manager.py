@@ -121,6 +121,7 @@ class LogManager:
         self._high_watermarks: Offsets = {}  # as the checkpoints had them at the start
         self._watermarked: set[TopicPartition] = set()  # those above 0, with a folder or without
         self._flush_by_time: set[Log] = set()
+        self._not_synced: dict[str, DataDirectory] = {}  # where a sync failed after a deletion
         self.checkpointer = Checkpointer(background, self._offsets_in)
         self._periodic = Periodic(self, settings)
         self.from_kafka = False  # Apache Kafka has written to these directories
@@ -424,9 +425,10 @@ class LogManager:
         A stray partition keeps its files, in a folder that no start looks into (as Kafka's).
         When it returns the checkpoints have forgotten them; only then may they be made again.
         Raises OSError after all others are taken away when some cannot be: those stay known, so
-        that nothing is made in their folders, and `delete` can be repeated.
+        that nothing is made in their folders, and `delete` can be repeated. So it can after a sync
+        that failed: a deletion, of whatever partitions, returns when all before it are durable.
         """
-        data_dirs: dict[str, DataDirectory] = {}
+        data_dirs, self._not_synced = self._not_synced, {}
         time_slice = TimeSlice(self.clock)
         failure: OSError | None = None
         keys = list(keys)
@@ -447,9 +449,13 @@ class LogManager:
                 if data_dir is not None:
                     data_dirs[data_dir.path] = data_dir
             await time_slice.yield_if_over()
-        for data_dir in data_dirs.values():
-            await self.background.thread(self.disk.sync_directory, data_dir.path)
-        await self.checkpointer.write(data_dirs.values())
+        try:
+            for path in data_dirs:
+                await self.background.thread(self.disk.sync_directory, path)
+            await self.checkpointer.write(data_dirs.values())
+        except OSError:
+            self._not_synced |= data_dirs
+            raise
         if failure is not None:
             raise failure
 
