@@ -56,11 +56,12 @@ class Admin:
         configs: Mapping[str, str] | None = None,
         *,
         unlike: Collection[bytes] = (),
+        unsure: Collection[bytes] = (),
     ) -> bytes:
         """Create a topic that nobody else creates; its id.
 
-        `unlike`: ids of topics that are known to be deleted, which a broker that is behind may
-        still have.
+        `unlike`: ids of earlier topics, which a broker that is behind may still have. Those of them
+        in `unsure` are deleted again where they are found: see `delete_topic`.
         """
         wanted = CreatableTopic(
             name=topic,
@@ -83,6 +84,8 @@ class Admin:
                 topic_id = await self._topic_id(topic)
                 if topic_id is not None and topic_id not in unlike:
                     return topic_id
+                if topic_id in unsure:
+                    await self.delete_topic(topic_id)
             await asyncio.sleep(RETRY_S)
 
     async def _topic_id(self, topic: str) -> bytes | None:
@@ -110,15 +113,18 @@ class Admin:
                 return
             await asyncio.sleep(RETRY_S)
 
-    async def delete_topic(self, topic_id: bytes) -> None:
-        """Delete a topic that nobody else deletes."""
+    async def delete_topic(self, topic_id: bytes) -> bool:
+        """Delete a topic that nobody else deletes; whether it is gone for sure.
+
+        If a broker does not know it, an attempt without an answer may have deleted it; or the
+        broker is a controller that has been replaced and does not know that yet, nor the topic. (It
+        cannot write any more; what it reads may be old, as in Kafka.)
+        """
         while True:
             wanted = DeleteTopicState(topic_id=topic_id)
             request = DeleteTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
             answer = await self.ask(request, 6)
-            if answer is not None and answer.responses[0].error_code in (
-                ErrorCode.NONE,
-                ErrorCode.UNKNOWN_TOPIC_ID,
-            ):
-                return
+            code = answer.responses[0].error_code if answer is not None else None
+            if code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID):
+                return bool(code == ErrorCode.NONE)
             await asyncio.sleep(RETRY_S)

@@ -38,6 +38,7 @@ class Churn:
         self._rng = random.Random(f"{seed} {node.name}")
         self._admin = Admin(node, workload.hosts, self._rng)
         self._ids: set[bytes] = set()
+        self._unsure: set[bytes] = set()  # ids of topics that may be deleted
         self.topics = 0
 
     async def run(self) -> None:
@@ -45,7 +46,7 @@ class Churn:
             name = self._rng.choice(CHURNED)
             partitions = self._rng.randint(1, 2)
             topic_id = await self._admin.create_topic(
-                name, partitions, self._replicas, unlike=self._ids
+                name, partitions, self._replicas, unlike=self._ids, unsure=self._unsure
             )
             if topic_id in self._ids:
                 self._workload.problem(f"topic {name} has the id of an earlier one")
@@ -59,8 +60,8 @@ class Churn:
                 await self._admin.add_partitions(name, partitions + 1)
             await self._read(client, place, topic_id, end)
             client.close()
-            await self._admin.delete_topic(topic_id)
-            self._workload.deleted.add(topic_id)
+            gone = await self._admin.delete_topic(topic_id)
+            (self._workload.deleted if gone else self._unsure).add(topic_id)
             await asyncio.sleep(self._rng.uniform(0, 0.5))
 
     async def _write(self, client: ClusterClient, place: Place, topic_id: bytes) -> int:

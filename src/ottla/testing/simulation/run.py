@@ -26,7 +26,7 @@ from ottla.testing.simulation.clients import CarelessProducer, Place, Producer
 from ottla.testing.simulation.injection import Injector
 from ottla.testing.simulation.invariants import Invariants
 from ottla.testing.simulation.machines import DATA, Machine
-from ottla.testing.simulation.plan import DISK_ERRORS, Plan, draw_plan, write_plan
+from ottla.testing.simulation.plan import Plan, draw_plan, write_plan
 from ottla.testing.simulation.reader import Reader
 from ottla.testing.simulation.replica_log import content, producer_states
 from ottla.testing.simulation.view import View
@@ -103,10 +103,7 @@ class ClusterRun:
         self.hosts = [f"broker{each}" for each in self.ids]
         drawn = random.Random(f"{seed} partitions").choice(PARTITIONS)
         self.places = [Place(TOPIC, each) for each in range(partitions or drawn)]
-        # What a disk error keeps from being deleted is deleted at the next start: not judged here.
-        self.churns = random.Random(f"{seed} churn").random() < CHURN_SHARE and not any(
-            each.kind in DISK_ERRORS for each in self.plan
-        )
+        self.churns = random.Random(f"{seed} churn").random() < CHURN_SHARE
         self.replicas = min(REPLICAS, brokers)
         self.min_isr = MIN_ISR
         self.session_timeout_s = float(str(self.settings["broker.session.timeout.ms"])) / 1000
