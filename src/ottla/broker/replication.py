@@ -203,7 +203,7 @@ class Replication:
         self.leading: dict[Partition, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._check: Timer | None = None
-        self._gave_up = False
+        self.gave_up = False
 
     @property
     def limits(self) -> Limits:
@@ -309,9 +309,9 @@ class Replication:
         channel = self._channel
         if channel is not None and partition.sync_failed:
             self.spawn(self.broker.processes.withdraw())
-        if channel is None or len(partition.replicas) < 2 or self._gave_up or self.closed:
+        if channel is None or len(partition.replicas) < 2 or self.gave_up or self.closed:
             return
-        self._gave_up = True
+        self.gave_up = True
         log.error(
             "%s-%d has failed: others lead what this broker led until it is started again",
             partition.topic,

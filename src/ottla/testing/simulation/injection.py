@@ -314,9 +314,9 @@ class Injector:
 
     def _repair(self, machine: Machine) -> None:
         """What a disk error took offline is back after a restart, as an operator knows."""
-        offline = machine.offline
-        if offline:
-            self._run.note(f"{machine.id} is restarted: {offline[0].offline}")
+        failure = machine.failure
+        if failure is not None:
+            self._run.note(f"{machine.id} is restarted: {failure}")
             machine.crash()
             self._run.invariants.crashed(machine.id)
             machine.start()

@@ -165,11 +165,14 @@ class Machine:
         return self.broker.partitions.by_name.get(place.topic, {}).get(place.number)
 
     @property
-    def offline(self) -> list[Partition]:
-        """Replicas that take no requests until the next start."""
+    def failure(self) -> str | None:
+        """Why the broker has to be started again: a replica has failed, deleted since or not."""
         if self.broker is None:
-            return []
-        return [each for each in self.broker.partitions.all_opened() if each.offline is not None]
+            return None
+        for partition in self.broker.partitions.all_opened():
+            if partition.offline is not None:
+                return partition.offline
+        return "a replica has failed" if self.broker.replication.gave_up else None
 
     async def _start(self) -> None:
         node = self.node
