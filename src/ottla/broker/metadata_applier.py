@@ -7,9 +7,9 @@ broker is too far behind) is applied as the difference from `broker.image`.
 
 A partition whose local work fails goes offline; the image moves on all the same, because the
 controller's decision stands. Folders of deleted topics that cannot be removed are tried again after
-a while; the deletion is confirmed when they are gone. Where something else fails, the broker says so (log, metric), reports
-no number, and applies the whole image until that works. It never applies a change that does not
-follow the one before, nor goes back to the image of an earlier controller.
+a while; the deletion is confirmed when they are gone. Where something else fails, the broker says
+so (log, metric), reports no number, and applies the whole image until that works. It never applies
+a change that does not follow the one before, nor goes back to the image of an earlier controller.
 """
 
 from __future__ import annotations
