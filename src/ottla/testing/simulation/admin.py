@@ -84,7 +84,7 @@ class Admin:
                 topic_id = await self._topic_id(topic)
                 if topic_id is not None and topic_id not in unlike:
                     return topic_id
-                if topic_id in unsure:
+                if topic_id is not None and topic_id in unsure:
                     await self.delete_topic(topic_id)
             await asyncio.sleep(RETRY_S)
 
