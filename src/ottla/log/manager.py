@@ -425,13 +425,11 @@ class LogManager:
         A stray partition keeps its files, in a folder that no start looks into (as Kafka's).
         When it returns the checkpoints have forgotten them; only then may they be made again.
         Raises OSError after all others are taken away when some cannot be: those stay known, so
-        that nothing is made in their folders, and `delete` can be repeated. So it can after a sync
-        that failed: a deletion, of whatever partitions, returns when all before it are durable.
+        that nothing is made in their folders. `delete` can be repeated, also after a failed sync.
         """
         data_dirs, self._not_synced = self._not_synced, {}
-        time_slice = TimeSlice(self.clock)
         failure: OSError | None = None
-        keys = list(keys)
+        keys, time_slice = list(keys), TimeSlice(self.clock)
         await self._metadata_files.withdraw(
             f"{data_dir.path}/{partition_folder(*key)}"
             for data_dir in self.directories
