@@ -1,4 +1,4 @@
-"""Folders of deleted topics that the disk does not let go: who is answered, and what comes later."""
+"""Folders of deleted topics that the disk does not let go: who is answered, what comes later."""
 
 from __future__ import annotations
 
