@@ -163,6 +163,35 @@ def test_a_log_that_is_gone_or_too_short_is_not_eligible(damage: str) -> None:
         assert read(cluster, 2) == SENT
 
 
+def test_a_copied_directory_is_not_eligible() -> None:
+    """It may be older than what the broker acknowledged after the copy was made.
+
+    Its files name the same process and the same boot, and are sound.
+    """
+    with Cluster(3) as cluster:
+        assert cluster.create("t", 1, 2, through=2, replicas=(2, 3)).error_code == 0
+        cluster.wait(lambda: cluster.images_agree((1, 2, 3)))
+        disk = cluster.brokers[3].node.disk
+        paths = [f"{DATA}/{each.name}" for each in disk.entries(DATA) if not each.is_directory]
+        copied = {path: disk.read(path) for path in paths}
+        for value in SENT:
+            produce(cluster, 2, value)
+        for broker_id in (3, 2):
+            cluster.brokers[broker_id].crash()
+        cluster.wait(lambda: decided(cluster).leader == -1)
+        for path, data in copied.items():
+            disk.write_atomically(path, data, sync=True)
+        disk.cut(f"{DATA}/t-0/00000000000000000000.log", 0)
+        cluster.brokers[3].start()
+        cluster.wait(lambda: cluster.brokers[3].started)
+        cluster.wait(lambda: cluster.controller.image.brokers[3].active)
+        assert decided(cluster).leader == -1
+        cluster.brokers[2].start()
+        cluster.wait(lambda: sorted(decided(cluster).isr) == [2, 3])
+        assert decided(cluster).leader == 2
+        assert read(cluster, 2) == SENT
+
+
 def test_a_sync_that_failed_is_a_loss_at_the_next_start() -> None:
     """The kernel may have dropped what it could not write, and say nothing the next time."""
     with Cluster(3) as cluster:

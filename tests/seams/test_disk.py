@@ -7,8 +7,10 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import shutil
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from hypothesis import strategies as st
 from ottla.seams import posix
 from ottla.seams.disk import AlreadyLocked, Disk, OutOfDescriptors, RealDisk
 from ottla.seams.simulated.disk import SimulatedDisk
+from tests.waiting import eventually
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -131,6 +134,31 @@ def test_a_replaced_file_is_another_file(disk: Disk, home: str) -> None:
         assert flushing.pread(9, 0) == b"old"
         now.sync()
         flushing.sync()
+
+
+def test_a_copy_is_not_taken_for_the_original(
+    disk: Disk, home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder may be renamed; a copy is none, even where a tool preserves the times of files."""
+    folder = f"{home}/folder"
+    disk.mkdir(folder)
+    path = f"{folder}/marked"
+    disk.write_original(path, b"first")
+    disk.write_original(path, b"second\nline")
+    assert disk.read_original(path) == b"second\nline"
+    disk.rename(folder, f"{home}/renamed")
+    path, copy = f"{home}/renamed/marked", f"{home}/copy"
+    assert disk.read_original(path) == b"second\nline"
+    if isinstance(disk, RealDisk):
+        monkeypatch.setattr(posix, "WRITTEN_WITHIN_MS", 10)
+        eventually(lambda: time.time() - Path(path).stat().st_ctime > 0.1)
+        shutil.copy2(path, copy)
+    else:
+        disk.write_atomically(copy, disk.read(path), sync=True)
+    assert disk.read(copy) == disk.read(path)
+    assert disk.read_original(copy) is None
+    disk.write_atomically(copy, b"without a time", sync=True)
+    assert disk.read_original(copy) is None
 
 
 def test_a_lock_is_held_once(disk: Disk, home: str) -> None:

@@ -6,9 +6,10 @@ was (log.flush.before.ack). So a broker notes its incarnation and the boot of it
 data directory before it registers. The next process finds out whether the one that the controller
 knows can have lost anything; if not, its stop counts as a clean one, and it stays in ISR and ELR.
 
-Where the system has no name for its boot, every stop that was not clean counts as a loss. So does
-the rest: a sync has failed, a log is damaged at its end, or ends below its checkpointed high
-watermark, or is gone.
+A data directory that was copied may be older than what its broker acknowledged since: a copy of the
+file counts as none. Where the system has no name for its boot, every stop that was not clean counts
+as a loss. So does the rest: a sync has failed, a log is damaged at its end, or ends below its
+checkpointed high watermark, or is gone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log.checkpoints import NO_BROKER_EPOCH, read_if_there
+from ottla.log.checkpoints import NO_BROKER_EPOCH
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -124,17 +125,20 @@ def kept_incarnations(found: Sequence[Noted | None], boot_id: str) -> set[str]:
 
 
 def read(disk: Disk, directory: str) -> Noted | None:
-    """What was noted last; None when there is no file, or none that can be parsed."""
+    """What was noted last; None when there is no file, a copy, or none that can be parsed."""
     path = f"{directory}/{PROCESS_CHECKPOINT}"
     try:
-        data = read_if_there(disk, path)
+        data = disk.read_original(path)
         if data is None:
+            log.warning("%s: copied or changed, and left out of account", path)
             return None
         fields = json.loads(data)
         if fields["version"] != VERSION:
             return None
         incarnations = tuple(map(str, fields["incarnations"]))
         return Noted(incarnations, str(fields["bootId"]), fields["synced"] is True)
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         log.warning("%s: cannot be read, and left out of account: %s", path, error)
         return None
@@ -150,7 +154,7 @@ def write(disk: Disk, directories: Iterable[str], noted: Noted) -> None:
     }
     data = json.dumps(fields).encode() + b"\n"
     for directory in directories:
-        disk.write_atomically(f"{directory}/{PROCESS_CHECKPOINT}", data, sync=True)
+        disk.write_original(f"{directory}/{PROCESS_CHECKPOINT}", data)
 
 
 def remove(disk: Disk, directories: Iterable[str]) -> None:

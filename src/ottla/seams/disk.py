@@ -40,6 +40,8 @@ from ottla.seams.posix import (
     read_ahead,
     read_into,
     sync_descriptor,
+    time_line,
+    was_changed_at,
     write_all,
 )
 
@@ -58,6 +60,7 @@ __all__ = [
 Result = TypeVar("Result")
 RECENT_BYTES = 16 * 1024 * 1024  # at the end of a file: what readers that keep up ask for
 NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})  # of the process, of the system
+ORIGINAL_TRIES = 3
 
 
 class OutOfDescriptors(OSError):
@@ -136,6 +139,12 @@ class Disk(Protocol):
     def rmtree(self, path: str) -> None: ...
 
     def write_atomically(self, path: str, data: bytes, *, sync: bool) -> None: ...
+
+    def write_original(self, path: str, data: bytes) -> None:
+        """Write a file atomically and synced, so that `read_original` knows copies of it."""
+
+    def read_original(self, path: str) -> bytes | None:
+        """What `write_original` wrote, or None: the file was copied, or changed since then."""
 
     def sync_directory(self, path: str) -> None: ...
 
@@ -425,6 +434,16 @@ class RealDisk:
             os.replace(temporary, path)
         if sync:
             self.sync_directory(os.path.dirname(path))
+
+    def write_original(self, path: str, data: bytes) -> None:
+        for _ in range(ORIGINAL_TRIES):
+            self.write_atomically(path, time_line() + data, sync=True)
+            if self.read_original(path) is not None:
+                break  # else the device was too slow, or the clock was set
+
+    def read_original(self, path: str) -> bytes | None:
+        line, _, data = self.read(path).partition(b"\n")
+        return data if was_changed_at(path, line) else None
 
     def sync_directory(self, path: str) -> None:
         descriptor = self._open(path, os.O_RDONLY)

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import sys
+import time
 
 Bytes = bytes | bytearray | memoryview
 
@@ -17,6 +18,8 @@ _NO_WAIT = getattr(os, "RWF_NOWAIT", None)  # Linux: read what is in the page ca
 CACHE_PROBE_BYTES = 128 * 1024  # one byte in so many is asked for: the kernel reads in such pieces
 READ_AHEAD_STEP_BYTES = 256 * 1024
 
+NS_PER_MS = 1_000_000
+WRITTEN_WITHIN_MS = 2_000  # from the time in a file to the end of its write, sync and rename
 BOOT_ID = "/proc/sys/kernel/random/boot_id"  # Linux
 DESCRIPTOR_LIMIT_DEFAULT = 1_024  # what many systems allow a process
 FILES_SHARE = 2  # files may have half of the descriptors, connections most of the rest
@@ -108,6 +111,20 @@ def sync_descriptor(descriptor: int) -> None:
         os.fdatasync(descriptor)
     else:
         os.fsync(descriptor)
+
+
+def time_line() -> bytes:
+    """The present time, for the first line of a file that is about to be written."""
+    return b"%d\n" % (time.time_ns() // NS_PER_MS)
+
+
+def was_changed_at(path: str, line: bytes) -> bool:
+    """Whether the file was written when its first line says, and not changed or copied since.
+
+    By its ctime: no tool can preserve that in a copy.
+    """
+    changed_ms = os.stat(path).st_ctime_ns // NS_PER_MS
+    return line.isdigit() and abs(changed_ms - int(line)) <= WRITTEN_WITHIN_MS
 
 
 def boot_id() -> str:

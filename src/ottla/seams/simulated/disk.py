@@ -39,12 +39,15 @@ class _Node:
         self.stable = content
         self.pending: list[Change] = []
         self.modified_ms = 0
+        self.original = False  # from `write_original`, and not changed since
 
     def write(self, data: Bytes, position: int) -> None:
+        self.original = False
         self.pending.append((position, bytes(data)))
         _apply(self.data, self.pending[-1])
 
     def truncate(self, size: int) -> None:
+        self.original = False
         self.pending.append((size, None))
         _apply(self.data, self.pending[-1])
 
@@ -70,7 +73,9 @@ class _Node:
                 for at in range(0, len(written), SECTOR_BYTES):
                     if chance.random() < 0.5:
                         _apply(data, (position + at, written[at : at + SECTOR_BYTES]))
-        return _Node(bytes(data))
+        after = _Node(bytes(data))
+        after.original = self.original
+        return after
 
 
 class _Directory:
@@ -370,6 +375,13 @@ class SimulatedDisk:
         self.rename(f"{path}.tmp", path)
         if sync:
             self.sync_directory(path.rpartition("/")[0])
+
+    def write_original(self, path: str, data: bytes) -> None:
+        self.write_atomically(path, data, sync=True)
+        self._file(path).original = True
+
+    def read_original(self, path: str) -> bytes | None:
+        return self.read(path) if self._file(path).original else None
 
     def sync_directory(self, path: str) -> None:
         self._may_fail("sync", path)
