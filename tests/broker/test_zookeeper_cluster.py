@@ -33,10 +33,11 @@ BEFORE_A_SESSION_ENDS_S = 4.0
 class Process:
     """One broker's machine, and the process on it."""
 
-    def __init__(self, cluster: Brokers, number: int) -> None:
+    def __init__(self, cluster: Brokers, number: int, name: str = "") -> None:
         self.number = number
         self.cluster = cluster
-        self.node = cluster.simulation.node(f"broker{number}", disk=SimulatedDisk(), jobs=JOBS)
+        name = name or f"broker{number}"
+        self.node = cluster.simulation.node(name, disk=SimulatedDisk(), jobs=JOBS)
         self.broker: Broker
         self.start()
 
@@ -205,6 +206,24 @@ def test_a_suspended_controller_is_replaced_when_its_session_ends(brokers: Broke
     brokers.wait(lambda: brokers.controllers == [second], 30)
     brokers.wait(lambda: "u" in first.broker.image.topics, 30)
     brokers.wait(lambda: len(set(brokers.owners().values())) == 3, 30)
+    brokers.simulation.close()
+
+
+def test_a_second_process_that_is_the_controller_waits_for_the_session_of_the_first(
+    brokers: Brokers,
+) -> None:
+    """The machine of the controller is silent; another one with its id is the next controller."""
+    first = brokers.controller
+    for other in brokers.others(first):
+        other.node.crash()
+    first.node.pause()
+    second = Process(brokers, first.number, "elsewhere")
+    brokers.wait(lambda: second.started)
+    assert second.starting.exception() is None
+    assert second.controller is not None
+    known = second.controller.image.brokers[first.number]
+    assert known.active
+    assert known.incarnation == second.broker.incarnation
     brokers.simulation.close()
 
 

@@ -55,6 +55,19 @@ def test_a_setting_that_cannot_be_honoured_exits_with_1(
     assert not (tmp_path / "data").exists()
 
 
+def test_a_zookeeper_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    """At the first start too, when there is no data directory yet."""
+    pytest.importorskip("kazoo")
+    settings = ["--set", "broker.id=1", "--set", "zookeeper.connection.timeout.ms=100"]
+    settings += ["--set", "zookeeper.connect=127.0.0.1:1/kafka"]
+    ended = ottla("server", "--data-dir", tmp_path / "data", *settings)
+    assert ended.code == 1, ended
+    *_, fact, hint = ended.errors.splitlines()
+    assert fact.startswith("ottla: ZooKeeper at 127.0.0.1:1: no server answered"), ended
+    assert hint.startswith("Try: "), ended
+    assert "zookeeper.connect" in hint, ended
+
+
 def test_a_file_of_options_names_its_line(tmp_path: Path) -> None:
     """A wrong value is found by file and line; a missing file is named."""
     file = tmp_path / "server.properties"

@@ -60,7 +60,9 @@ class Liveness:
         # The controller before this one may have died, and others with it: nobody has polled here
         # yet, so their connections are as good as lost.
         for broker_id, session in list(self.sessions.sessions.items()):
-            self._dial_if_lost(broker_id, session.epoch)
+            # Who was registered with this broker's own id is dialled when it registers itself.
+            if broker_id != broker.node_id:
+                self._dial_if_lost(broker_id, session.epoch)
         self._timer: Timer = self._clock.call_later(self.sessions.check_s, self._check)
 
     def close(self) -> None:
@@ -96,7 +98,7 @@ class Liveness:
             [
                 (each.id, each.epoch)
                 for each in brokers.values()
-                if not each.fenced and each.id != self._broker.node_id
+                if not each.fenced and each.incarnation != self._broker.incarnation
             ],
             self._clock.monotonic(),
         )

@@ -230,7 +230,9 @@ def why_not_started(error: Exception, directory: str) -> Failure:
     cause = error if isinstance(error, OSError) else error.__cause__
     if isinstance(cause, OSError):
         return cannot_use_directory(cause, directory)
-    if isinstance(error, ConnectionLoss) and shutil.disk_usage(directory).free < START_BYTES_MIN:
+    # It is not made yet where ZooKeeper does not answer the first time.
+    made = isinstance(error, ConnectionLoss) and os.path.isdir(directory)
+    if made and shutil.disk_usage(directory).free < START_BYTES_MIN:
         # SQLite has several words for it, and "disk I/O error" is one of them.
         return cannot_use_directory(OSError(errno.ENOSPC, "", directory), directory)
     fact, _, hint = str(error).partition("; ")
