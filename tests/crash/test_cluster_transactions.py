@@ -57,14 +57,15 @@ class WatchedWorkers(Workers):
         self._seen: dict[str, tuple[str, float]] = {}
 
     def keep_up(self) -> None:
-        for slot in SLOTS:
+        for slot, process in list(self.processes.items()):
             last = self._last_line(slot)
             seen, since_s = self._seen.get(slot, ("", 0.0))
+            # The line may be of the process before; this one may take long to get to its first.
+            begun = f'"{slot}/{process.pid}"' in last and '"ended"' not in last
             if last != seen:
                 self._seen[slot] = (last, time.monotonic())
-            elif last and '"ended"' not in last and time.monotonic() - since_s > STUCK_S:
+            elif begun and time.monotonic() - since_s > STUCK_S:
                 self.kill(slot)
-                self._seen[slot] = (last, time.monotonic())
         super().keep_up()
 
     def _last_line(self, slot: str) -> str:
