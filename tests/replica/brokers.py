@@ -6,7 +6,7 @@
         brokers.run_until(lambda: answer.ready)
 
 The feed reaches each broker after `feed_s` of its own, so that one may be behind the others. ISR
-changes that a leader proposes are accepted, unless `accepts` is false.
+changes that a leader proposes are accepted, unless `accepts` is false: `refusal` is the answer.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class Script:
         self.image = ClusterImage(cluster_id="scripted")
         self.batches: list[Batch] = []
         self.accepts = True
+        self.refusal = ErrorCode.REQUEST_TIMED_OUT
         self.proposals: list[tuple[int, ...]] = []
         self._waiting: list[asyncio.Future[None]] = []
         self.feed_s = dict.fromkeys(ids, 0.002)
@@ -141,7 +142,7 @@ class Script:
         self.proposals.append(members)
         now = self.state(index)
         if not self.accepts:
-            return IsrOutcome(ErrorCode.REQUEST_TIMED_OUT)
+            return IsrOutcome(self.refusal)
         if (leader_epoch, partition_epoch) != (now.leader_epoch, now.partition_epoch):
             return IsrOutcome(ErrorCode.INVALID_UPDATE_VERSION)
         self.decide(index, isr=members)

@@ -90,6 +90,26 @@ class TestMinIsr:
             brokers.run_until(lambda: answer.ready)
             assert error_of(answer) == ErrorCode.NONE
 
+    @pytest.mark.parametrize(
+        "refusal",
+        [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NOT_CONTROLLER],
+    )
+    def test_a_change_is_proposed_until_the_controller_has_decided(
+        self, refusal: ErrorCode
+    ) -> None:
+        """One that it could not write down, say: no change of the feed would follow."""
+        with Brokers(3, replica_lag_time_max_ms=1000, min_insync_replicas=1) as brokers:
+            brokers.lead(1)
+            brokers.run(1)
+            brokers.script.accepts, brokers.script.refusal = False, refusal
+            brokers.cut(3)
+            answer = brokers.produce(1, b"value", timeout_ms=60_000)
+            brokers.run_until(lambda: (1, 2) in brokers.script.proposals)
+            brokers.run(1)
+            brokers.script.accepts = True
+            brokers.run_until(lambda: answer.ready)
+            assert error_of(answer) == ErrorCode.NONE
+
     def test_isr_changes_are_counted(self) -> None:
         """Kafka's IsrShrinksPerSec, IsrExpandsPerSec and FailedIsrUpdatesPerSec."""
         with Brokers(3, replica_lag_time_max_ms=1000) as brokers:

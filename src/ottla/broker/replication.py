@@ -47,16 +47,17 @@ BEHIND = (
 DONE = object()
 # Until the controller is asked again for an ISR change, when it did not decide on it.
 PROPOSAL_RETRY_S = 0.1
-# The controller did not decide: it may do so when asked again.
-UNDECIDED = (
-    ErrorCode.NOT_CONTROLLER,
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.NETWORK_EXCEPTION,
-)
-# The controller has decided against it. After any other error the proposal may have been accepted
-# by an earlier request, so it stays until the feed brings the partition's next epoch.
+# The controller has decided against it.
 REFUSED = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST)
+# The controller has another state of the partition. The proposal may have been accepted by an
+# earlier request, so it stays until the feed brings that state.
+SUPERSEDED = (
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.NEW_LEADER_ELECTED,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
 
 
 class FetchLoop:
@@ -363,9 +364,9 @@ class Replication:
             self.metrics.isr_updates_failed.value += 1
             if outcome.error_code in REFUSED:
                 partition.isr_refused(change)
-            elif outcome.error_code not in UNDECIDED:
+            elif outcome.error_code in SUPERSEDED:
                 return
-            else:
+            else:  # it has not decided, or could not note it: it may when asked again, as in Kafka
                 await pause(self.broker.clock, PROPOSAL_RETRY_S)
 
     def _count_change(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
