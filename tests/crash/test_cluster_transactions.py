@@ -15,7 +15,7 @@ import pytest
 from ottla.testing import Cluster
 from ottla.testing.history import check
 from tests import needs
-from tests.crash.test_cluster import OPTIONS, create_topic
+from tests.crash.test_cluster import KILLS, create_topic
 from tests.crash.test_transactions_sigkill import (
     END_S,
     OUTPUT,
@@ -34,7 +34,7 @@ from tests.crash.transform_worker import PARTITIONS
 ROUNDS = needs.rounds(1, 20)  # each kills every broker once
 INTERNAL_PARTITIONS = 3
 CLUSTER_OPTIONS = {
-    **OPTIONS,
+    **KILLS,
     "group_initial_rebalance_delay_ms": 0,
     "offsets_topic_num_partitions": INTERNAL_PARTITIONS,
     "transaction_state_log_num_partitions": INTERNAL_PARTITIONS,
