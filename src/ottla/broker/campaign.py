@@ -15,10 +15,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.waiting import pause
 from ottla.cluster.state import NotController
 from ottla.metadata_store.shared import ControllerAddress, SharedDirectory
 from ottla.metadata_store.tree import ConnectionLoss, CorruptTree, TreeError
+from ottla.seams.waiting import pause
 
 if TYPE_CHECKING:
     from ottla.cluster.controller import Controller

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.broker.waiting import pause, within
+from ottla.seams.waiting import pause, within
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.broker_sessions import Dialled
 from ottla.broker.network_peers import PeerConnection, PeerRequest
 from ottla.broker.peers import CLIENT_ID
-from ottla.broker.waiting import within
+from ottla.seams.waiting import within
 from ottla.wire.api.identify_broker import IdentifyBrokerRequest, IdentifyBrokerResponse
 from ottla.wire.errors import ErrorCode
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker_sessions import BrokerSessions, Dialled
 from ottla.broker.dialling import dial
-from ottla.broker.waiting import pause
+from ottla.seams.waiting import pause
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

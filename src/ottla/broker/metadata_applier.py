@@ -20,7 +20,6 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.found_folders import delete_folders
-from ottla.broker.waiting import pause
 from ottla.cluster.feed import (
     Batch,
     MissedChange,
@@ -44,6 +43,7 @@ from ottla.cluster.image import (
     deleted_between,
 )
 from ottla.cluster.state import NotController
+from ottla.seams.waiting import pause
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.broker.waiting import pause
 from ottla.cluster.state import NotController
+from ottla.seams.waiting import pause
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker

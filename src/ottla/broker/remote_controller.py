@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker import forwarded_reassignments, forwarding
 from ottla.broker.isr_proposals import IsrProposals
 from ottla.broker.network_peers import Connections
-from ottla.broker.waiting import pause, within
 from ottla.cluster.feed import Batch, Snapshot, follow_batches
 from ottla.cluster.feed_codec import broker_of, broker_record
 from ottla.cluster.feed_messages import Follower
@@ -50,6 +49,7 @@ from ottla.cluster.requests import (
     TopicRef,
 )
 from ottla.cluster.state import NotController, RegistrationRefused
+from ottla.seams.waiting import pause, within
 from ottla.wire import feed_records
 from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.wire.api.alter_partition import AlterPartitionRequest

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.controlled_shutdown import UNDECIDED as NOT_ANSWERED
 from ottla.broker.replication_metrics import ReplicationMetrics, watch
-from ottla.broker.waiting import pause
 from ottla.replica.follower import Answer, Failure, Fetcher, Limits, Truncation
 from ottla.replica.leader import IsrChange
+from ottla.seams.waiting import pause
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

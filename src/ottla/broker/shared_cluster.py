@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.campaign import RETRY_S, Campaign, Leadership
 from ottla.broker.seen_tree import SeenTree
-from ottla.broker.waiting import pause
 from ottla.cluster import nodes
 from ottla.log.checkpoints import uuid_text
 from ottla.metadata_store.local import LocalTree
 from ottla.metadata_store.shared import ControllerAddress, SharedDirectory
 from ottla.metadata_store.tree import NoNode
+from ottla.seams.waiting import pause
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker

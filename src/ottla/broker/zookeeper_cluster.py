@@ -22,7 +22,6 @@ from ottla.broker.broker_sessions import Dialled
 from ottla.broker.dialling import dial
 from ottla.broker.seen_tree import SeenTree
 from ottla.broker.shared_cluster import controller_epoch
-from ottla.broker.waiting import pause, within
 from ottla.cluster import nodes
 from ottla.cluster.nodes import ControllerAddress
 from ottla.cluster.state import NotController
@@ -38,6 +37,7 @@ from ottla.metadata_store.tree import (
     SessionExpired,
     TreeError,
 )
+from ottla.seams.waiting import pause, within
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker

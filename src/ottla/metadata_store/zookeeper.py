@@ -47,6 +47,7 @@ from ottla.metadata_store.tree import (
     check_path,
     weight,
 )
+from ottla.seams.waiting import within
 from ottla.seams.zookeeper import end_session, read_many
 
 if TYPE_CHECKING:
@@ -108,9 +109,8 @@ class ZooKeeperTree:
         """A new session. Raises ConnectionLoss when no server answers in time."""
         tree = cls(client, root, background, clock)
         client.start_async()
-
         try:
-            if not await tree._within(timeout_s, tree._connected):
+            if not await within(clock, timeout_s, tree._connected):
                 hosts = ",".join(f"{host}:{port}" for host, port in client.hosts)
                 raise ConnectionLoss(
                     f"ZooKeeper at {hosts}",
@@ -124,18 +124,6 @@ class ZooKeeperTree:
             await tree.close()
             raise
         return tree
-
-    async def _within(self, seconds: float, future: asyncio.Future[Any]) -> bool:
-        """Wait for a future, but not longer; whether it was done in time."""
-
-        def give_up() -> None:
-            if not future.done():
-                future.cancel()
-
-        timer = self._clock.call_later(seconds, give_up)
-        await asyncio.wait([future])
-        timer.cancel()
-        return not future.cancelled()
 
     async def _make_root(self) -> None:
         steps = self._root.split("/")[1:]
@@ -309,7 +297,7 @@ class ZooKeeperTree:
         """Ends the session: its nodes are gone at once if a server can be reached, else later."""
         was_open, self._open = self._open, False
         if was_open and self.client.connected:
-            await self._within(END_S_MAX, end_session(self.client).future)
+            await within(self._clock, END_S_MAX, end_session(self.client).future)
         await self._stop()
 
     def _stop(self) -> asyncio.Future[None]:

@@ -1,4 +1,4 @@
-"""Waits that end: a pause, and an answer or nothing. On the clock that the broker was given."""
+"""Waits that end: a pause, and an answer or nothing. On the clock that is handed in."""
 
 from __future__ import annotations
 
