@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.testing.simulation.plan import USUAL_KINDS, draw_plan
+from ottla.testing.simulation.plan import USUAL_KINDS, Fault, draw_plan
 from ottla.testing.simulation.run import ClusterRun
 from tests import needs
 from tests.sim.mistakes import MISTAKES, Mistake
@@ -14,6 +14,12 @@ SEEDS_WITH_SYNC = needs.rounds(4, 200)
 FIRST_WITH_SYNC = 1_000_000
 SEEDS_OF_FIVE = needs.rounds(2, 100)
 FIRST_OF_FIVE = 2_000_000
+# The leader's wall clock is set back three times, together by 81 minutes.
+CLOCK_FAR_BACK = (
+    Fault(1.5, "jump", "leader", 0.0, 0xD216),
+    Fault(2.9, "jump", "leader", 0.0, 0x4E66),
+    Fault(4.0, "jump", "leader", 0.0, 0x3A1F),
+)
 
 
 def check(run: ClusterRun) -> None:
@@ -25,6 +31,11 @@ def check(run: ClusterRun) -> None:
 def test_nothing_acknowledged_is_lost_doubled_or_reordered(seed: int) -> None:
     """With acks=all and min.insync.replicas=2, whatever is killed, stopped or cut off."""
     check(ClusterRun(seed))
+
+
+def test_a_leader_whose_clock_is_far_back_takes_records() -> None:
+    """Timestamps more than an hour ahead of it are allowed here: to refuse them is no fault."""
+    check(ClusterRun(686, CLOCK_FAR_BACK))
 
 
 @pytest.mark.parametrize("seed", range(FIRST_WITH_SYNC, FIRST_WITH_SYNC + SEEDS_WITH_SYNC))

@@ -39,6 +39,7 @@ FATAL = (
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.INVALID_RECORD,
+    ErrorCode.INVALID_TIMESTAMP,
 )
 
 

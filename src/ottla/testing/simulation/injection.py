@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Faults that need no running broker to strike.
 OF_THE_CLUSTER = ("move", "rolling", "join", "step", "session", "lost-answer", "depose", "config")
 
-CLOCK_JUMP_MS = 1_800_000  # either way; beyond an hour Kafka refuses a producer's timestamps
+CLOCK_JUMP_MS = 1_800_000  # either way, at each jump
 DRIFT_PPM = 200_000
 SLOW_S = (0.02, 0.4)
 SLOW_DISK = Durations(thread_s=0.6, process_s=3.0)
