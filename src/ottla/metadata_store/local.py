@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ottla.metadata_store.local_store import Store
 from ottla.metadata_store.tree import (
-    ANY_VERSION,
     CHILDREN,
     DELETED,
     ConnectionLoss,
-    Create,
-    Delete,
     Event,
     Operation,
     Result,
     SessionExpired,
-    Set,
+    SingleWrites,
     Stat,
     Watcher,
     check_path,
@@ -149,7 +146,7 @@ class LocalEngine:
                 watcher(event)
 
 
-class LocalTree:
+class LocalTree(SingleWrites):
     """One session with the local tree."""
 
     reads_at_once = True
@@ -197,13 +194,6 @@ class LocalTree:
             for callback in self._expired:
                 callback()
 
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> str:
-        (made,) = await self.multi([Create(path, data, ephemeral, sequential)])
-        assert isinstance(made, str)
-        return made
-
     async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes, Stat]:
         self._check_open(path)
         return await self._engine.read(self._engine.store.get, path, self._watch(watch))
@@ -227,14 +217,6 @@ class LocalTree:
 
     async def sync(self) -> None:
         self._check_open("/")
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        (new_version,) = await self.multi([Set(path, data, version)])
-        assert isinstance(new_version, int)
-        return new_version
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         self._check_open("/")

@@ -17,7 +17,6 @@ from ottla.metadata_store.tree import (
     CHILDREN,
     CREATED,
     DELETED,
-    MULTI_BYTES_MAX,
     BadVersion,
     Check,
     ConnectionLoss,
@@ -33,10 +32,9 @@ from ottla.metadata_store.tree import (
     Result,
     Set,
     Stat,
-    TooLarge,
     check_path,
+    check_weight,
     parent_of,
-    weight,
 )
 
 if TYPE_CHECKING:
@@ -230,9 +228,7 @@ class Store:
     ) -> tuple[list[Result], list[Event]]:
         for operation in operations:
             check_path(operation.path)
-        total = sum(map(weight, operations))
-        if total > MULTI_BYTES_MAX:
-            raise TooLarge(operations[0].path, f"{total} bytes, at most {MULTI_BYTES_MAX}")
+        check_weight(operations)
         execute = self.connection.execute
         execute("BEGIN IMMEDIATE")
         try:

@@ -17,6 +17,7 @@ A write that has returned is durable. A write that raised `ConnectionLoss` may o
 taken place: only reading again shows it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -204,6 +205,28 @@ class Tree(Protocol):
         ...
 
 
+class SingleWrites(ABC):
+    """The writes of one node, for an engine that has `multi`."""
+
+    @abstractmethod
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]: ...
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        (made,) = await self.multi([Create(path, data, ephemeral, sequential)])
+        assert isinstance(made, str)
+        return made
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        (new_version,) = await self.multi([Set(path, data, version)])
+        assert isinstance(new_version, int)
+        return new_version
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self.multi([Delete(path, version)])
+
+
 def weight(operation: Operation) -> int:
     """What the operation counts for against MULTI_BYTES_MAX."""
     # Every path and every datum of ours is ASCII JSON or close to it: a character is a byte here,
@@ -212,6 +235,13 @@ def weight(operation: Operation) -> int:
     if isinstance(operation, Create | Set):
         size += len(operation.data)
     return size
+
+
+def check_weight(operations: Sequence[Operation], root: str = "") -> None:
+    """Raise TooLarge unless one `multi` may have these operations, with `root` before each path."""
+    total = sum(map(weight, operations)) + len(root) * len(operations)
+    if total > MULTI_BYTES_MAX:
+        raise TooLarge(operations[0].path, f"{total} bytes, at most {MULTI_BYTES_MAX}")
 
 
 def check_path(path: str) -> None:

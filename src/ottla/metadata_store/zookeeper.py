@@ -20,12 +20,10 @@ from kazoo import exceptions
 from kazoo.protocol.states import EventType, KazooState
 
 from ottla.metadata_store.tree import (
-    ANY_VERSION,
     CHANGED,
     CHILDREN,
     CREATED,
     DELETED,
-    MULTI_BYTES_MAX,
     BadPath,
     BadVersion,
     ConnectionLoss,
@@ -40,12 +38,12 @@ from ottla.metadata_store.tree import (
     Result,
     SessionExpired,
     Set,
+    SingleWrites,
     Stat,
-    TooLarge,
     TreeError,
     Watcher,
     check_path,
-    weight,
+    check_weight,
 )
 from ottla.seams.waiting import within
 from ottla.seams.zookeeper import end_session, read_many
@@ -84,7 +82,7 @@ ERRORS: tuple[tuple[type[Exception], type[TreeError]], ...] = (
 NOT_TRIED = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
 
 
-class ZooKeeperTree:
+class ZooKeeperTree(SingleWrites):
     """One session with an ensemble; its paths are below `root`."""
 
     reads_at_once = False
@@ -160,13 +158,6 @@ class ZooKeeperTree:
         self._stop()
         for callback in self._expired:
             callback()
-
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> str:
-        (made,) = await self.multi([Create(path, data, ephemeral, sequential)])
-        assert isinstance(made, str)
-        return made
 
     async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes, Stat]:
         watcher = self._watch(watch, path, CHANGED)
@@ -251,19 +242,9 @@ class ZooKeeperTree:
             except exceptions.KazooException as error:
                 raise self._error(path, error) from None
 
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        (new_version,) = await self.multi([Set(path, data, version)])
-        assert isinstance(new_version, int)
-        return new_version
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
-
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         paths = [self._full(operation.path) for operation in operations]
-        total = sum(map(weight, operations)) + len(self._root) * len(operations)
-        if total > MULTI_BYTES_MAX:
-            raise TooLarge(operations[0].path, f"{total} bytes, at most {MULTI_BYTES_MAX}")
+        check_weight(operations, self._root)
         if not operations:
             return []
         transaction = self.client.transaction()

@@ -11,27 +11,24 @@ silent for its time-out ends, and its process finds out when it is connected aga
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.metadata_store.tree import (
-    ANY_VERSION,
     CHILDREN,
     DELETED,
     ConnectionLoss,
-    Create,
-    Delete,
     Event,
     NoNode,
     Operation,
     Result,
     SessionExpired,
-    Set,
+    SingleWrites,
     Stat,
     Watcher,
     check_path,
+    check_weight,
 )
 from ottla.testing.simulation.tree_nodes import TreeNodes
 
@@ -151,7 +148,7 @@ class SimulatedEnsemble:
                 tree.deliver(lambda watch=watch, event=event: watch(event))  # type: ignore[misc]
 
 
-class SimulatedTree:
+class SimulatedTree(SingleWrites):
     """One session."""
 
     reads_at_once = False
@@ -292,13 +289,6 @@ class SimulatedTree:
 
     # The tree
 
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> str:
-        (made,) = await self.multi([Create(path, data, ephemeral, sequential)])
-        assert isinstance(made, str)
-        return made
-
     async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes, Stat]:
         self._check(path)
 
@@ -356,18 +346,12 @@ class SimulatedTree:
         self._check("/")
         await self.ask(lambda: None)
 
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        (new_version,) = await self.multi([Set(path, data, version)])
-        assert isinstance(new_version, int)
-        return new_version
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
-
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         self._check("/")
-        self._ensemble.nodes.check_size(operations)
-        wanted = copy.copy(list(operations))
+        for operation in operations:
+            check_path(operation.path)
+        check_weight(operations)
+        wanted = list(operations)
         results: list[Result] = await self.ask(lambda: self._ensemble.write(wanted, self._session))
         return results
 

@@ -11,7 +11,6 @@ from ottla.metadata_store.tree import (
     CHILDREN,
     CREATED,
     DELETED,
-    MULTI_BYTES_MAX,
     BadVersion,
     Create,
     Delete,
@@ -24,10 +23,7 @@ from ottla.metadata_store.tree import (
     Result,
     Set,
     Stat,
-    TooLarge,
-    check_path,
     parent_of,
-    weight,
 )
 
 
@@ -71,14 +67,6 @@ class TreeNodes:
             for each, node in self._nodes.items()
             if each == path or each.startswith(below)
         }
-
-    @staticmethod
-    def check_size(operations: Sequence[Operation]) -> None:
-        for operation in operations:
-            check_path(operation.path)
-        total = sum(map(weight, operations))
-        if total > MULTI_BYTES_MAX:
-            raise TooLarge(operations[0].path, f"{total} bytes, at most {MULTI_BYTES_MAX}")
 
     def write(
         self, operations: Sequence[Operation], session: int
