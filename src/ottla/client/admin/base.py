@@ -110,6 +110,9 @@ class AdminBase:
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         return self._ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
 
+    def _timeout(self, timeout_ms: int | None) -> int:
+        return int(self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms)
+
     def _broker_ids(self) -> list[int]:
         return sorted(self._client.bootstrap().brokers)
 

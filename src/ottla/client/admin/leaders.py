@@ -40,12 +40,11 @@ class Leaders(AdminBase):
                 TopicPartitions(topic=name, partitions=indexes)
                 for name, indexes in self._chosen(topic_partitions).items()
             ]
-        limit_ms = self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms
         answer = self._ask_controller(
             ElectLeadersRequest(
                 election_type=ElectionType(election_type),
                 topic_partitions=topics,
-                timeout_ms=int(limit_ms),
+                timeout_ms=self._timeout(timeout_ms),
             ),
             lambda got: raise_for(got.error_code),
         )

@@ -62,7 +62,7 @@ class Reassignments(AdminBase):
             )
         answer = self._ask_controller(
             AlterPartitionReassignmentsRequest(
-                timeout_ms=self._milliseconds(timeout_ms),
+                timeout_ms=self._timeout(timeout_ms),
                 allow_replication_factor_change=allow_replication_factor_change,
                 topics=list(topics.values()),
             ),
@@ -96,9 +96,7 @@ class Reassignments(AdminBase):
                 for name, indexes in self._chosen(topic_partitions).items()
             ]
         answer = self._ask_controller(
-            ListPartitionReassignmentsRequest(
-                timeout_ms=self._milliseconds(timeout_ms), topics=topics
-            ),
+            ListPartitionReassignmentsRequest(timeout_ms=self._timeout(timeout_ms), topics=topics),
             lambda got: raise_for(got.error_code, got.error_message),
         )
         return {
@@ -110,6 +108,3 @@ class Reassignments(AdminBase):
             for topic in answer.topics
             for each in topic.partitions
         }
-
-    def _milliseconds(self, timeout_ms: int | None) -> int:
-        return int(self.config["request_timeout_ms"]) if timeout_ms is None else timeout_ms

@@ -39,7 +39,7 @@ class Records(AdminBase):
         if isinstance(isolation_level, str):
             isolation_level = ("read_uncommitted", "read_committed").index(isolation_level.lower())
         specs = {TopicPartition(*each): int(spec) for each, spec in topic_partition_specs.items()}
-        limit_ms = self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms
+        limit_ms = self._timeout(timeout_ms)
 
         def make(partitions: list[TopicPartition]) -> ListOffsetsRequest:
             return ListOffsetsRequest(
@@ -57,7 +57,7 @@ class Records(AdminBase):
                     )
                     for topic, indexes in by_topic(partitions).items()
                 ],
-                timeout_ms=int(limit_ms),
+                timeout_ms=limit_ms,
             )
 
         return self._ask_leaders(specs, make, _offsets_in, timeout_ms)
@@ -115,7 +115,7 @@ class Records(AdminBase):
         )
 
         offsets = {TopicPartition(*each): offset for each, offset in records_to_delete.items()}
-        limit_ms = self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms
+        limit_ms = self._timeout(timeout_ms)
 
         def make(partitions: list[TopicPartition]) -> DeleteRecordsRequest:
             return DeleteRecordsRequest(
@@ -131,7 +131,7 @@ class Records(AdminBase):
                     )
                     for topic, indexes in by_topic(partitions).items()
                 ],
-                timeout_ms=int(limit_ms),
+                timeout_ms=limit_ms,
             )
 
         if partition_leader_id is not None:

@@ -202,9 +202,6 @@ class Topics(AdminBase):
         )
         return {"results": to_dict(answer.results)}
 
-    def _timeout(self, timeout_ms: int | None) -> int:
-        return int(self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms)
-
 
 def as_new_topics(
     given: Iterable[str | NewTopic] | Mapping[str, TopicOptions],
