@@ -47,6 +47,8 @@ def test_a_plan_is_read_as_it_was_written() -> None:
         ("[]", "not a JSON object"),
         (text(version=2), "Not supported version field value 2"),
         (text(), "Partition reassignment list cannot be empty"),
+        ('{"partitions": 5}', '"partitions" is not a list'),
+        ('{"partitions": null}', '"partitions" is not a list'),
         (text({"topic": "t", "partition": 0}), "no partition with replicas"),
         (text({"topic": "t", "partition": 0, "replicas": []}), "Partition replica list cannot be"),
         (
@@ -75,6 +77,8 @@ def test_topics_and_brokers_are_named_once() -> None:
     assert read_topics('{"topics": [{"topic": "a"}, {"topic": "b"}]}') == ["a", "b"]
     with pytest.raises(PlanError, match=r"duplicate entries: \[a\]"):
         read_topics('{"topics": [{"topic": "a"}, {"topic": "a"}]}')
+    with pytest.raises(PlanError, match='"topics" is not a list'):
+        read_topics('{"topics": 5}')
     assert read_brokers("3,1") == [3, 1]
     with pytest.raises(PlanError, match=r"Broker list contains duplicate entries: \[1\]"):
         read_brokers("1,2,1")

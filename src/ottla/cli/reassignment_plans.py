@@ -34,7 +34,8 @@ class Planned(NamedTuple):
         return dict(self.partitions)
 
 
-def parsed(text: str) -> Any:
+def items(text: str, field: str) -> list[Any]:
+    """What a file lists under this name."""
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -44,14 +45,17 @@ def parsed(text: str) -> Any:
     version = found.get("version", 1)
     if version != 1:
         raise PlanError(f"Not supported version field value {version}")
-    return found
+    listed = found.get(field, [])
+    if not isinstance(listed, list):
+        raise PlanError(f'"{field}" is not a list')
+    return listed
 
 
 def read_plan(text: str) -> Planned:
     """The reassignments in a file; what is named twice stays so, for `check` to refuse."""
     partitions: list[tuple[TopicPartition, list[int]]] = []
     log_dirs: dict[tuple[TopicPartition, int], str] = {}
-    for each in parsed(text).get("partitions", []):
+    for each in items(text, "partitions"):
         try:
             partition = TopicPartition(str(each["topic"]), int(each["partition"]))
             replicas = [int(broker_id) for broker_id in each["replicas"]]
@@ -96,8 +100,9 @@ def check(planned: Planned) -> None:
 
 def read_topics(text: str) -> list[str]:
     """The topics in a file of topics to move."""
+    given = items(text, "topics")
     try:
-        names = [str(each["topic"]) for each in parsed(text).get("topics", [])]
+        names = [str(each["topic"]) for each in given]
     except (KeyError, TypeError) as error:
         raise PlanError(f"a topic without a name: {error!r}") from None
     twice = repeated(names)

@@ -92,9 +92,10 @@ def partitions_in(plan: Any) -> list[TopicPartition]:
         raise ValueError('Replica election data is missing "partitions" field')
     try:
         found = [
-            TopicPartition(str(each["topic"]), each["partition"]) for each in plan["partitions"]
+            TopicPartition(str(each["topic"]), int(each["partition"]))
+            for each in plan["partitions"]
         ]
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):
         raise ValueError('each partition is {"topic": "t", "partition": 0}') from None
     twice = sorted({each for each in found if found.count(each) > 1})
     if twice:
