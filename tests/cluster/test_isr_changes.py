@@ -105,6 +105,28 @@ def test_a_failed_write_is_not_an_isr(tmp_path: Path) -> None:
     run_scenario(tmp_path, scenario)
 
 
+def test_proposals_are_made_after_a_tree_that_could_not_be_read(tmp_path: Path) -> None:
+    """Those that waited for the reading are answered with its error, and no later ones."""
+
+    async def scenario(harness: ControllerHarness) -> None:
+        await three(harness)
+        multi, subtree = harness.tree.multi, harness.tree.subtree
+
+        async def fail(asked: object) -> object:
+            raise ConnectionLoss("/", "no answer")
+
+        harness.tree.multi = fail  # type: ignore[assignment, method-assign]
+        assert (await propose(harness, 2)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        harness.tree.multi = multi  # type: ignore[method-assign]
+        harness.tree.subtree = fail  # type: ignore[assignment, method-assign]
+        assert (await propose(harness, 2)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        harness.tree.subtree = subtree  # type: ignore[method-assign]
+        assert (await propose(harness, 2)).error_code == ErrorCode.NONE
+        assert shape(harness) == (2, (2,), ())
+
+    run_scenario(tmp_path, scenario)
+
+
 def test_elections_overtake_creations(tmp_path: Path) -> None:
     """A broker that dies while many topics wait to be created is replaced before they are."""
 

@@ -238,7 +238,7 @@ class Controller:
         """Propose an ISR; see `ControllerChannel`. All that wait at once are one write."""
         proposal = IsrProposal(topic_id, index, leader_epoch, partition_epoch, isr, recovering)
         proposals = self._proposals
-        if proposals is None or proposals.full:
+        if proposals is None or proposals.closed:
             proposals = Proposals()
             if not self._put(self._alter(proposals), proposals.answer, urgent=True):
                 refusal = BUSY if self._active else NOT_CONTROLLER

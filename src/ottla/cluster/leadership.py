@@ -51,8 +51,12 @@ class Proposals:
         self.answer: asyncio.Future[tuple[Any, int]] = asyncio.get_running_loop().create_future()
 
     @property
-    def full(self) -> bool:
-        return len(self.items) >= PROPOSALS_MAX
+    def closed(self) -> bool:
+        """Whether it takes no more: one request makes no more, or it is answered already.
+
+        It is answered before it is made when the tree, which has to be read first, cannot be read.
+        """
+        return len(self.items) >= PROPOSALS_MAX or self.answer.done()
 
     def add(self, proposed: Proposed) -> int:
         """Its place in the answer."""
