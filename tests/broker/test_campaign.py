@@ -182,6 +182,33 @@ def test_a_deposed_controller_ends_its_feed_and_campaigns_again() -> None:
     run_simulated(main())
 
 
+def test_a_deposed_controller_with_nothing_to_write_follows_the_next_one() -> None:
+    """Another broker has the lock and has published its address: that is looked for now and then.
+
+    The lock of the next one stays what it is.
+    """
+
+    async def main() -> None:
+        first, second, third = brokers = processes(3)
+        for broker in brokers:
+            await broker.campaign.start(60)
+        deposed = first.controller
+        assert deposed is not None
+        first.disk.lose_lock("/shared/controller.lock")
+        second.campaign.look()
+        await pass_time(int(2 * LOOK_EVERY_S * 1000))
+        assert second.epoch == 2
+        assert first.controller is None
+        assert not deposed.active
+        third.campaign.look()
+        await pass_time(int(2 * LOOK_EVERY_S * 1000))
+        assert {broker.campaign.address for broker in brokers} == {("127.0.0.1", 9002)}
+        for broker in (third, first, second):
+            await broker.campaign.close()
+
+    run_simulated(main())
+
+
 def test_a_broker_that_cannot_open_the_tree_leaves_it_to_the_others() -> None:
     """It gives the lock back, and takes it when it can."""
 
@@ -262,6 +289,8 @@ def test_an_address_that_somebody_removed_is_published_again() -> None:
         await second.campaign.start(60)
         assert second.campaign.address == first.campaign.address
         later = ControllerAddress(9, "127.0.0.1", 9009, "process 9", first.epoch + 1)
+        first.disk.lose_lock("/shared/controller.lock")
+        first.disk.lock("/shared/controller.lock")
         first.shared.publish(later)
         await pass_time(int(SESSION_TIMEOUT_S * 1000))
         assert first.shared.address() == later

@@ -123,10 +123,13 @@ class Campaign:
         """Be the controller, or know the address of whoever is, if there is one."""
         if self._leadership is not None:
             there = self._shared.has_tree
-            if there and self._leadership.controller.active:
+            later = self._later()
+            if there and later is None and self._leadership.controller.active:
                 return
             if not there:
                 log.error("%s is gone: nothing can be changed", self._shared.tree_path)
+            if later is not None:
+                log.error("broker %d is the controller in this one's place", later.node_id)
             # Replaced by another controller in the tree, or the tree is gone.
             await self._resign()
         try:
@@ -140,6 +143,15 @@ class Campaign:
         except (TreeError, NotController, OSError) as error:
             await self._resign()
             self._complain(error)
+
+    def _later(self) -> ControllerAddress | None:
+        """The address of a controller that has replaced this one, if there is one.
+
+        Two brokers never hold the lock, unless an operator has removed its file. The one before
+        finds out when it writes; without anything to write it would follow itself for ever.
+        """
+        found, own = self._shared.address(), self._address
+        return found if found is not None and own is not None and found.epoch > own.epoch else None
 
     def _complain(self, error: Exception) -> None:
         if self._failures % COMPLAIN_EVERY == 0:
