@@ -22,6 +22,8 @@ DIFFERENT = {
     ("log.dir", "default"): "not under /tmp, where data vanishes",
 }
 OURS = {"log.flush.before.ack", "ottla.cluster.directory"} | {
+    "log.scrub.bytes.per.second",
+    "log.scrub.interval.ms",
     "zookeeper.connect",  # of Kafka 3
     "zookeeper.connection.timeout.ms",
     "zookeeper.session.timeout.ms",

@@ -171,3 +171,20 @@ def test_where_the_system_cannot_tell_all_counts_as_cached(monkeypatch: pytest.M
     """macOS, old kernels and some file systems: then it is as without reading ahead."""
     monkeypatch.setattr("ottla.seams.posix._NO_WAIT", None)
     assert is_cached(-1, 0, 10)
+
+
+def test_reading_once_leaves_the_page_cache_as_it_was(tmp_path: Path) -> None:
+    """What was there stays, what was not is gone again, where the system can tell."""
+    path = tmp_path / "log"
+    content = os.urandom(1024 * 1024)
+    path.write_bytes(content)
+    found = RealDisk().open(str(path))
+    descriptor = found.fileno()
+    assert descriptor is not None
+    assert found.reading_once(0, len(content))() == content
+    assert is_cached(descriptor, 0, len(content))
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    before = is_cached(descriptor, 0, len(content))
+    assert found.reading_once(0, len(content))() == content
+    assert is_cached(descriptor, 0, len(content)) == before

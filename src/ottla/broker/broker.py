@@ -39,6 +39,7 @@ from ottla.broker.partitions import Partitions
 from ottla.broker.peers import LocalPeers, Peers
 from ottla.broker.process_checkpoint import ProcessCheckpoint
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.repairs import Repairs
 from ottla.broker.replica_selection import RACK_AWARE
 from ottla.broker.replication import Replication
 from ottla.broker.sessions import FetchSessionCache
@@ -152,6 +153,7 @@ class Broker:
         self.controller_service: ControllerService | None = None
         self._channel = channel
         self.replication = Replication(self, channel)
+        self.repairs = Repairs(self)
         self.logs: LogManager
         # Cleared while the logs are loaded: a load that is given up looks like a crash to the next
         # start. At other times a start may be cancelled, for it may wait for other processes.
@@ -261,6 +263,7 @@ class Broker:
         self._opened.push_async_callback(applier.stop)
         keep_configs(self)
         self.logs.begin_upkeep()
+        self.repairs.begin(self._opened)
 
     async def _close_logs(self) -> None:
         # A start that came to no registration has changed nothing since the last stop.

@@ -39,6 +39,7 @@ from ottla.seams.posix import (
     named,
     read_ahead,
     read_into,
+    read_once,
     sync_descriptor,
     time_line,
     was_changed_at,
@@ -105,6 +106,9 @@ class File(Protocol):
 
     def reading_ahead(self, position: int, size: int) -> Callable[[], None]:
         """Work for another thread, after which the range should be cached."""
+
+    def reading_once(self, position: int, size: int) -> Callable[[], bytes]:
+        """Work for another thread that reads a range nobody will read again soon."""
 
     def close(self) -> None:
         """Give the descriptor back; the next use opens it again."""
@@ -288,6 +292,9 @@ class RealFile:
         descriptor = self.fileno()
         assert descriptor is not None
         return partial(read_ahead, os.dup(descriptor), position, size)
+
+    def reading_once(self, position: int, size: int) -> Callable[[], bytes]:
+        return partial(read_once, self.path, position, size)
 
     def close(self) -> None:
         if not self._kept:

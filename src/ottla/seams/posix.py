@@ -90,6 +90,26 @@ def read_ahead(descriptor: int, position: int, size: int) -> None:
         os.close(descriptor)
 
 
+def read_once(path: str, position: int, size: int) -> bytes:
+    """On a thread: read a range, and leave no more of it in the page cache than was there.
+
+    With a descriptor of its own, for which the kernel reads nothing ahead.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        advise = getattr(os, "posix_fadvise", None)
+        if advise is None:
+            return os.pread(descriptor, size, position)
+        advise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        was_cached = is_cached(descriptor, position, size)
+        data = os.pread(descriptor, size, position)
+        if not was_cached:
+            advise(descriptor, position, size, os.POSIX_FADV_DONTNEED)
+        return data
+    finally:
+        os.close(descriptor)
+
+
 def read_into(descriptor: int, view: memoryview, position: int) -> int:
     if hasattr(os, "preadv"):
         return os.preadv(descriptor, [view], position)

@@ -234,4 +234,10 @@ STORAGE_OPTIONS = (
          "Whether a new follower begins after what tiered storage holds.", update=CLUSTER_WIDE),
     Option("log.flush.before.ack", BOOLEAN, False, None, HIGH,
            "Answer a write only after fsync; one fsync serves all that wait. Not in Kafka."),
+    Option("log.scrub.bytes.per.second", LONG, MiB, FROM_0, LOW,
+           "How fast logs are read again to find batches that were damaged on the disk; 0: not at "
+           "all. Not in Kafka.", update=CLUSTER_WIDE),
+    Option("log.scrub.interval.ms", LONG, 7 * DAY_MS, FROM_1, LOW,
+           "How long after all logs were read again for damage the next time begins. Not in "
+           "Kafka.", update=CLUSTER_WIDE),
 )  # fmt: skip

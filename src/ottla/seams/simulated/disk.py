@@ -193,6 +193,9 @@ class SimulatedFile:
     def reading_ahead(self, position: int, size: int) -> Callable[[], None]:
         return lambda: None
 
+    def reading_once(self, position: int, size: int) -> Callable[[], bytes]:
+        return lambda: self.pread(size, position)
+
     def close(self) -> None:
         pass
 

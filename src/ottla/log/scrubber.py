@@ -1,0 +1,161 @@
+"""The scrubber: reads all logs again, slowly, and reports batches that were damaged at rest.
+
+A pass goes over every log up to its limit (what is synced and committed), at
+`log.scrub.bytes.per.second`, and begins `log.scrub.interval.ms` after the end of the last one.
+Where it has come to is not kept: a pass begins with a log drawn at random, so that no log is left
+out for ever on a broker that is often started again.
+
+The bytes are read in slices on a thread, and leave the page cache as it was. What the page cache
+has is checked, not what is on the device below it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.log.scrubbing import BatchWalk, Damage, damage_of
+from ottla.seams.disk import NO_DESCRIPTOR, OutOfDescriptors
+from ottla.seams.waiting import pause
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+    from ottla.log.manager import LogManager
+    from ottla.log.segment import Segment
+    from ottla.seams.chance import Chance
+    from ottla.seams.clock import Timer
+    from ottla.settings import Settings
+
+logger = logging.getLogger("ottla.log")
+
+SLICE_BYTES = 256 * 1024  # its checksum takes less than a millisecond
+FIRST_DELAY_MS = 60_000  # a start has other things to read
+TIMER_MS_MAX = 2**31
+
+
+class Scrubber:
+    """Walks the logs of one broker, one at a time.
+
+    `limit_of(log)`: below this offset records are synced and committed. `damaged(log, damage)` is
+    called for each damage that is found.
+    """
+
+    def __init__(
+        self,
+        logs: LogManager,
+        chance: Chance,
+        *,
+        limit_of: Callable[[Log], int],
+        damaged: Callable[[Log, Damage], object],
+    ) -> None:
+        self._logs = logs
+        self._clock = logs.clock
+        self._chance = chance
+        self._limit_of = limit_of
+        self._damaged = damaged
+        self.bytes_per_second = 0
+        self.interval_ms = 0
+        self.bytes_read = 0  # since the start
+        self.passes = 0
+        self._timer: Timer | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Take over the options; a pass under way goes on at the new rate."""
+        self.bytes_per_second = settings.integer("log.scrub.bytes.per.second")
+        self.interval_ms = settings.integer("log.scrub.interval.ms")
+
+    def begin(self) -> None:
+        """Set the next pass."""
+        delay_ms = min(self.interval_ms, TIMER_MS_MAX if self.passes else FIRST_DELAY_MS)
+        self._timer = self._clock.call_later(delay_ms / 1000, self._due)
+
+    def stop(self) -> None:
+        """Give up a pass that is under way, and begin no other."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _due(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._pass(), name="scrub")
+
+    async def _pass(self) -> None:
+        try:
+            await self.scrub_all()
+        except Exception:
+            logger.exception("the scrubber has failed; the next pass begins later")
+        self._task = None
+        self.begin()
+
+    async def scrub_all(self) -> None:
+        """One pass over all logs."""
+        found = sorted(self._logs.found())
+        first = self._chance.integer(0, len(found) - 1) if found and self.bytes_per_second else 0
+        for topic, partition, _ in [*found[first:], *found[:first]]:
+            if not self.bytes_per_second:
+                return
+            try:
+                log = self._logs.get(topic, partition)
+                if log is not None:
+                    await self.scrub(log)
+            except OutOfDescriptors as error:
+                logger.info("%s-%d is not scrubbed now: %s", topic, partition, error)
+            await asyncio.sleep(0)
+        self.passes += 1
+
+    async def scrub(self, log: Log, offset: int = 0) -> None:
+        """Check a log from the segment that holds `offset` on."""
+        for segment in list(log.segments):
+            if segment.next_offset > offset and segment.base_offset < self._limit_of(log):
+                await self._scrub_segment(log, segment)
+
+    async def _scrub_segment(self, log: Log, segment: Segment) -> None:
+        position, end = 0, segment.size_bytes
+        walk = BatchWalk(
+            position=0,
+            end_position=end,
+            next_offset=segment.base_offset,
+            end_offset=self._limit_of(log),
+        )
+        while not walk.ended:
+            data = await self._read(log, segment, position, min(SLICE_BYTES, end - position), end)
+            if data is None:
+                return
+            position += len(data)
+            unsound = walk.take(data) if data else walk.cut_short()
+            if unsound is not None:
+                damage = damage_of(segment, unsound, end)
+                self._damaged(log, damage)
+                position = damage.end_position
+                walk = BatchWalk(
+                    position=position,
+                    end_position=end,
+                    next_offset=damage.next_offset,
+                    end_offset=self._limit_of(log),
+                )
+
+    async def _read(
+        self, log: Log, segment: Segment, position: int, size: int, end: int
+    ) -> bytes | None:
+        """The next bytes, not before they are due; None if the segment is no longer in use."""
+        try:
+            data = await self._logs.background.thread(segment.file.reading_once(position, size))
+        except FileNotFoundError:
+            return None  # retention or compaction has renamed it
+        except OSError as error:
+            if error.errno in NO_DESCRIPTOR:
+                raise OutOfDescriptors(*error.args) from error
+            # Whoever needs it finds out: until then the other records can be read.
+            logger.error("%s: cannot be scrubbed: %s", log.name, error)
+            return None
+        self.bytes_read += len(data)
+        rate = self.bytes_per_second
+        if rate:
+            await pause(self._clock, len(data) / rate)
+        # It may have gone meanwhile, or been cut and written again.
+        there = any(each is segment for each in log.segments) and segment.size_bytes >= end
+        return data if there and log.offline is None and self.bytes_per_second else None
