@@ -59,6 +59,7 @@ class Scrubber:
         self.interval_ms = 0
         self.bytes_read = 0  # since the start
         self.passes = 0
+        self._begun = False
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -66,22 +67,29 @@ class Scrubber:
         """Take over the options; a pass under way goes on at the new rate."""
         self.bytes_per_second = settings.integer("log.scrub.bytes.per.second")
         self.interval_ms = settings.integer("log.scrub.interval.ms")
+        if self._begun and self._timer is None and self._task is None:
+            self.begin()
 
     def begin(self) -> None:
-        """Set the next pass."""
+        """Set the next pass, if there is one."""
+        self._begun = True
+        self._timer = None
+        if not self.bytes_per_second:
+            return
         delay_ms = min(self.interval_ms, TIMER_MS_MAX if self.passes else FIRST_DELAY_MS)
         self._timer = self._clock.call_later(delay_ms / 1000, self._due)
 
     def stop(self) -> None:
         """Give up a pass that is under way, and begin no other."""
+        self._begun = False
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
 
     def _due(self) -> None:
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._pass(), name="scrub")
+        self._timer = None
+        self._task = asyncio.get_running_loop().create_task(self._pass(), name="scrub")
 
     async def _pass(self) -> None:
         try:

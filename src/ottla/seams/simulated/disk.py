@@ -23,85 +23,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ottla.seams.disk import NO_DESCRIPTOR, AlreadyLocked, Entry, OutOfDescriptors
+from ottla.seams.simulated.disk_nodes import Directory, Node, apply
 
 if TYPE_CHECKING:
     from ottla.seams.disk import Bytes
-
-SECTOR_BYTES = 512
-Change = tuple[int, bytes | None]  # write bytes at a position, or None: truncate to it
-
-
-class _Node:
-    """A file's content: now, on the device, and the way from there to here."""
-
-    def __init__(self, content: bytes = b"") -> None:
-        self.data = bytearray(content)
-        self.stable = content
-        self.pending: list[Change] = []
-        self.modified_ms = 0
-        self.original = False  # from `write_original`, and not changed since
-
-    def write(self, data: Bytes, position: int) -> None:
-        self.original = False
-        self.pending.append((position, bytes(data)))
-        _apply(self.data, self.pending[-1])
-
-    def truncate(self, size: int) -> None:
-        self.original = False
-        self.pending.append((size, None))
-        _apply(self.data, self.pending[-1])
-
-    def sync(self) -> None:
-        stable = bytearray(self.stable)
-        for change in self.pending:
-            _apply(stable, change)
-        self.stable = bytes(stable)
-        self.pending.clear()
-
-    def survivor(self, chance: random.Random) -> _Node:
-        """What the device gives back after the power has been cut."""
-        data = bytearray(self.stable)
-        for position, written in self.pending:
-            fate = chance.choice(("kept", "lost", "torn", "zeroed"))
-            if fate == "lost":
-                continue
-            if written is None or fate == "kept":
-                _apply(data, (position, written))
-            elif fate == "zeroed":
-                _apply(data, (position, bytes(len(written))))
-            else:
-                for at in range(0, len(written), SECTOR_BYTES):
-                    if chance.random() < 0.5:
-                        _apply(data, (position + at, written[at : at + SECTOR_BYTES]))
-        after = _Node(bytes(data))
-        after.original = self.original
-        return after
-
-
-class _Directory:
-    """Names: now, on the device, and the changes between, in order."""
-
-    def __init__(self) -> None:
-        self.names: dict[str, _Node | _Directory] = {}
-        self.stable: dict[str, _Node | _Directory] = {}
-        self.pending: list[dict[str, _Node | _Directory | None]] = []
-
-    def change(self, names: dict[str, _Node | _Directory | None]) -> None:
-        self.pending.append(names)
-        _rename(self.names, names)
-
-    def sync(self) -> None:
-        self.stable = dict(self.names)
-        self.pending.clear()
-
-    def survivor(self, chance: random.Random) -> _Directory:
-        names = dict(self.stable)
-        for change in self.pending[: chance.randint(0, len(self.pending))]:
-            _rename(names, change)
-        after = _Directory()
-        after.names = {name: node.survivor(chance) for name, node in sorted(names.items())}
-        after.stable = dict(after.names)
-        return after
 
 
 class _Fault:
@@ -132,7 +57,7 @@ class SimulatedFile:
 
     __slots__ = ("__weakref__", "_disk", "_node", "_path")
 
-    def __init__(self, disk: SimulatedDisk, path: str, node: _Node | None) -> None:
+    def __init__(self, disk: SimulatedDisk, path: str, node: Node | None) -> None:
         self._disk = disk
         self._path = path
         self._node = node
@@ -141,7 +66,7 @@ class SimulatedFile:
     def path(self) -> str:
         return self._path
 
-    def _found(self, *, create: bool = False) -> _Node:
+    def _found(self, *, create: bool = False) -> Node:
         if self._node is None:
             self._node = self._disk._file(self._path, create=create)
         return self._node
@@ -219,7 +144,7 @@ class SimulatedDisk:
     def __init__(self, *, capacity_bytes: int | None = None) -> None:
         self.capacity_bytes = capacity_bytes
         self.now_ms = 0  # what a file written now has as its time
-        self._root = _Directory()
+        self._root = Directory()
         self._faults: list[_Fault] = []
         self._shut = False
         self._boots = 1
@@ -288,7 +213,7 @@ class SimulatedDisk:
         node.pending[number] = position, bytes(damaged)
         node.data = bytearray(node.stable)
         for change in node.pending:
-            _apply(node.data, change)
+            apply(node.data, change)
         return True
 
     def lose_lock(self, path: str) -> None:
@@ -307,7 +232,7 @@ class SimulatedDisk:
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
         self._may_fail("open", path)
         node = self._find(path)
-        if isinstance(node, _Directory):
+        if isinstance(node, Directory):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if node is None and create:
             node = self._file(path, create=True)
@@ -322,7 +247,7 @@ class SimulatedDisk:
     def entries(self, path: str) -> list[Entry]:
         return [
             Entry(name, 0, True)
-            if isinstance(node, _Directory)
+            if isinstance(node, Directory)
             else Entry(name, len(node.data), False)
             for name, node in sorted(self._folder(path).names.items())
         ]
@@ -336,9 +261,9 @@ class SimulatedDisk:
         at = self._root
         for name in _parts(path):
             if name not in at.names:
-                at.change({name: _Directory()})
+                at.change({name: Directory()})
             node = at.names[name]
-            if not isinstance(node, _Directory):
+            if not isinstance(node, Directory):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
             at = node
 
@@ -435,38 +360,38 @@ class SimulatedDisk:
         if self.capacity_bytes is not None and more_bytes > self.free_bytes(path):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
-    def _used(self, directory: _Directory) -> int:
+    def _used(self, directory: Directory) -> int:
         return sum(
-            self._used(node) if isinstance(node, _Directory) else len(node.data)
+            self._used(node) if isinstance(node, Directory) else len(node.data)
             for node in directory.names.values()
         )
 
-    def _find(self, path: str) -> _Node | _Directory | None:
-        at: _Node | _Directory | None = self._root
+    def _find(self, path: str) -> Node | Directory | None:
+        at: Node | Directory | None = self._root
         for name in _parts(path):
-            if not isinstance(at, _Directory):
+            if not isinstance(at, Directory):
                 return None
             at = at.names.get(name)
         return at
 
-    def _folder(self, path: str) -> _Directory:
+    def _folder(self, path: str) -> Directory:
         found = self._find(path)
-        if not isinstance(found, _Directory):
+        if not isinstance(found, Directory):
             raise _missing(path)
         return found
 
-    def _place(self, path: str) -> tuple[_Directory, str]:
+    def _place(self, path: str) -> tuple[Directory, str]:
         folder, _, name = path.rpartition("/")
         return self._folder(folder), name
 
-    def _file(self, path: str, *, create: bool = False) -> _Node:
+    def _file(self, path: str, *, create: bool = False) -> Node:
         found = self._find(path)
         if found is None and create:
             folder, name = self._place(path)
-            found = _Node()
+            found = Node()
             found.modified_ms = self.now_ms
             folder.change({name: found})
-        if not isinstance(found, _Node):
+        if not isinstance(found, Node):
             raise _missing(path)
         return found
 
@@ -477,26 +402,6 @@ def _parts(path: str) -> list[str]:
 
 def _missing(path: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-
-
-def _apply(data: bytearray, change: Change) -> None:
-    position, written = change
-    if len(data) < position:
-        data.extend(bytes(position - len(data)))
-    if written is None:
-        del data[position:]
-    else:
-        data[position : position + len(written)] = written
-
-
-def _rename(
-    names: dict[str, _Node | _Directory], change: dict[str, _Node | _Directory | None]
-) -> None:
-    for name, node in change.items():
-        if node is None:
-            names.pop(name, None)
-        else:
-            names[name] = node
 
 
 def _connect(address: str) -> sqlite3.Connection:

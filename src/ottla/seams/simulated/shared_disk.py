@@ -9,7 +9,7 @@ from ottla.seams.simulated.disk import SimulatedDisk, SimulatedLock
 if TYPE_CHECKING:
     import sqlite3
 
-    from ottla.seams.simulated.disk import _Directory, _Node
+    from ottla.seams.simulated.disk_nodes import Directory, Node
 
 
 class SharingDisk(SimulatedDisk):
@@ -68,5 +68,5 @@ class SharingDisk(SimulatedDisk):
     def _is_shared(self, path: str) -> bool:
         return path == self._at or path.startswith(f"{self._at}/")
 
-    def _find(self, path: str) -> _Node | _Directory | None:
+    def _find(self, path: str) -> Node | Directory | None:
         return self._shared._find(path) if self._is_shared(path) else super()._find(path)

@@ -60,6 +60,7 @@ SETTINGS: Mapping[str, object] = {
     # Jumps of a wall clock add up: within Kafka's hour a broker may rightly refuse every timestamp
     # of the clients, whose clocks do not jump. A day is more than the jumps of any drawn plan.
     "log.message.timestamp.after.max.ms": 86_400_000,
+    "log.scrub.bytes.per.second": 0,
 }
 TOPIC_CONFIGS = {"min.insync.replicas": str(MIN_ISR), "internal.segment.bytes": "8192"}
 
