@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
+from ottla.log.directories import DELETE_SUFFIX, STRAY_SUFFIX
 from ottla.testing.simulation.admin import RETRY_S, Admin
 from ottla.testing.simulation.clients import (
     ClusterClient,
@@ -23,6 +25,21 @@ if TYPE_CHECKING:
 CHURNED = ("c0", "c1")  # the names of its topics
 BATCHES_MAX = 4
 BY_ID_VERSION = 13  # of Produce and Fetch: topics by id, so that no other of the name is meant
+
+
+def is_left(folder: str, topic_id: bytes | None, topics: Container[str]) -> bool:
+    """Whether a partition's folder is of one of these topics that is no more, and should be gone.
+
+    `topic_id` as the folder has it; `topics` are there. A folder that is renamed is unlinked later
+    (file.delete.delay.ms). A stray one whose id a crash has taken stays, as Kafka's do: nobody can
+    say which topic of its name it is of.
+    """
+    if not folder.startswith(CHURNED) or folder.endswith(DELETE_SUFFIX):
+        return False
+    # A request to create that came late may have made one more topic.
+    if folder.rpartition("-")[0] in topics:
+        return False
+    return not folder.endswith(STRAY_SUFFIX) or topic_id is not None
 
 
 class Churn:

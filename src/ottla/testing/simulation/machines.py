@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.broker import Broker
 from ottla.broker.readiness import wait_unfenced
 from ottla.cluster.state import NotController, RegistrationRefused
+from ottla.log.checkpoints import CorruptCheckpoint, read_partition_metadata
 from ottla.log.helper import JOBS
 from ottla.metadata_store.tree import TreeError
 from ottla.metrics import Metrics
@@ -142,11 +143,22 @@ class Machine:
         """Damage un-synced bytes of each log of a machine that is down."""
         assert not self.node.alive
         disk = self._disk
-        for folder in disk.entries(DATA):
-            for entry in disk.entries(f"{DATA}/{folder.name}") if folder.is_directory else ():
+        for folder in self.folders():
+            for entry in disk.entries(f"{DATA}/{folder}"):
                 if entry.name.endswith(".log"):
-                    path = f"{DATA}/{folder.name}/{entry.name}"
+                    path = f"{DATA}/{folder}/{entry.name}"
                     disk.flip_unsynced_bit(path, rng, covered_by_crc)
+
+    def folders(self) -> list[str]:
+        """The names of the folders in its data directory."""
+        return [each.name for each in self._disk.entries(DATA) if each.is_directory]
+
+    def topic_id(self, folder: str) -> bytes | None:
+        """The topic's id that a partition's folder has; None if it has none."""
+        try:
+            return read_partition_metadata(self._disk, f"{DATA}/{folder}")[0]
+        except CorruptCheckpoint:
+            return None
 
     def lose_lock(self, path: str) -> None:
         """Let another machine take a lock that this one believes to have."""

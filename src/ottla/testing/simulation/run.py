@@ -21,11 +21,11 @@ from ottla.seams.simulated.loop import SimulatedLoop
 from ottla.seams.simulated.simulation import Simulation
 from ottla.testing.history import History, Report, check
 from ottla.testing.simulation.admin import Admin
-from ottla.testing.simulation.churn import CHURNED, Churn
+from ottla.testing.simulation.churn import Churn, is_left
 from ottla.testing.simulation.clients import CarelessProducer, Place, Producer
 from ottla.testing.simulation.injection import Injector
 from ottla.testing.simulation.invariants import Invariants
-from ottla.testing.simulation.machines import DATA, Machine
+from ottla.testing.simulation.machines import Machine
 from ottla.testing.simulation.plan import Plan, draw_plan, write_plan
 from ottla.testing.simulation.reader import Reader
 from ottla.testing.simulation.replica_log import content, producer_states
@@ -272,13 +272,9 @@ class ClusterRun:
         if self.view.image.deletions:
             return f"deletions of {sorted(self.view.image.deletions.values())} are not confirmed"
         for machine in self.machines.values():
-            for entry in machine.node.disk.entries(DATA):
-                # Folders that are renamed are unlinked later (file.delete.delay.ms).
-                # A request to create that came late may have made one more topic.
-                if entry.name.rpartition("-")[0] in self.view.image.topics:
-                    continue
-                if entry.name.startswith(CHURNED) and not entry.name.endswith("-delete"):
-                    return f"broker {machine.id} has {entry.name}"
+            for folder in machine.folders():
+                if is_left(folder, machine.topic_id(folder), self.view.image.topics):
+                    return f"broker {machine.id} has {folder}"
         return None
 
     def _missing_of(self, place: Place) -> str | None:
