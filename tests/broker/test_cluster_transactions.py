@@ -88,7 +88,7 @@ def completed(cluster: Cluster) -> str:
 def test_the_next_coordinator_writes_the_markers(
     cluster: Cluster, bumps: bool, commit: bool
 ) -> None:
-    """The coordinator dies when the outcome is decided, before any marker was written.
+    """The coordinator dies when the outcome is decided, before any marker was written (trap 30).
 
     Records and offsets of the transaction become visible, or never do, and the producer goes on
     with what it was given before.
@@ -114,7 +114,8 @@ def test_the_next_coordinator_writes_the_markers(
 def test_an_end_under_way_when_the_coordinator_dies_is_decided_once(
     cluster: Cluster, replicated: bool
 ) -> None:
-    """Its producer has no answer, and asks the next coordinator: the outcome is the same."""
+    """Trap 25: its producer has no answer, and asks the next coordinator. The outcome is the
+    same."""
     client = producer(cluster)
     client.write(0, b"0")
     request = EndTxnRequest(
@@ -206,8 +207,8 @@ def test_markers_of_a_deposed_coordinator_are_fenced(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("bumps", [False, True])
 def test_a_zombie_is_fenced_after_a_failover(cluster: Cluster, bumps: bool) -> None:
-    """Its successor begins at the next coordinator: what the zombie wrote is aborted, and neither
-    leader nor coordinator takes anything more of it."""
+    """Trap 23: its successor begins at the next coordinator. What the zombie wrote is aborted, and
+    neither leader nor coordinator takes anything more of it: each answers its own error."""
     zombie = producer(cluster, bumps)
     zombie.write(0, b"zombie")
     cluster.brokers[2].crash()

@@ -178,8 +178,8 @@ def test_commits_are_where_the_next_consumer_begins(
 def test_automatic_commits_never_run_ahead(
     any_bootstrap: str, produce: Callable[..., None], topic: str
 ) -> None:
-    """Only what polls returned is committed, not what was fetched ahead; on close, too; after a
-    loop that raised, nothing."""
+    """Trap 33: only what polls returned is committed, not what was fetched ahead; on close, too;
+    after a loop that raised, nothing."""
     produce(topic, numbers(100))
     partition = TopicPartition(topic, 0)
     group = f"group-of-{topic}"

@@ -94,7 +94,7 @@ def test_a_second_producer_fences_the_first(any_bootstrap: str, topic: str, name
 def test_offsets_are_committed_with_the_transaction(
     any_bootstrap: str, topic: str, name: str
 ) -> None:
-    """A group's offsets move when the transaction commits, and not when it aborts."""
+    """A group's offsets move when the transaction commits, and not when it aborts (trap 33)."""
     import confluent_kafka as ck
 
     make_topic(any_bootstrap, topic)

@@ -31,7 +31,7 @@ class TestMinIsr:
     """`min.insync.replicas` counts the committed ISR; the high watermark waits for the maximal."""
 
     def test_too_few_replicas_before_the_append(self) -> None:
-        """TRAPS 28: NOT_ENOUGH_REPLICAS, and nothing is written."""
+        """Trap 28: NOT_ENOUGH_REPLICAS, and nothing is written."""
         with Brokers(3, min_insync_replicas=2) as brokers:
             brokers.lead(1, isr=(1,))
             answer = brokers.produce(1, b"value")
@@ -164,7 +164,7 @@ class TestParkedAnswers:
             assert error_of(waiting) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def test_a_duplicate_is_acknowledged_with_its_original(self) -> None:
-        """TRAPS 25: a retry is answered only when what it repeats is below the watermark."""
+        """Trap 25: a retry is answered only when what it repeats is below the watermark."""
         with Brokers(3, min_insync_replicas=2) as brokers:
             brokers.lead(1)
             brokers.run(1)
@@ -180,7 +180,8 @@ class TestParkedAnswers:
             assert brokers.read(1) == [b"value"]
 
     def test_a_retry_at_the_next_leader_is_known_there(self) -> None:
-        """Followers keep the producers' state: the record is there once, at its first offset."""
+        """Traps 25 and 29: followers keep the producers' state. The record is there once, at its
+        first offset."""
         with Brokers(3, min_insync_replicas=2) as brokers:
             brokers.lead(1)
             idempotent = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0}
@@ -217,8 +218,8 @@ class TestNewLeader:
         ],
     )
     def test_the_end_is_not_told_before_it_is_known(self, version: int, error: ErrorCode) -> None:
-        """What consumers saw must not be unseen: they ask again until the epoch's start is
-        committed."""
+        """Trap 31: what consumers saw must not be unseen, and no end seems to be 0. They ask again
+        until the epoch's start is committed."""
         with Brokers(3, min_insync_replicas=2) as brokers:
             self.behind(brokers)
             assert offset_at(brokers, 2, version=version)[0] == error

@@ -1,6 +1,7 @@
 """What trips up those who re-implement Kafka: the traps that concern replication, by number.
 
-28 is in `test_acknowledgements.py` too, and so is 25; 30 needs coordinators on several brokers.
+25, 28, 29 and 31 are in `test_acknowledgements.py` too. Those that need coordinators are in
+`tests/broker/test_cluster_traps.py`, and in `test_cluster_transactions.py` there.
 """
 
 from __future__ import annotations

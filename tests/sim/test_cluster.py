@@ -29,7 +29,12 @@ def check(run: ClusterRun) -> None:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_nothing_acknowledged_is_lost_doubled_or_reordered(seed: int) -> None:
-    """With acks=all and min.insync.replicas=2, whatever is killed, stopped or cut off."""
+    """With acks=all and min.insync.replicas=2, whatever is killed, stopped or cut off.
+
+    The faults that TRAPS.md names at its end are drawn: kills and pauses of leader, controller and
+    others, cut links (random, of the leader, one way), clock jumps, rolling restarts, new leaders;
+    quiet windows and a final read follow. Coordinators: `tests/crash/test_cluster_transactions.py`.
+    """
     check(ClusterRun(seed))
 
 
