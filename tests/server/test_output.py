@@ -57,6 +57,14 @@ def test_a_few_records_leave_in_one_buffer_with_their_answer(after: bytes) -> No
     assert stream.buffers == [1]
 
 
+def test_one_partition_s_largest_answer_leaves_in_one_turn() -> None:
+    """`max.partition.fetch.bytes` of records, with what is before and after them, is one turn."""
+    output = Output()
+    size = 1024 * 1024
+    output.put(file_answer(b"head" * 100, MemoryFile(bytes(size)), 0, size, b"tags"))
+    assert output.send(SlowStream(takes=2 * size))  # type: ignore[arg-type]
+
+
 def test_a_file_that_has_too_little_is_noticed() -> None:
     """Before anything of the answer is queued."""
     output = Output()

@@ -22,6 +22,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.exchange import Exchange, Request, Settled
 from ottla.wire.frames import FrameReader
 from ottla.wire.malformed import WireError
+from ottla.wire.receive_buffers import LastBuffer
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -34,6 +35,8 @@ log = logging.getLogger("ottla.broker")
 
 # Beyond the records of a fetch: headers and offsets of its partitions.
 ANSWER_BYTES_MAX = 100 * 1024 * 1024
+# Received in one turn of the event loop: an answer with one partition's `replica.fetch.max.bytes`.
+READ_BYTES_PER_TURN = 1024 * 1024 + 64 * 1024
 OPEN_REQUESTS_MAX = 10_000  # on one connection; more are answered with BROKER_NOT_AVAILABLE
 
 SOFTWARE = (SOFTWARE_NAME, __version__)  # what ApiVersions tells the peer
@@ -63,8 +66,9 @@ class PeerConnection:
         self._network = network
         self._on_close = on_close
         self._stream: Stream | None = None
+        self._memory = LastBuffer()
         self._exchange: Exchange[PeerRequest] = Exchange(
-            FrameReader(ANSWER_BYTES_MAX), client_id=client_id, software=SOFTWARE
+            FrameReader(ANSWER_BYTES_MAX, self._memory.lend), client_id=client_id, software=SOFTWARE
         )
         self._open: dict[PeerRequest, None] = {}
         self._connecting = asyncio.create_task(self._connect())
@@ -125,15 +129,21 @@ class PeerConnection:
     def _read(self) -> None:
         stream, frames = self._stream, self._exchange.frames
         assert stream is not None
+        left = READ_BYTES_PER_TURN
         try:
-            size = stream.recv_into(frames.target())
-            if size is None:
-                return
-            if size == 0:
-                self.close(ConnectionResetError("closed by the peer"))
-                return
-            for frame in frames.received(size):
-                self._settle(self._exchange.answer(frame.data))
+            while left > 0 and not self.closed:
+                size = stream.recv_into(frames.target())
+                if size is None:
+                    break
+                if size == 0:
+                    self.close(ConnectionResetError("closed by the peer"))
+                    return
+                for frame in frames.received(size):
+                    if not frame.large:
+                        self._memory.give_back()  # a follower has caught up
+                    self._settle(self._exchange.answer(frame.data))
+                # The rest of a large answer is here or comes soon; of others nothing is known.
+                left = left - size if frames.large is not None else 0
             self._write()
         except (OSError, WireError) as error:
             self.close(error)

@@ -19,7 +19,9 @@ HELD_BYTES_MAX = 256 * MiB  # the same in all, and the buffers; Kafka's queued.m
 UNANSWERED_MAX = 500  # requests of one connection; Kafka's queued.max.requests is for all
 REQUESTS_PER_TURN = 64  # of one connection, then the others are served
 UNSENT_BYTES = 64 * KiB  # answers of one turn; beyond it each further request checks the limits
-SEND_BYTES_PER_TURN = 1 * MiB  # to one connection, then the others are served
+# To one connection, then the others are served: an answer with `max.partition.fetch.bytes` of one
+# partition, and what is around the records.
+SEND_BYTES_PER_TURN = 1 * MiB + 64 * KiB
 SCRATCH_BYTES = 64 * KiB  # one buffer for every connection that has no request under way
 OWN_BUFFER_BYTES_MIN = 4 * KiB  # for the start of a request whose end is still under way
 PREAD_BYTES_MAX = 16 * KiB  # file ranges up to this size are read and go out with their header

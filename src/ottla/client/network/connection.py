@@ -24,6 +24,7 @@ from ottla.wire import exchange
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import Frame, FrameReader
 from ottla.wire.malformed import UnsupportedVersion, WireError
+from ottla.wire.receive_buffers import Buffers
 from ottla.wire.schema import RequestFor, Struct
 
 from ..errors import (
@@ -37,7 +38,6 @@ from ..typed_config import ClientConfig
 from .bulk_receive import BulkReceiver
 from .io_thread import Loop
 from .name_resolution import Places, resolve
-from .receive_buffers import Buffers
 
 log = logging.getLogger("ottla.client")
 

@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 
 from ottla.client.randomness import RANDOM
+from ottla.wire.receive_buffers import Buffers
 
 from ..errors import KafkaConnectionError, KafkaError, NodeNotReadyError
 from ..typed_config import ClientConfig
 from .cluster_metadata import Broker, Cluster
 from .connection import Connection, Request
 from .io_thread import Loop
-from .receive_buffers import Buffers
 
 TICK_S = 0.1  # how exactly timeouts are kept
 JITTER = 0.2

@@ -40,6 +40,24 @@ class Buffers:
             self.kept_bytes -= len(self.kept.pop(0))
 
 
+class LastBuffer:
+    """Lends the memory of the last large answer for the next: never more than one is kept."""
+
+    def __init__(self) -> None:
+        self._memory = bytearray()
+
+    def lend(self, size: int) -> memoryview:
+        """So many writable bytes, with whatever is in them."""
+        if size > len(self._memory) or not is_free(self._memory):
+            self._memory = bytearray(-(-size // SIZE_MIN) * SIZE_MIN)
+        return memoryview(self._memory)[:size]
+
+    def give_back(self) -> None:
+        """Keep nothing; what is lent is freed when its views are gone."""
+        if self._memory:
+            self._memory = bytearray()
+
+
 def rounded(size: int) -> int:
     """A size that will do for others too."""
     if size > DOUBLING_MAX:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.network.receive_buffers import (
+from ottla.wire.receive_buffers import (
     KEPT_BYTES_MAX,
     RESTING_BYTES_MAX,
     SIZE_MIN,
     Buffers,
+    LastBuffer,
     rounded,
 )
 
@@ -79,3 +80,21 @@ def test_kept_memory_is_bounded() -> None:
     huge = buffers.lend(KEPT_BYTES_MAX + 1)
     assert len(huge) == KEPT_BYTES_MAX + 1
     assert buffers.kept_bytes == 0
+
+
+def test_the_memory_of_the_last_answer_serves_the_next() -> None:
+    """The same memory for a size that fits; another while somebody looks; none once given back."""
+    last = LastBuffer()
+    first = last.lend(1_000_000)
+    memory = first.obj
+    looked_at = last.lend(900_000)
+    assert looked_at.obj is not memory
+    memory = looked_at.obj
+    del looked_at
+    assert last.lend(800_000).obj is memory
+    larger = last.lend(3_000_000)
+    assert len(larger) == 3_000_000
+    memory = larger.obj
+    del larger
+    last.give_back()
+    assert last.lend(1_000_000).obj is not memory
