@@ -1,6 +1,7 @@
 """A reader of committed records in a simulated cluster: leaves out what was aborted, as clients do.
 
-The last stable offset never goes back, and what was read stays.
+What it was given stays: no offset that it has read is out of range, and the last stable offset that
+ListOffsets has never goes back. (That of a Fetch may: KIP-207.)
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 from ottla.seams.simulated.simulation import Node
 from ottla.testing.simulation.clients import ClusterClient, Place
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import batch_bounds, read_header, read_records
 
@@ -20,6 +22,8 @@ FETCH_WAIT_MS = 300
 FETCH_BYTES_MAX = 1 << 20
 RETRY_S = 0.05
 READ_COMMITTED = 1
+LATEST = -1
+LATEST_SHARE = 0.1  # of its requests ask for the last stable offset
 
 
 class Workload(Protocol):
@@ -41,30 +45,51 @@ class CommittedReader:
         self._workload = workload
         self._node = node
         self._stable = 0
-        rng = random.Random(f"{node.simulation.seed} {node.name}")
-        self._client = ClusterClient(node, workload.hosts, rng)
+        self._rng = random.Random(f"{node.simulation.seed} {node.name}")
+        self._client = ClusterClient(node, workload.hosts, self._rng)
 
     async def run(self) -> None:
         while True:
-            found = await self._client.ask(
-                self.place,
-                lambda epoch: fetch(self.place, self.offset, READ_COMMITTED, epoch),
-                12,
-            )
-            data = None if found is None else found[0].responses[0].partitions[0]
-            if data is None or data.error_code:
-                if data is not None and data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    self._workload.problem(f"{self.place}: offset {self.offset} is out of range")
+            asks_latest = self._rng.random() < LATEST_SHARE
+            if not await (self._ask_latest() if asks_latest else self._fetch()):
                 self._client.forget(self.place)
                 await asyncio.sleep(RETRY_S)
-                continue
-            if data.last_stable_offset < self.offset:
-                self._workload.problem(
-                    f"{self.place} was read to {self.offset}, its last stable offset is "
-                    f"{data.last_stable_offset}"
-                )
-            self.values += [value for _, value in values_in(data, self.offset)]
-            self.offset = max(self.offset, end_of(data))
+
+    async def _fetch(self) -> bool:
+        found = await self._client.ask(
+            self.place, lambda epoch: fetch(self.place, self.offset, READ_COMMITTED, epoch), 12
+        )
+        if found is None:
+            return False
+        data = found[0].responses[0].partitions[0]
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._workload.problem(f"{self.place}: offset {self.offset} is out of range")
+        if data.error_code:
+            return False
+        self.values += [value for _, value in values_in(data, self.offset)]
+        self.offset = max(self.offset, end_of(data))
+        return True
+
+    async def _ask_latest(self) -> bool:
+        found = await self._client.ask(self.place, self._latest_request, 5)
+        if found is None or found[0].topics[0].partitions[0].error_code:
+            return False
+        stable = int(found[0].topics[0].partitions[0].offset)
+        expected = max(self._stable, self.offset)
+        if stable < expected:
+            self._workload.problem(
+                f"{self._node.name}: the last stable offset went back from {expected} to {stable} "
+                f"in epoch {found[1]}"
+            )
+        self._stable = max(self._stable, stable)
+        return True
+
+    def _latest_request(self, epoch: int) -> ListOffsetsRequest:
+        partition = ListOffsetsPartition(
+            partition_index=self.place.number, current_leader_epoch=epoch, timestamp=LATEST
+        )
+        topic = ListOffsetsTopic(name=self.place.topic, partitions=[partition])
+        return ListOffsetsRequest(replica_id=-1, isolation_level=READ_COMMITTED, topics=[topic])
 
 
 def fetch(place: Place, offset: int, isolation_level: int, epoch: int) -> FetchRequest:

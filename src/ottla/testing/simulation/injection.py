@@ -66,7 +66,8 @@ class Injector:
         machines, view = self._run.machines, self._run.view
         if fault.target.isdecimal():
             return machines.get(int(fault.target))
-        leader = view.leader(self._run.places[0])
+        struck = self._run.struck
+        leader = view.leader(struck[fault.draw % len(struck)])
         if fault.target == "leader" and leader in machines:
             return machines[leader]
         if fault.target == "controller" and view.controller is not None:
@@ -337,7 +338,7 @@ class Injector:
         for _ in range(MOVES):
             run.note("leadership moves")
             for leader in rng.sample(list(run.machines), len(run.machines)):
-                for place in run.places:
+                for place in run.moved:
                     run.view.move_leader(place, leader)
             await asyncio.sleep(fault.lasts_s / MOVES)
 
@@ -411,7 +412,7 @@ class Injector:
     def _cause_writes(self, rng: random.Random) -> None:
         run = self._run
         for controller in run.view.controllers:
-            for place in run.places:
+            for place in run.moved:
                 run.view.move_leader(place, rng.choice(list(run.machines)), controller)
 
     # What users change

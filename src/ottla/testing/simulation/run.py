@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ottla.seams.simulated.disk import SimulatedDisk
@@ -26,7 +26,14 @@ from ottla.testing.simulation.clients import CarelessProducer, Place, Producer
 from ottla.testing.simulation.injection import Injector
 from ottla.testing.simulation.invariants import Invariants
 from ottla.testing.simulation.machines import Machine
-from ottla.testing.simulation.plan import Plan, draw_plan, write_plan
+from ottla.testing.simulation.plan import (
+    FAULTS,
+    SECONDS,
+    USUAL_KINDS,
+    Plan,
+    draw_plan,
+    write_plan,
+)
 from ottla.testing.simulation.reader import Reader
 from ottla.testing.simulation.replica_log import content, producer_states
 from ottla.testing.simulation.view import View
@@ -89,6 +96,9 @@ class Outcome:
 class ClusterRun:
     """One history of a cluster."""
 
+    faults_max = FAULTS
+    faults_s = SECONDS  # within which they begin
+
     def __init__(
         self,
         seed: int,
@@ -100,13 +110,15 @@ class ClusterRun:
     ) -> None:
         """`plan` and `partitions` are drawn from the seed where they are not given."""
         self.seed = seed
-        self.plan = draw_plan(seed) if plan is None else plan
+        self.plan = self.draw_plan(seed) if plan is None else plan
         self.settings = {**SETTINGS, **(settings or {})}
         self.sync_before_ack = self.settings.get("log.flush.before.ack") == "true"
         self.ids = tuple(range(1, brokers + 1))
         self.hosts = [f"broker{each}" for each in self.ids]
         drawn = random.Random(f"{seed} partitions").choice(PARTITIONS)
         self.places = [Place(TOPIC, each) for each in range(partitions or drawn)]
+        self.moved = list(self.places)  # whose leadership moves
+        self.struck = self.places[:1]  # whose leader is meant by a fault of `leader`
         self.churns = random.Random(f"{seed} churn").random() < CHURN_SHARE
         self.replicas = min(REPLICAS, brokers)
         self.min_isr = MIN_ISR
@@ -116,9 +128,16 @@ class ClusterRun:
         self.deleted: set[bytes] = set()  # ids of topics whose deletion was answered
         self.timeline: list[str] = []
         self.problems: list[str] = []
+        self.producers: list[asyncio.Task[None]] = []
+        self.readers: list[Reader] = []
         self.machines: dict[int, Machine] = {}
         self.view = View(self.machines)
         self.invariants = Invariants(self.problem)
+
+    @classmethod
+    def draw_plan(cls, seed: int, kinds: Sequence[str] = USUAL_KINDS) -> Plan:
+        """The faults of a seed."""
+        return draw_plan(seed, kinds, faults=cls.faults_max, seconds=cls.faults_s)
 
     def run(self) -> Outcome:
         """Run it all, and judge it."""
@@ -188,21 +207,25 @@ class ClusterRun:
 
     def _start_clients(self) -> None:
         simulation, seed = self.simulation, self.seed
-        self.producers = []
-        self.readers = []
-        for number in range(max(PRODUCERS, len(self.places))):
-            node = simulation.node(f"producer{number}")
-            place = self.places[number % len(self.places)]
-            producer = Producer(self, node, place, FIRST_PRODUCER_ID + number, seed)
-            self.producers.append(node.task(producer.run()))
+        self._start_producers(max(PRODUCERS, len(self.places)))
         node = simulation.node("careless")
         self.producers.append(node.task(CarelessProducer(self, node, self.places[0], seed).run()))
         if self.churns:
             node = simulation.node("churn")
             self.producers.append(node.task(Churn(self, node, self.replicas, seed).run()))
-        for number in range(max(READERS, len(self.places))):
-            node = simulation.node(f"reader{number}")
-            reader = Reader(self, node, self.places[number % len(self.places)], seed)
+        self._start_readers(max(READERS, len(self.places)))
+
+    def _start_producers(self, count: int) -> None:
+        for number in range(count):
+            node = self.simulation.node(f"producer{number}")
+            place = self.places[number % len(self.places)]
+            producer = Producer(self, node, place, FIRST_PRODUCER_ID + number, self.seed)
+            self.producers.append(node.task(producer.run()))
+
+    def _start_readers(self, count: int) -> None:
+        for number in range(count):
+            node = self.simulation.node(f"reader{number}")
+            reader = Reader(self, node, self.places[number % len(self.places)], self.seed)
             self.readers.append(reader)
             node.task(reader.run())
 

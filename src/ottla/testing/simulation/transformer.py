@@ -41,9 +41,9 @@ TRANSACTION_TIMEOUT_MS = 4000
 PRODUCE_TIMEOUT_MS = 1000
 RETRY_S = 0.05
 GIVE_UP_S = 6.0  # for one request: then the client begins anew, as after a crash
-RECORDS_MAX = 12  # of one transaction
-BETWEEN_S_MAX = 0.2  # from one transaction to the next
-PAUSE_S_MAX = 3.0  # before it begins again, so that another one gets on
+RECORDS_MAX = 40  # of one transaction
+BETWEEN_S_MAX = 0.3  # from one transaction to the next
+PAUSE_S_MAX = 1.5  # before it begins again, so that another one gets on
 ABORT_SHARE = 0.15
 END_SHARE = 0.03  # of the steps after which a client ends in the middle
 # By these a client learns that another one has begun, or that its transaction was aborted.
