@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from ottla.replica.partition import Partition
 from ottla.wire.api.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.api.end_txn import EndTxnRequest
 from ottla.wire.api.write_txn_markers import WriteTxnMarkersRequest
@@ -108,6 +110,23 @@ def test_the_next_coordinator_writes_the_markers(
     client.end(True)
     assert completed(cluster) == "CompleteCommit"
     assert visible(reader, 0) == ([b"0", b"1"] if commit else [b"1"])
+
+
+def test_a_transaction_is_completed_when_the_isr_of_its_coordinator_is_large_enough_again(
+    cluster: Cluster,
+) -> None:
+    """Its markers are written while nothing can be appended to the coordinator's own partition."""
+    client = producer(cluster)
+    client.write(0, b"0")
+    markers = HeldMarkers(cluster, 2)
+    client.end(True)
+    cluster.wait(lambda: bool(markers.held))
+    own = cluster.brokers[2].broker.partitions.get(TRANSACTION_TOPIC, 0)
+    with patch.object(Partition, "has_min_isr", property(lambda self: self is not own)):
+        cluster.run(cluster.brokers[2].node, markers.release())
+        cluster.wait(lambda: bool(markers.answers))
+        assert state(cluster) == "PrepareCommit"
+    assert completed(cluster) == "CompleteCommit"
 
 
 @pytest.mark.parametrize("replicated", [False, True])

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.coordinator.coordinator_partition import CoordinatorPartition, CoordinatorState
-from ottla.coordinator.effects import Producer
+from ottla.coordinator.effects import Effects, Producer
 from ottla.coordinator.transaction import (
     EPOCH_BUMP_VERSION,
     EPOCH_MAX,
@@ -247,14 +247,20 @@ class MarkerSender:
         if delivery.unsent or delivery.in_flight or self._is_over(delivery):
             return
         if delivery.left:
-            self._paused[delivery] = None
-            delivery.timer = self._broker.clock.call_later(
-                delivery.pause_s, self._attempt, delivery
-            )
-            delivery.pause_s = min(delivery.pause_s * 2, RETRY_MAX_S)
-            return
-        shard = delivery.coordinator.shard
-        delivery.coordinator.run(partial(shard.markers_written, delivery.markers))
+            self._pause(delivery)
+        else:
+            delivery.coordinator.run(partial(self._complete, delivery))
+
+    def _pause(self, delivery: Delivery) -> None:
+        self._paused[delivery] = None
+        delivery.timer = self._broker.clock.call_later(delivery.pause_s, self._attempt, delivery)
+        delivery.pause_s = min(delivery.pause_s * 2, RETRY_MAX_S)
+
+    def _complete(self, delivery: Delivery, effects: Effects, now_ms: int) -> None:
+        delivery.coordinator.shard.markers_written(delivery.markers, effects, now_ms)
+        # While its ISR is too small the coordinator cannot append that. Without another attempt the
+        # transaction stays as it is until another broker coordinates it.
+        effects.on_failure = lambda error, after: self._pause(delivery)
 
 
 def request_of(delivery: Delivery, partitions: list[TopicPartition]) -> WriteTxnMarkersRequest:
