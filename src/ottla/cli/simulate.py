@@ -13,7 +13,7 @@ from ottla.cli.output import show_json
 
 if TYPE_CHECKING:
     from ottla.testing.simulation.plan import Plan
-    from ottla.testing.simulation.run import Outcome
+    from ottla.testing.simulation.run import ClusterRun, Outcome
 
 
 @click.command()
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--brokers", default=3, show_default=True, type=click.IntRange(3, 9), help="Brokers of each."
+)
+@click.option(
+    "--clients",
+    default="records",
+    show_default=True,
+    type=click.Choice(["records", "transactions"]),
+    help="Producers and readers, or clients that consume, transform and produce in transactions.",
 )
 @click.option(
     "--faults",
@@ -41,6 +48,7 @@ def simulate(
     seed: int,
     seeds: int,
     brokers: int,
+    clients: str,
     faults: str | None,
     kinds: str | None,
     flush_before_ack: bool,
@@ -56,14 +64,13 @@ def simulate(
     """
     from ottla.testing.simulation.shrinking import shrink as reduced
 
-    plan_of = _plans(faults, kinds)
+    kind = _run_of(clients)
+    plan_of = _plans(kind, faults, kinds)
     settings = {"log.flush.before.ack": "true"} if flush_before_ack else {}
     logging.getLogger("ottla").propagate = False  # what brokers log is in the timeline
 
     def run(seed: int, plan: Plan) -> Outcome:
-        from ottla.testing.simulation.run import ClusterRun
-
-        return ClusterRun(seed, plan, brokers=brokers, settings=settings).run()
+        return kind(seed, plan, brokers=brokers, settings=settings).run()
 
     outcomes = []
     failed = 0
@@ -86,9 +93,18 @@ def simulate(
         click.get_current_context().exit(1)
 
 
-def _plans(faults: str | None, kinds: str | None) -> Any:
+def _run_of(clients: str) -> type[ClusterRun]:
+    """The run with these clients."""
+    from ottla.testing.simulation.run import ClusterRun
+    from ottla.testing.simulation.transform_run import TransformRun
+
+    runs: dict[str, type[ClusterRun]] = {"records": ClusterRun, "transactions": TransformRun}
+    return runs[clients]
+
+
+def _plans(kind: type[ClusterRun], faults: str | None, kinds: str | None) -> Any:
     """How the faults of a seed are had."""
-    from ottla.testing.simulation.plan import KINDS, USUAL_KINDS, draw_plan, read_plan
+    from ottla.testing.simulation.plan import KINDS, USUAL_KINDS, read_plan
 
     if faults is not None:
         try:
@@ -97,12 +113,12 @@ def _plans(faults: str | None, kinds: str | None) -> Any:
             raise Failure(str(error), "ottla simulate --faults '3.0 kill leader 1.0'") from None
         return lambda seed: plan
     some = tuple(kinds.split(",")) if kinds else USUAL_KINDS
-    for kind in some:
-        if kind not in KINDS:
+    for each in some:
+        if each not in KINDS:
             raise Failure(
-                f"there is no kind of fault {kind!r}", f"one of {', '.join(sorted(KINDS))}"
+                f"there is no kind of fault {each!r}", f"one of {', '.join(sorted(KINDS))}"
             )
-    return lambda seed: draw_plan(seed, some)
+    return lambda seed: kind.draw_plan(seed, some)
 
 
 def _show(outcome: Outcome, timeline: bool) -> None:
