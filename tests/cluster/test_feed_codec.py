@@ -27,6 +27,7 @@ from ottla.cluster.image import (
     FeatureImage,
     FeaturesChanged,
     GroupConfigured,
+    Levels,
     PartitionImage,
     PartitionsChanged,
     PartitionsCreated,
@@ -74,6 +75,7 @@ brokers = st.builds(
     st.booleans(),
     topic_ids,
     st.lists(topic_ids, max_size=2).map(tuple),
+    st.builds(Levels, st.integers(1, 9), st.integers(1, 9)),
 )
 features = st.builds(
     FeatureImage, st.dictionaries(names, st.integers(0, 2**15 - 1), max_size=2), int64
@@ -155,13 +157,13 @@ def test_a_whole_image_is_read_as_it_was_written(changes: list[Change]) -> None:
 
 def test_what_cannot_be_read_is_not_skipped() -> None:
     """A record of a later version, of an unknown type, or torn fails the whole update."""
-    good = feed_records.pack(feed_records.ClusterRecord(cluster_id="c"))
+    good = feed_records.pack(feed_records.ClusterRecord(cluster_id="c"), 1)
     for bad in (
         feed_records.FeedRecord(type=99, version=0, data=b""),
         feed_records.FeedRecord(type=good.type, version=1, data=good.data),
         feed_records.FeedRecord(type=good.type, version=0, data=good.data[:-1]),
         feed_records.FeedRecord(type=good.type, version=0, data=good.data + b"\0"),
-        feed_records.pack(feed_records.ConfigsRecord(resource_type=99)),
+        feed_records.pack(feed_records.ConfigsRecord(resource_type=99), 1),
     ):
         batch = feed_records.FeedBatch(number=1, controller_epoch=1, records=[good, bad])
         with pytest.raises(MalformedMessage):

@@ -45,6 +45,7 @@ from ottla.broker.replication import Replication
 from ottla.broker.sessions import FetchSessionCache
 from ottla.broker.used_producer_ids import skip_used_ids
 from ottla.cluster.controller import Controller
+from ottla.cluster.features import supported_up_to, understood
 from ottla.cluster.image import ZERO_ID, BrokerInfo, ClusterImage, Endpoint, PartitionImage
 from ottla.cluster.nodes import uuid_bytes
 from ottla.cluster.requests import Refusal
@@ -105,6 +106,9 @@ class Broker:
         self._base_settings = settings
         self.settings = settings
         self.node_id = settings.node_id
+        # What this process supports, and the levels of our own feature among it.
+        self.features = supported_up_to(settings.integer("ottla.metadata.version.max"))
+        self.levels = understood(self.features)
         # How many bytes of records one fetch may be answered with; not a dynamic config.
         self.fetch_bytes_max = settings.integer("fetch.max.bytes")
         # Whether consumers that name their rack are sent to a replica there.
@@ -247,6 +251,7 @@ class Broker:
             rack=settings.rack,
             incarnation=self.incarnation if self.in_cluster else ZERO_ID,
             directories=tuple(sorted(map(uuid_bytes, self.logs.directory_ids()))),
+            levels=self.levels,
         )
         if self._channel is not None and (self.shared is None or self.shared.is_new):
             await skip_used_ids(self)

@@ -16,8 +16,10 @@ from ottla.broker.broker_sessions import Verdict, verdict
 from ottla.broker.context import Pending
 from ottla.broker.forwarding import FORWARDED, carry_out, is_refused_by
 from ottla.broker.liveness import Liveness
+from ottla.cluster.features import level_error
 from ottla.cluster.feed_codec import broker_of, broker_record
 from ottla.cluster.feed_messages import FeedMessages
+from ottla.cluster.image import Levels
 from ottla.cluster.requests import IsrOutcome, Refusal
 from ottla.cluster.state import NotController, RegistrationRefused
 from ottla.wire import feed_records
@@ -104,7 +106,14 @@ class ControllerService:
         error = self._epoch_error(request.broker_id, request.broker_epoch)
         if error is not ErrorCode.NONE:
             return FollowFeedResponse(error_code=error)
+        levels = Levels(request.lowest_level, request.highest_level)
+        refusal = level_error(self.controller.image.features, levels)
+        if refusal is not None:
+            return FollowFeedResponse(
+                error_code=refusal.error_code, error_message=refusal.error_message
+            )
         if request.broker_epoch >= 0:
+            self.controller.note_levels(request.broker_id, request.broker_epoch, levels)
             self.liveness.polled(request.broker_id, request.broker_epoch, peer)
             if request.controller_epoch == self.controller.image.controller_epoch:
                 self.controller.caught_up(request.broker_id, request.broker_epoch, request.number)
@@ -202,6 +211,8 @@ class ControllerService:
     async def register_broker(self, request: RegisterBrokerRequest) -> RegisterBrokerResponse:
         try:
             broker = broker_of(feed_records.whole(feed_records.BrokerRecord, request.broker))
+            levels = Levels(request.lowest_level, request.highest_level)
+            broker = broker._replace(levels=levels)
         except WireError as error:
             return RegisterBrokerResponse(
                 error_code=ErrorCode.INVALID_REQUEST, error_message=str(error)

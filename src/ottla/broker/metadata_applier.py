@@ -42,7 +42,7 @@ from ottla.cluster.image import (
     TopicImage,
     deleted_between,
 )
-from ottla.cluster.state import NotController
+from ottla.cluster.state import NotController, RegistrationRefused
 from ottla.seams.waiting import pause
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class MetadataApplier:
                 else:
                     self._trouble = "a change of the cluster could not be applied here"
                     image = await self._begin_anew()
-            except NotController as reason:
+            except (NotController, RegistrationRefused) as reason:
                 self._trouble = f"the cluster's changes cannot be followed: {reason}"
                 if reachable:
                     log.info("the cluster's changes cannot be followed for now: %s", reason)

@@ -119,8 +119,9 @@ class RemoteController:
     ) -> Sequence[Batch] | Snapshot:
         self._note_applied(controller_epoch, number)
         wait_ms = self._integer("broker.heartbeat.interval.ms")
+        levels = self._broker.levels
         update = await self._follow(
-            Follower(broker_id, broker_epoch, number, controller_epoch), wait_ms
+            Follower(broker_id, broker_epoch, number, controller_epoch, levels), wait_ms
         )
         for _ in range(CATCH_UPS_MAX):
             if not isinstance(update, Snapshot):
@@ -128,7 +129,7 @@ class RemoteController:
             # The image is as old as its first piece.
             image = update.image
             # Without an epoch: this broker has not applied it yet.
-            newer = Follower(broker_id, -1, image.number, image.controller_epoch)
+            newer = Follower(broker_id, -1, image.number, image.controller_epoch, levels)
             later = await self._follow(newer, 0)
             if not later:
                 break
@@ -146,6 +147,9 @@ class RemoteController:
             if isinstance(response, ErrorCode):
                 raise NotController(f"the controller does not answer: {response.name}")
             assert isinstance(response, FollowFeedResponse)
+            if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+                refusal = Refusal(ErrorCode.UNSUPPORTED_VERSION, response.error_message)
+                raise RegistrationRefused(refusal)
             if response.error_code:
                 raise NotController(ErrorCode(response.error_code).name)
             try:
@@ -184,6 +188,8 @@ class RemoteController:
             broker=feed_records.write(broker_record(broker)),
             previous_broker_epoch=previous_epoch,
             highest_producer_id=self._highest_producer_id,
+            lowest_level=broker.levels.lowest,
+            highest_level=broker.levels.highest,
         )
         limit_s = self._integer("initial.broker.registration.timeout.ms") / 1000
         response = await self._ask_until(ADMIN, request, limit_s)

@@ -358,6 +358,7 @@ class Running:
         from ottla.cluster.state import NotController, RegistrationRefused
         from ottla.log.directories import DirectoryProblem
         from ottla.metadata_store.tree import TreeError
+        from ottla.wire.errors import ErrorCode
 
         try:
             self.server.open()
@@ -372,7 +373,10 @@ class Running:
         except (OSError, DirectoryProblem, TreeError) as error:
             raise why_not_started(error, directory) from None
         except RegistrationRefused as error:
-            raise Failure(f"cannot start: {error}", "another number: --set node.id=N") from None
+            hint = "another number: --set node.id=N"
+            if error.error_code == ErrorCode.UNSUPPORTED_VERSION:
+                hint = "a later version; kafka-features.sh describe shows what the cluster needs"
+            raise Failure(f"cannot start: {error}", hint) from None
         except NotController as error:
             raise Failure(f"cannot start: {error}", "look at the log of the controller") from None
         self.server.accept()

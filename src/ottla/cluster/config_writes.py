@@ -7,6 +7,7 @@ from ottla.cluster import configs, features, leadership, nodes
 from ottla.cluster.configs import ConfigRules
 from ottla.cluster.image import (
     BrokerConfigured,
+    BrokerRegistered,
     Change,
     ClusterImage,
     FeatureImage,
@@ -92,7 +93,8 @@ async def update_features(
     """Finalize other feature levels: all that are asked for, or none."""
     old = state.image.features
     supported = state.options.supported_features
-    decided = features.updated(old, supported, updates, state.options.node_id)
+    brokers = state.image.brokers
+    decided = features.updated(old, supported, updates, state.options.node_id, brokers)
     if isinstance(decided, Refusal):
         return FeaturesOutcome(*decided)
     if decided != old.levels and not validate_only:
@@ -102,7 +104,11 @@ async def update_features(
         first = min_isr_steps(state) if after and not before else []
         if before and not after:
             first += leadership.isr_steps(state)
-        await state.write([*first, Step(operations, [FeaturesChanged(new)])])
+        changes: list[Change] = [FeaturesChanged(new)]
+        if features.metadata_level(new) > features.metadata_level(old):
+            # Fields of the new level, which were left out until now.
+            changes += [BrokerRegistered(broker) for broker in brokers.values()]
+        await state.write([*first, Step(operations, changes)])
         if before != after:
             await leadership.settle(state)
     return FeaturesOutcome()

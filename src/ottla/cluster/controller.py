@@ -27,8 +27,9 @@ from ottla.cluster import (
     topic_writes,
 )
 from ottla.cluster.configs import AnyConfig, ConfigRules
+from ottla.cluster.features import level_error
 from ottla.cluster.feed import Batch, Feed, Snapshot
-from ottla.cluster.image import BrokerInfo, ClusterImage
+from ottla.cluster.image import BrokerInfo, ClusterImage, Levels
 from ottla.cluster.leadership import Proposals, Proposed
 from ottla.cluster.operator_requests import OperatorRequests
 from ottla.cluster.request_queue import Request, RequestQueue
@@ -189,6 +190,9 @@ class Controller:
                 and self.is_alive(known.id, known.epoch)
             ):
                 return DUPLICATE
+            refusal = level_error(state.image.features, broker.levels)
+            if refusal is not None:
+                return refusal
             return await registration.register_broker(state, broker, previous_epoch)
 
         registered = await self._submit(act, urgent=True)
@@ -198,6 +202,12 @@ class Controller:
             raise RegistrationRefused(registered)
         assert isinstance(registered, BrokerInfo)
         return registered
+
+    def note_levels(self, broker_id: int, broker_epoch: int, levels: Levels) -> None:
+        """A registered broker says in its polls which levels it understands."""
+        known = self.image.brokers.get(broker_id)
+        if known is not None and known.epoch == broker_epoch and known.levels != levels:
+            self._post(lambda s: registration.note_levels(s, broker_id, broker_epoch, levels))
 
     async def unregister_broker(self, broker_id: int) -> Refusal | None:
         """End the registration of a broker that does not come back."""

@@ -24,6 +24,7 @@ from ottla.cluster.image import (
     FeatureImage,
     FeaturesChanged,
     GroupConfigured,
+    Levels,
     PartitionImage,
     PartitionsChanged,
     PartitionsCreated,
@@ -47,24 +48,24 @@ CONFIGURED: dict[int, type[TopicConfigured | BrokerConfigured | GroupConfigured]
 }
 
 
-def write_batch(batch: Batch) -> bytes:
-    """A batch as bytes."""
+def write_batch(batch: Batch, level: int = wire.HIGHEST_LEVEL) -> bytes:
+    """A batch as bytes, for a cluster with this finalized level."""
     return wire.write(
         wire.FeedBatch(
             number=batch.number,
             controller_epoch=batch.controller_epoch,
-            records=[wire.pack(to_message(change)) for change in batch.changes],
+            records=[wire.pack(to_message(change), level) for change in batch.changes],
         )
     )
 
 
-def read_batch(data: Buffer) -> Batch:
-    """The inverse of `write_batch`. Raises MalformedMessage."""
+def read_batch(data: Buffer, level: int = wire.HIGHEST_LEVEL) -> Batch:
+    """The inverse of `write_batch`, up to the level understood. Raises MalformedMessage."""
     batch = wire.whole(wire.FeedBatch, data)
     return Batch(
         batch.number,
         batch.controller_epoch,
-        [from_message(wire.unpack(record)) for record in batch.records],
+        [from_message(wire.unpack(record, level)) for record in batch.records],
     )
 
 
@@ -185,6 +186,8 @@ def broker_record(broker: BrokerInfo) -> wire.BrokerRecord:
         in_controlled_shutdown=broker.in_controlled_shutdown,
         incarnation=broker.incarnation,
         directories=list(broker.directories),
+        lowest_level=broker.levels.lowest,
+        highest_level=broker.levels.highest,
     )
 
 
@@ -202,6 +205,7 @@ def broker_of(record: wire.BrokerRecord) -> BrokerInfo:
         record.in_controlled_shutdown,
         record.incarnation,
         tuple(record.directories),
+        Levels(record.lowest_level, record.highest_level),
     )
 
 

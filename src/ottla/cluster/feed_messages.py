@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from ottla.cluster.features import metadata_level
 from ottla.cluster.feed import Batch, Feed, Snapshot
 from ottla.cluster.feed_codec import changes_of, read_batch, to_message, write_batch
-from ottla.cluster.image import ClusterImage
+from ottla.cluster.image import UNDERSTOOD, ClusterImage, Levels
 from ottla.wire import feed_records as wire
 from ottla.wire.api.follow_feed import FollowFeedRequest, FollowFeedResponse
 from ottla.wire.malformed import MalformedMessage
@@ -68,7 +69,9 @@ class FeedMessages:
         key = batch.controller_epoch, batch.number
         data = self._encoded.get(key)
         if data is None:
-            data = self._encoded[key] = write_batch(batch)
+            # As of now: every broker that follows understands the level of now.
+            level = metadata_level(self._feed.image.features)
+            data = self._encoded[key] = write_batch(batch, level)
             self._order.append(key)
             self._bytes += len(data)
             while self._bytes > ENCODED_BYTES_MAX and len(self._order) > 1:
@@ -104,6 +107,7 @@ class ImagePieces:
 
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
+        self._level = metadata_level(image.features)
         self._changes = changes_of(image)
         self._left: wire.FeedRecord | None = next(self._records())
         self._pieces: list[bytes] = []
@@ -127,7 +131,7 @@ class ImagePieces:
 
     def _records(self) -> Iterator[wire.FeedRecord]:
         for change in self._changes:
-            yield wire.pack(to_message(change))
+            yield wire.pack(to_message(change), self._level)
 
     def _next(self) -> bytes:
         assert self._left is not None
@@ -151,15 +155,29 @@ class ImagePieces:
 class Follower:
     """One follower's side: what to ask next, and the update once it is there."""
 
-    def __init__(self, broker_id: int, broker_epoch: int, number: int, epoch: int) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        number: int,
+        epoch: int,
+        levels: Levels = UNDERSTOOD,
+    ) -> None:
+        """`levels` are those that the follower understands."""
         self.request = FollowFeedRequest(
-            broker_id=broker_id, broker_epoch=broker_epoch, number=number, controller_epoch=epoch
+            broker_id=broker_id,
+            broker_epoch=broker_epoch,
+            number=number,
+            controller_epoch=epoch,
+            lowest_level=levels.lowest,
+            highest_level=levels.highest,
         )
         self._image = ClusterImage()
 
     def answered(self, response: FollowFeedResponse) -> list[Batch] | Snapshot | None:
         """The update; None when `request` must be sent again. Raises MalformedMessage."""
-        batches = [read_batch(data) for data in response.batches]
+        highest = self.request.highest_level
+        batches = [read_batch(data, highest) for data in response.batches]
         if response.image_number < 0:
             if self.request.image_number >= 0:
                 raise MalformedMessage("batches of changes in place of a piece of the image")

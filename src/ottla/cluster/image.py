@@ -9,6 +9,8 @@ the controller itself uses it, so every broker that applies the feed has the con
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from ottla.wire.feed_records import FIRST_LEVEL, HIGHEST_LEVEL
+
 NO_LEADER = -1
 ZERO_ID = bytes(16)
 
@@ -19,6 +21,19 @@ class Endpoint(NamedTuple):
     host: str
     port: int
     security_protocol: str = "PLAINTEXT"
+
+
+class Levels(NamedTuple):
+    """The levels of `ottla.metadata.version` that a broker understands."""
+
+    lowest: int = FIRST_LEVEL
+    highest: int = FIRST_LEVEL
+
+    def __contains__(self, level: object) -> bool:
+        return isinstance(level, int) and self.lowest <= level <= self.highest
+
+
+UNDERSTOOD = Levels(FIRST_LEVEL, HIGHEST_LEVEL)  # by this version
 
 
 class BrokerInfo(NamedTuple):
@@ -32,6 +47,7 @@ class BrokerInfo(NamedTuple):
     in_controlled_shutdown: bool = False
     incarnation: bytes = ZERO_ID  # drawn anew by each process; ZERO_ID: not known
     directories: tuple[bytes, ...] = ()  # ids of its data directories
+    levels: Levels = UNDERSTOOD
 
     @property
     def active(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from ottla.cluster.image import NO_LEADER, ZERO_ID, BrokerInfo, Endpoint, FeatureImage
+from ottla.cluster.image import NO_LEADER, ZERO_ID, BrokerInfo, Endpoint, FeatureImage, Levels
 from ottla.metadata_store.tree import CorruptTree
 
 CONTROLLER = "/controller"
@@ -372,6 +372,7 @@ def registration_value(registration: Registration) -> bytes:
             "rack": broker.rack,
             "endpoints": {name: list(endpoint) for name, endpoint in broker.endpoints.items()},
             "directories": [uuid_text(each) for each in broker.directories],
+            "levels": list(broker.levels),
         }
     )
 
@@ -392,6 +393,7 @@ def read_registration(path: str, data: bytes) -> Registration:
             bool(value["in_controlled_shutdown"]),
             uuid_bytes(value["incarnation"]),
             tuple(uuid_bytes(each) for each in value["directories"]),
+            Levels(*map(int, value.get("levels", ()))),  # none: of a version with one level
         )
         return Registration(broker, bool(value["unclean"]), bool(value["wiped"]))
     except (KeyError, TypeError, AttributeError, ValueError) as error:

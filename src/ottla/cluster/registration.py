@@ -24,6 +24,7 @@ from ottla.cluster.image import (
     BrokerInfo,
     BrokerRegistered,
     FeatureImage,
+    Levels,
 )
 from ottla.cluster.nodes import Registration
 from ottla.cluster.requests import Refusal, ShutdownOutcome
@@ -32,6 +33,7 @@ from ottla.cluster.steps import StateValues, Step
 from ottla.cluster.topics import Collisions
 from ottla.metadata_store.tree import (
     BadVersion,
+    CorruptTree,
     Create,
     Delete,
     NodeExists,
@@ -54,6 +56,8 @@ async def elect(state: State, replace: bool = False) -> None:
     # Only what the election needs: the tree is read as a whole after it, when no other node writes.
     found = await state.tree.get_many((*nodes.FIXED, *ELECTION, nodes.CONTROLLER))
     operations: list[Operation] = [Create(path) for path in nodes.FIXED if path not in found]
+    if nodes.FEATURES in found:
+        check_level(state, nodes.read_features(nodes.FEATURES, found[nodes.FEATURES][0]))
     if nodes.CLUSTER_ID not in found:
         cluster_id = state.options.cluster_id or nodes.uuid_text(state.chance.uuid())
         operations.append(Create(nodes.CLUSTER_ID, nodes.cluster_id_value(cluster_id)))
@@ -81,6 +85,19 @@ async def elect(state: State, replace: bool = False) -> None:
     state.values = StateValues(epoch)
     await load(state)
     await state.write([Step(await broker_nodes(state))])
+
+
+def check_level(state: State, levels: Mapping[str, int]) -> None:
+    """Raise CorruptTree, with a sentence for an operator, if the tree is of an unknown level."""
+    level = features.metadata_level(FeatureImage(levels, 0))
+    known = features.understood(state.options.supported_features)
+    if level not in known:
+        raise CorruptTree(
+            f"metadata tree, node {nodes.FEATURES}",
+            f"the cluster has level {level} of {features.METADATA_LEVEL}, and this version "
+            f"understands {known.lowest} to {known.highest}; start the version that was here "
+            "before, or a later one",
+        )
 
 
 async def broker_nodes(state: State) -> list[Operation]:
@@ -170,6 +187,14 @@ async def amend_broker(state: State, known: BrokerInfo, broker: BrokerInfo) -> B
     if new != known:
         await write_registration(state, new, of(state.stopped, new.id))
     return new
+
+
+async def note_levels(state: State, broker_id: int, broker_epoch: int, levels: Levels) -> None:
+    """A broker says which levels it understands; the controller it registered with did not ask."""
+    broker = state.image.brokers.get(broker_id)
+    if broker is not None and broker.epoch == broker_epoch and broker.levels != levels:
+        new = broker._replace(levels=levels)
+        await write_registration(state, new, of(state.stopped, broker_id))
 
 
 async def unfence_broker(state: State, broker_id: int, broker_epoch: int) -> None:

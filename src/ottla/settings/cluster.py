@@ -47,6 +47,9 @@ CLUSTER_OPTIONS = (
     Option("ottla.cluster.directory", STRING, None, NON_EMPTY, HIGH,
            "A directory that the brokers of one host share, which makes them one cluster. "
            "Unless set, this broker is a cluster of its own. Not in Kafka."),
+    Option("ottla.metadata.version.max", INT, 32_767, FROM_1, LOW,
+           "The highest level of ottla.metadata.version that this broker understands, if that is "
+           "lower than the version's own; for tests of upgrades. Not in Kafka.", internal=True),
     Option("zookeeper.connect", STRING, None, ZOOKEEPER_HOSTS, HIGH,
            "The ZooKeeper servers that the brokers of a cluster share: HOST:PORT with commas, and "
            "a path behind the last one for a cluster of its own among others. Of Kafka up to 3."),

@@ -1,8 +1,10 @@
 """Records of the controller's feed: what a batch of changes is made of.
 
 A change is one record: type and version, then its fields (as in Kafka's metadata log). A reader
-that does not know a type or version fails: it must not skip what the others apply. Batches travel
-in `wire/api/follow_feed.py`; a whole image is a batch, in pieces, of the records that make it.
+that does not know a type or version fails: it must not skip what the others apply. So a controller
+sends only what belongs to the cluster's finalized level, which every broker understands (LEVELS).
+Batches travel in `wire/api/follow_feed.py`; a whole image is a batch, in pieces, of the records
+that make it.
 """
 
 from typing import TypeVar
@@ -21,10 +23,11 @@ from .schema import (
     Struct,
     Uuid,
     reader,
+    since,
     writer,
 )
 
-FEED_VERSION = 0
+FIRST_LEVEL = 1
 
 
 class FeedRecord(Struct):
@@ -91,7 +94,7 @@ class ClusterRecord(Struct, key=1, versions=(0, 0), flexible=0):
     cluster_id: String = ""
 
 
-class BrokerRecord(Struct, key=2, versions=(0, 0), flexible=0):
+class BrokerRecord(Struct, key=2, versions=(0, 1), flexible=0):
     id: Int32 = 0
     endpoints: list[RecordEndpoint] = []
     rack: NullableString = None
@@ -100,6 +103,9 @@ class BrokerRecord(Struct, key=2, versions=(0, 0), flexible=0):
     in_controlled_shutdown: Bool = False
     incarnation: Uuid = bytes(16)
     directories: list[Uuid] = []
+    # The levels that the broker understands.
+    lowest_level: Int16 = since(1, default=FIRST_LEVEL)
+    highest_level: Int16 = since(1, default=FIRST_LEVEL)
 
 
 class BrokerGoneRecord(Struct, key=3, versions=(0, 0), flexible=0):
@@ -165,33 +171,51 @@ RECORDS: dict[int, type[Struct]] = {
     if (kind := each.__schema__.key) is not None
 }
 TYPES = {cls: kind for kind, cls in RECORDS.items()}
+# The levels from which on a record is sent in version 0, 1 and so on; in version 0 from the first
+# level on unless it is here.
+LEVELS: dict[type[Struct], tuple[int, ...]] = {BrokerRecord: (FIRST_LEVEL, 2)}
+HIGHEST_LEVEL = 2  # that this version understands
 
 
 S = TypeVar("S", bound=Struct)
 
 
-def pack(message: Struct) -> FeedRecord:
-    """The record that carries a change."""
+def version_at(cls: type[Struct], level: int) -> int:
+    """The version in which a record is sent at a level; -1 when it belongs to a later one."""
+    return sum(first <= level for first in LEVELS.get(cls, (FIRST_LEVEL,))) - 1
+
+
+def pack(message: Struct, level: int) -> FeedRecord:
+    """The record that carries a change at a level; fields of later ones are left out.
+
+    Raises ValueError for a record of a later level: a change that needs it must not be made.
+    """
     cls = type(message)
-    return FeedRecord(type=TYPES[cls], version=FEED_VERSION, data=write(message))
+    version = version_at(cls, level)
+    if version < 0:
+        raise ValueError(f"{cls.__name__} cannot be sent at level {level}")
+    return FeedRecord(type=TYPES[cls], version=version, data=write(message, version))
 
 
-def unpack(record: FeedRecord) -> Struct:
-    """The change that a record carries; `MalformedMessage` when this version cannot read it."""
+def unpack(record: FeedRecord, level: int = HIGHEST_LEVEL) -> Struct:
+    """The change that a record carries, for a reader that understands the levels up to `level`.
+
+    Raises MalformedMessage when the record is none of these.
+    """
     cls = RECORDS.get(record.type)
-    if cls is None or record.version != FEED_VERSION:
+    if cls is None or not 0 <= record.version <= version_at(cls, level):
         raise MalformedMessage(f"feed record of type {record.type}, version {record.version}")
-    return whole(cls, record.data)
+    return whole(cls, record.data, record.version)
 
 
-def whole(cls: type[S], data: Buffer) -> S:
+def whole(cls: type[S], data: Buffer, version: int = 0) -> S:
     """The inverse of `write`. Raises MalformedMessage, also when bytes are left over."""
-    message, end = reader(cls, FEED_VERSION)(data, 0)
+    message, end = reader(cls, version)(data, 0)
     if end != len(data):
         raise MalformedMessage(f"{cls.__name__}: {len(data) - end} bytes left over")
     return message
 
 
-def write(message: Struct) -> bytes:
+def write(message: Struct, version: int = 0) -> bytes:
     """A record or a batch as bytes."""
-    return bytes(writer(type(message), FEED_VERSION)(message, Out()))
+    return bytes(writer(type(message), version)(message, Out()))

@@ -11,7 +11,6 @@ import re
 from ottla.broker.context import Context
 from ottla.broker.dispatch import API_VERSIONS, BROKER_HANDLERS, HANDLERS
 from ottla.broker.peers import SOFTWARE_NAME
-from ottla.cluster.features import SUPPORTED
 from ottla.wire.api.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -42,7 +41,7 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
         api_keys=[_range(key) for key in _served(context)],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=feature.lowest, max_version=feature.highest)
-            for name, feature in SUPPORTED.items()
+            for name, feature in context.broker.features.items()
             if feature.lowest >= lowest
         ],
         finalized_features_epoch=features.epoch,

@@ -10,7 +10,7 @@ Each batch, and each piece, is the bytes of a `FeedBatch` (`wire/feed_records.py
 all followers.
 """
 
-from ..schema import Bool, Bytes, Int16, Int32, Int64, RequestFor, Struct
+from ..schema import Bool, Bytes, Int16, Int32, Int64, NullableString, RequestFor, Struct, tagged
 
 
 class FollowFeedRequest(RequestFor["FollowFeedResponse"], key=10_000, versions=(0, 0), flexible=0):
@@ -22,6 +22,9 @@ class FollowFeedRequest(RequestFor["FollowFeedResponse"], key=10_000, versions=(
     image_number: Int64 = -1
     image_controller_epoch: Int32 = -1
     piece: Int32 = 0
+    # The levels of `wire/feed_records.py` that the broker understands.
+    lowest_level: Int16 = tagged(0, since=0, default=1)
+    highest_level: Int16 = tagged(1, since=0, default=1)
 
 
 class FollowFeedResponse(Struct, key=10_000, versions=(0, 0), flexible=0):
@@ -35,3 +38,4 @@ class FollowFeedResponse(Struct, key=10_000, versions=(0, 0), flexible=0):
     # -1 where they are not counted.
     tree_opened_at: Int64 = -1
     tree_writes: Int64 = -1
+    error_message: NullableString = tagged(0, since=0, default=None)

@@ -13,6 +13,9 @@ class RegisterBrokerRequest(
     broker: Bytes = b""
     previous_broker_epoch: Int64 = -1  # of its last registration, if it has stopped in order since
     highest_producer_id: Int64 = tagged(0, since=0, default=-1)  # on its disks
+    # The levels that it understands: the record, which is in version 0, does not say.
+    lowest_level: Int16 = tagged(1, since=0, default=1)
+    highest_level: Int16 = tagged(2, since=0, default=1)
 
 
 class RegisterBrokerResponse(Struct, key=10_002, versions=(0, 0), flexible=0):
