@@ -81,6 +81,7 @@ class ClusterBroker:
         self.server: Server
         self.controller: Controller | None = None
         self.starting: asyncio.Task[None] | None = None
+        self.settings: dict[str, object] = {}  # besides those of the cluster, from its next start
 
     @property
     def name(self) -> str:
@@ -102,7 +103,7 @@ class ClusterBroker:
     async def _start(self) -> None:
         node = self.node
         settings = Settings.from_properties(
-            {**SETTINGS, **self.cluster.settings, "node.id": self.id}
+            {**SETTINGS, **self.cluster.settings, **self.settings, "node.id": self.id}
         )
         self.broker = Broker(
             settings,
@@ -156,7 +157,12 @@ class ClusterBroker:
             tree,
             node.clock,
             node.chance,
-            Options(node_id=self.id, min_insync_replicas=2, default_replication_factor=3),
+            Options(
+                node_id=self.id,
+                min_insync_replicas=2,
+                default_replication_factor=3,
+                supported_features=self.broker.features,
+            ),
             ConfigRules(lambda: self.broker.settings),
         )
         await controller.start(replace=True)
