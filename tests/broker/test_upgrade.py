@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from ottla.cluster.elections import NOBODY
-from ottla.cluster.features import METADATA_LEVEL, metadata_level
+from ottla.cluster.features import metadata_level
 from ottla.cluster.image import Levels
+from ottla.cluster.nodes import METADATA_LEVEL
 from ottla.cluster.registration import write_registration
 from ottla.cluster.requests import UpgradeType
 from ottla.cluster.state import RegistrationRefused

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from ottla.cluster.configs import AnyConfig, java_split, parsed_int
+from ottla.cluster.features import Supported, updated
+from ottla.cluster.image import BrokerInfo, FeatureImage, Levels
+from ottla.cluster.nodes import METADATA_LEVEL
 from ottla.cluster.requests import (
     FeatureUpdate,
     NewTopic,
@@ -262,6 +265,33 @@ def test_features(tmp_path: Path) -> None:
         assert harness.controller.image.features.levels["group.version"] == 1
 
     run_scenario(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (UpgradeType.SAFE_DOWNGRADE, "because it might delete metadata information."),
+        (UpgradeType.UNSAFE_DOWNGRADE, "Unsafe metadata downgrade is not supported"),
+    ],
+)
+def test_a_level_that_keeps_something_is_not_left(kind: UpgradeType, reason: str) -> None:
+    """A downgrade is refused where data would be lost, and possible where none would."""
+    supported = {METADATA_LEVEL: Supported(1, 4, 4, kept=(3,))}
+    broker = BrokerInfo(1, {}, levels=Levels(1, 4))
+
+    def update(current: int, level: int) -> dict[str, int] | Refusal:
+        features = FeatureImage({METADATA_LEVEL: current}, 0)
+        wanted = [FeatureUpdate(METADATA_LEVEL, level, kind)]
+        return updated(features, supported, wanted, 1, {1: broker})
+
+    for level in (1, 2):
+        refused = update(4, level)
+        assert isinstance(refused, Refusal)
+        assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert f"Unsupported {METADATA_LEVEL} downgrade from 4 to {level}." in str(refused)
+        assert reason in str(refused)
+    assert update(4, 3) == {METADATA_LEVEL: 3}
+    assert update(2, 1) == {METADATA_LEVEL: 1}
 
 
 def test_eligible_leader_replicas_want_one_min_isr(tmp_path: Path) -> None:

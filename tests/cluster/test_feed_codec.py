@@ -207,3 +207,34 @@ def test_columns_that_do_not_fit_are_refused(columns: dict[str, list[int]]) -> N
     assert isinstance(read({}), TopicCreated)
     with pytest.raises(MalformedMessage):
         read(columns)
+
+
+def test_fields_of_a_later_level_are_left_out() -> None:
+    """A broker of level 1 gets the record as it was, without what came with level 2."""
+    change = BrokerRegistered(BrokerInfo(1, {}, levels=Levels(1, 2)))
+    batch = Batch(1, 1, [change])
+    first = Batch(1, 1, [BrokerRegistered(change.broker._replace(levels=Levels(1, 1)))])
+    assert read_batch(write_batch(batch, 1), 1) == first
+    assert read_batch(write_batch(batch, 2), 2) == batch
+    with pytest.raises(MalformedMessage, match="type 2, version 1"):
+        read_batch(write_batch(batch, 2), 1)
+
+
+def test_records_of_a_later_level_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither written nor read before the level is finalized."""
+    record = feed_records.BrokerGoneRecord(id=1)
+    monkeypatch.setitem(feed_records.LEVELS, feed_records.BrokerGoneRecord, (2,))
+    with pytest.raises(ValueError, match="BrokerGoneRecord cannot be sent at level 1"):
+        feed_records.pack(record, 1)
+    packed = feed_records.pack(record, 2)
+    with pytest.raises(MalformedMessage):
+        feed_records.unpack(packed, 1)
+    assert feed_records.unpack(packed, 2) == record
+
+
+def test_every_version_of_a_record_belongs_to_a_level() -> None:
+    """A new version of a record is sent from a level on that this version understands."""
+    for cls in feed_records.RECORDS.values():
+        versions = cls.__schema__.versions
+        assert versions is not None
+        assert feed_records.version_at(cls, feed_records.HIGHEST_LEVEL) == versions[1]

@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.cluster.image import UNDERSTOOD, BrokerInfo, FeatureImage, Levels
+from ottla.cluster.nodes import METADATA_LEVEL
 from ottla.cluster.requests import FeatureUpdate, Refusal, UpgradeType
 from ottla.wire import feed_records
 from ottla.wire.errors import ErrorCode
 
-METADATA_LEVEL = "ottla.metadata.version"
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 

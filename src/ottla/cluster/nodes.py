@@ -32,6 +32,8 @@ FORMER_GROUP_CONFIGS = "/config/groups"
 # Every broker that has registered, alive or not; its data is the last broker epoch that was given.
 REGISTRATIONS = "/ottla/brokers"
 
+METADATA_LEVEL = "ottla.metadata.version"  # the feature: see features.py
+
 # What has to be there before anything else, parents first; some of it only because an operator
 # expects it.
 FIXED = (
@@ -337,8 +339,10 @@ def read_producer_ids(path: str, data: bytes) -> int:
 
 def broker_value(broker: BrokerInfo, now_ms: int) -> bytes:
     first = next(iter(broker.endpoints.values()), Endpoint("", -1))
+    lowest, highest = broker.levels
     value: dict[str, object] = {
-        "features": {},
+        # As Kafka 3 writes what a broker supports.
+        "features": {METADATA_LEVEL: {"min_version": lowest, "max_version": highest}},
         "listener_security_protocol_map": {
             name: endpoint.security_protocol for name, endpoint in broker.endpoints.items()
         },

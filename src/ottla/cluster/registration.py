@@ -94,7 +94,7 @@ def check_level(state: State, levels: Mapping[str, int]) -> None:
     if level not in known:
         raise CorruptTree(
             f"metadata tree, node {nodes.FEATURES}",
-            f"the cluster has level {level} of {features.METADATA_LEVEL}, and this version "
+            f"the cluster has level {level} of {nodes.METADATA_LEVEL}, and this version "
             f"understands {known.lowest} to {known.highest}; start the version that was here "
             "before, or a later one",
         )
