@@ -22,7 +22,7 @@ from ottla.broker.controller_options import controller_options
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fenced_lately import FencedLately
-from ottla.broker.found_folders import finish_deletions, keep_configs
+from ottla.broker.found_folders import finish_deletions, keep_configs, miss_partitions
 from ottla.broker.image_waits import ImageWaits
 from ottla.broker.lost_brokers import LostBrokers
 from ottla.broker.metadata_answers import MetadataAnswers
@@ -77,7 +77,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker")
 
 TREE_FILE = "coordination.db"
-NAMES_LOGGED_MAX = 5
 
 
 class Broker:
@@ -317,7 +316,8 @@ class Broker:
         await self._tree.continue_after(noted.tree.writes if noted is not None else 0)
         self._directories = self.logs.directory_ids()
         if noted is not None:
-            self._miss_partitions(await self._whole_image(), noted.directories)
+            image = await self._whole_image()
+            self._directories |= miss_partitions(self, image, noted.directories)
         try:
             await self._note_tree()
         except OSError as error:
@@ -475,29 +475,3 @@ class Broker:
         """The image as the controller has it, before it is applied here."""
         update = await first_image(self, self.controller)
         return update.image
-
-    def _miss_partitions(self, image: ClusterImage, noted: Mapping[str, str]) -> None:
-        """Find the partitions that have no folder; with a data directory missing, it has them."""
-        names = []
-        for topic in image.topics.values():
-            for partition in topic.partitions:
-                here = self.node_id in partition.replicas
-                if here and self.logs.topic_id(topic.name, partition.index) is None:
-                    self.missing.add((topic.id, partition.index))
-                    names.append(f"{topic.name}-{partition.index}")
-        gone = {key: path for key, path in noted.items() if key not in self._directories}
-        listed = ", ".join(names[:NAMES_LOGGED_MAX]) + (" …" if names[NAMES_LOGGED_MAX:] else "")
-        if names and gone:
-            self._directories.update(gone)
-            log.error(
-                "%d partitions are offline (%s): data directory %s is missing or empty; mount it "
-                "and name it in log.dirs, or let them begin empty by deleting %s/%s",
-                len(names),
-                listed,
-                " and ".join(gone.values()),
-                self.settings.data_directory,
-                METADATA_CHECKPOINT,
-            )
-        elif names:
-            self.missing.clear()
-            log.warning("%d partitions have no folder and begin empty: %s", len(names), listed)

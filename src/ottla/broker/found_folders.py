@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ottla.broker.metadata_checkpoint import METADATA_CHECKPOINT
 from ottla.cluster.image import ZERO_ID
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.cluster.image import ClusterImage
+
+log = logging.getLogger("ottla.broker")
+
+NAMES_LOGGED_MAX = 5
 
 
 async def finish_deletions(broker: Broker, image: ClusterImage) -> None:
@@ -54,3 +61,38 @@ def keep_configs(broker: Broker) -> None:
         if topic in image.topics and kept.get((topic, index)) != image.configs_of(topic):
             broker.logs.keep_configs(topic, [index])
     kept.clear()
+
+
+def miss_partitions(
+    broker: Broker, image: ClusterImage, noted: Mapping[str, str]
+) -> dict[str, str]:
+    """Find the partitions that have no folder; with a data directory missing, it has them.
+
+    `noted` are the paths of data directories by their ids, at the last start. Returns those that
+    are missed, if partitions are.
+    """
+    names = []
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            here = broker.node_id in partition.replicas
+            if here and broker.logs.topic_id(topic.name, partition.index) is None:
+                broker.missing.add((topic.id, partition.index))
+                names.append(f"{topic.name}-{partition.index}")
+    directories = broker.logs.directory_ids()
+    gone = {key: path for key, path in noted.items() if key not in directories}
+    listed = ", ".join(names[:NAMES_LOGGED_MAX]) + (" …" if names[NAMES_LOGGED_MAX:] else "")
+    if names and gone:
+        log.error(
+            "%d partitions are offline (%s): data directory %s is missing or empty; mount it "
+            "and name it in log.dirs, or let them begin empty by deleting %s/%s",
+            len(names),
+            listed,
+            " and ".join(gone.values()),
+            broker.settings.data_directory,
+            METADATA_CHECKPOINT,
+        )
+        return gone
+    if names:
+        broker.missing.clear()
+        log.warning("%d partitions have no folder and begin empty: %s", len(names), listed)
+    return {}
