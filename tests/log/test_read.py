@@ -9,6 +9,7 @@ import pytest
 
 from ottla.log.failures import OffsetOutOfRange
 from ottla.log.log import Log
+from ottla.log.reading import extend_to_batch_end
 from ottla.log.segment import HINTS_MAX
 from ottla.seams.disk import RealDisk
 from ottla.seams.simulated.disk import SimulatedDisk
@@ -54,6 +55,24 @@ def test_hints_of_tailing_readers_are_few() -> None:
         part = log.read(offset, bytes_max=100, end_offset=log.end_offset)
         assert part is not None
         assert read_header(part.file.pread(61, part.position)).base_offset == offset
+
+
+def test_a_cut_is_moved_to_the_end_of_a_batch() -> None:
+    """By the index, from any offset and wherever the cut is; never beyond the limit."""
+    log = filled(100)
+    for offset in range(0, 100, 7):
+        for cut in (80, 100, 333, 1 << 20):
+            whole = log.read(offset, bytes_max=1 << 20, end_offset=100)
+            part = log.read(offset, bytes_max=cut, end_offset=100)
+            assert whole is not None
+            assert part is not None
+            before = part.size
+            extend_to_batch_end(log.segments, offset, part, 1 << 20)
+            assert before <= part.size <= before + 300
+            data = whole.file.pread(whole.size, whole.position)
+            assert part.size in [end for _, end in batch_bounds(memoryview(data))]
+            extend_to_batch_end(log.segments, offset, part, 70)
+            assert part.size == 70
 
 
 def test_an_offset_inside_a_batch_gives_the_whole_batch() -> None:

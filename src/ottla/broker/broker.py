@@ -376,6 +376,7 @@ class Broker:
         """A topic's configs have changed: they take effect at once."""
         self.logs.configure(topic, self.log_config(topic))
         self.logs.keep_configs(topic)
+        self.replication.topic_configured()
 
     def configure(self) -> None:
         """The broker's dynamic configs may have changed, and with them every topic's defaults."""

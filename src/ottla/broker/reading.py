@@ -27,6 +27,7 @@ from ottla.wire.out import FileRange
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.throttle import Throttle
     from ottla.replica.partition import Partition
 
 # Clients before it do not know KAFKA_STORAGE_ERROR; with "not the leader" they look elsewhere.
@@ -63,6 +64,7 @@ class Outcome:
         "available_bytes",
         "erroneous",
         "follower_is_behind",
+        "held",
         "must_answer",
         "size_bytes",
     )
@@ -74,6 +76,8 @@ class Outcome:
         self.must_answer = False
         # A follower does not know a high watermark or log start: it waits for records not for long.
         self.follower_is_behind = False
+        # Partitions with records that a throttle holds back for now.
+        self.held: set[CachedPartition] | tuple[()] = ()
         self.size_bytes = 0
         # What counts towards min_bytes: what is sent, and what is there but found no space. A wait
         # for more would change nothing (Kafka's DelayedFetch counts the same).
@@ -88,6 +92,7 @@ class Reader:
         "_arriving",
         "_listener",
         "_rack",
+        "_throttled_left",
         "api_version",
         "broker",
         "bytes_max",
@@ -95,6 +100,7 @@ class Reader:
         "replica_epoch",
         "replica_id",
         "session",
+        "throttle",
         "watches",
     )
 
@@ -132,6 +138,9 @@ class Reader:
         self._any_replica = replica_id < 0 and api_version >= ANY_REPLICA_FROM
         self._rack = rack if self._any_replica and broker.selects_replicas else ""
         self._listener = listener
+        # A follower's reads may be throttled (KIP-73), here by what is left for this answer.
+        self.throttle = broker.replication.leader_throttle.active if replica_id >= 0 else None
+        self._throttled_left = 0
         # Whether this reader may rely on being called when a partition of its session moves. A
         # partition calls when the high watermark moves, and when its log does if it has followers;
         # and a client too old for zstd must be given an error as soon as a topic is configured for
@@ -146,6 +155,9 @@ class Reader:
         answers = outcome.answers
         left = self.bytes_max
         session = self.session
+        throttle = self.throttle
+        if throttle is not None:
+            self._throttled_left = throttle.allowance_bytes
         if session is not None:
             session.moved = False
             if self._arriving and self.replica_id >= 0:
@@ -165,8 +177,10 @@ class Reader:
                 or data.preferred_read_replica >= 0
             ):
                 outcome.must_answer = True
-            elif self.replica_id >= 0 and is_behind(
-                cached, data.high_watermark, data.log_start_offset
+            elif (
+                self.replica_id >= 0
+                and cached not in outcome.held
+                and is_behind(cached, data.high_watermark, data.log_start_offset)
             ):
                 outcome.follower_is_behind = True
         self._arriving = False
@@ -241,11 +255,13 @@ class Reader:
         if self._rack and (elsewhere := self._elsewhere(cached, partition)) is not None:
             return elsewhere
         bytes_max = cached.bytes_max if cached.bytes_max < left else left
+        throttled = self.throttle is not None and self._must_wait(self.throttle, partition)
+        allowed = min(bytes_max, self._throttled_left) if throttled else bytes_max
         info = partition.read(
             cached.fetch_offset,
-            bytes_max=bytes_max,
+            bytes_max=allowed,
             isolation=self.isolation,
-            first_batch_whole=not outcome.size_bytes,
+            first_batch_whole=not outcome.size_bytes and (not throttled or allowed > 0),
             last_fetched_epoch=cached.last_fetched_epoch,
         )
         error = info.error_code
@@ -267,6 +283,14 @@ class Reader:
             if self.watches:
                 self.session.watch(cached, partition)
             return None
+        if (
+            throttled
+            and info.records is not None
+            and not self._pass(cached, partition, info.records, bytes_max, outcome)
+            and self.session is not None
+            and cached.answered_log_start_offset == info.log_start_offset
+        ):
+            return None  # still ready: what it has may pass with the next answer
         if not error and bytes_max < 0 and info.diverging_epoch is None:
             error = ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, whose read fails on it
         if error:
@@ -283,7 +307,7 @@ class Reader:
             if info.records.size:
                 records = info.records
             else:
-                outcome.available_bytes += bytes_max
+                outcome.available_bytes += allowed
         data = PartitionData(
             partition_index=cached.index,
             high_watermark=info.high_watermark,
@@ -304,6 +328,29 @@ class Reader:
             epoch, end_offset = info.diverging_epoch
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
         return data
+
+    def _must_wait(self, throttle: Throttle, partition: Partition) -> bool:
+        """Whether the follower waits when the quota is exceeded; an in-sync one does not."""
+        return self.replica_id not in partition.in_sync and throttle.covers(partition)
+
+    def _pass(
+        self,
+        cached: CachedPartition,
+        partition: Partition,
+        records: FileRange,
+        bytes_max: int,
+        outcome: Outcome,
+    ) -> bool:
+        """Let throttled records pass; False if the partition's are held back."""
+        left = self._throttled_left
+        if left <= 0:
+            outcome.held = {*outcome.held, cached}
+            return False
+        if records.size == left < bytes_max:
+            # The part of a batch would be sent again: of a low rate it is much.
+            partition.extend_to_batch_end(cached.fetch_offset, records, bytes_max)
+        self._throttled_left = max(left - records.size, 0)
+        return True
 
     def _elsewhere(self, cached: CachedPartition, partition: Partition) -> PartitionData | None:
         """The answer for a consumer that should read from another replica, if there is one."""

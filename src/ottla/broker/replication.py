@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.controlled_shutdown import UNDECIDED as NOT_ANSWERED
 from ottla.broker.replication_metrics import ReplicationMetrics, watch
+from ottla.broker.throttle import LEADER_RATE, Throttle, leader_replicas
 from ottla.replica.follower import Answer, Failure, Fetcher, Limits, Truncation
 from ottla.replica.leader import IsrChange
 from ottla.seams.waiting import pause
@@ -198,6 +199,15 @@ class Replication:
         self._channel = channel
         self.metrics = ReplicationMetrics(broker.metrics)
         watch(broker)
+        self.leader_throttle = Throttle(
+            broker.settings,
+            broker.clock,
+            LEADER_RATE,
+            leader_replicas,
+            lambda: broker.purgatory.wake(self.leader_throttle),
+        )
+        self.leader_throttle.show(broker.metrics, "LeaderReplication")
+        broker.on_configured.append(self.leader_throttle.configure)
         self._loops: dict[int, FetchLoop] = {}
         # The loop that fetches a partition, and the leader epoch in which it does.
         self._following: dict[Partition, tuple[FetchLoop, int]] = {}
@@ -263,6 +273,11 @@ class Replication:
             self._following[partition] = (loop, partition.leader_epoch)
             loop.follow(partition)
 
+    def topic_configured(self) -> None:
+        """The configs of a topic have changed: other replicas may be throttled."""
+        if self.leader_throttle.active is not None:
+            self.leader_throttle.changed()
+
     def removed(self, partition: Partition) -> None:
         """The partition's topic was deleted, or its replica here is no more, or the only one."""
         self.leading.pop(partition, None)
@@ -293,6 +308,7 @@ class Replication:
             task.cancel()
         if self._check is not None:
             self._check.cancel()
+        self.leader_throttle.close()
         self.broker.peers.close()
 
     def _loop(self, leader_id: int) -> FetchLoop:

@@ -69,6 +69,21 @@ def offset_behind(segments: list[Segment], offset: int, found: FileRange) -> int
     return segments[-1].next_offset
 
 
+def extend_to_batch_end(
+    segments: list[Segment], offset: int, found: FileRange, bytes_max: int
+) -> None:
+    """Let `found`, which was read from `offset` on and cut inside a batch, end with one.
+
+    By the next entry of the index: a little more than the batch, at most `bytes_max` in all.
+    """
+    for segment in segments_from(segments, offset):
+        if segment.file is found.file:
+            entry = segment.index.behind(found.position + found.size)
+            end = segment.size_bytes if entry is None else entry[1]
+            found.size = min(max(end - found.position, found.size), bytes_max)
+            return
+
+
 def aborted_between(segments: list[Segment], start: int, end: int) -> list[AbortedTransaction]:
     """The aborted transactions with records from `start` up to `end`.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.log.failures import CorruptSegment, OffsetOutOfRange
 from ottla.log.log import AppendResult, Log, Origin
+from ottla.log.reading import extend_to_batch_end
 from ottla.log.replicated import InvalidReplica, append_replicated
 from ottla.replica.leader import IsrChange, LeaderState, enough_replicas, high_watermark
 from ottla.replica.reads import FetchIsolation, LogReadInfo
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.replica.group_commit import GroupCommit
     from ottla.settings import LogConfig
     from ottla.wire.batch_header import BatchHeader
+    from ottla.wire.out import FileRange
 
 __all__ = ["FetchIsolation", "IsrChange", "LogReadInfo", "Partition", "Watcher"]
 
@@ -650,6 +652,13 @@ class Partition:
                 offset, end_offset, found=info.records
             )
         return info
+
+    def extend_to_batch_end(self, offset: int, found: FileRange, bytes_max: int) -> None:
+        """Add to what a follower's read was cut to, up to the end of a batch where it can be."""
+        try:
+            extend_to_batch_end(self.log.segments, offset, found, bytes_max)
+        except OSError as problem:  # of an index, without which the read is as good
+            logger.warning("%s-%d: %s", self.topic, self.index, problem)
 
     def _diverges(self, offset: int, last_fetched_epoch: int, info: LogReadInfo) -> bool:
         """Whether the reader's log parts from this one, or cannot be compared with it (KIP-595)."""

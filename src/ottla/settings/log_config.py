@@ -37,6 +37,9 @@ class LogConfig(NamedTuple):
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = LONG_MAX
     message_timestamp_after_max_ms: int = HOUR_MS
+    # `partition:broker` each, or `*` (KIP-73); no log reads them, but the replica of one does.
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
     # The broker's alone; a topic cannot override it.
     producer_id_expiration_ms: int = DAY_MS
 

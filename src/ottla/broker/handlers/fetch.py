@@ -36,6 +36,7 @@ from ottla.wire.api.fetch import (
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.broker.throttle import Throttle
     from ottla.replica.partition import Partition
     from ottla.replica.purgatory import DelayedOperation
     from ottla.seams.clock import Timer
@@ -192,7 +193,7 @@ class Fetch:
             partition = reader.partition(cached)
             if partition is None:
                 continue
-            if partition.lags(cached.fetch_offset, reader.isolation):
+            if cached not in outcome.held and partition.lags(cached.fetch_offset, reader.isolation):
                 return self.response(outcome)
             keys.append(partition)
         session = self.session
@@ -210,6 +211,8 @@ class Fetch:
                 session.parked = self
             if outcome.follower_is_behind:
                 self._answer_soon()
+            if outcome.held:
+                self._wait_for_quota()
         return pending
 
     def _to_read(self) -> list[CachedPartition]:
@@ -251,11 +254,21 @@ class Fetch:
             self.operation.missing_bytes = missing_bytes
         if outcome.follower_is_behind:
             self._answer_soon()
+        if outcome.held:
+            self._wait_for_quota()
         return None
 
     def _answer_soon(self) -> None:
         if self.soon is None:
             self.soon = self.context.broker.clock.call_later(WATERMARK_WAIT_S, self.end)
+
+    def _wait_for_quota(self) -> None:
+        """Look again when the throttle lets more pass."""
+        throttle = self.reader.throttle
+        assert throttle is not None
+        assert self.operation is not None
+        self.context.broker.purgatory.watch(self.operation, throttle)
+        throttle.wake_later()
 
     def moved(self, partition: Partition) -> None:
         """A partition of the session is ready that was not: wait for its bytes from now on."""
@@ -284,6 +297,8 @@ class Fetch:
         """The answer, with the session brought up to date."""
         answers = outcome.answers
         self._count(answers)
+        if self.reader.throttle is not None:
+            self._count_throttled(answers, self.reader.throttle)
         if outcome.erroneous:
             answers += outcome.erroneous
         session = self.session
@@ -311,6 +326,18 @@ class Fetch:
             (replicated if to_follower else topic.bytes_out).value += records_size(data)
             if data.error_code:
                 metrics.error("Fetch", error_name(data.error_code))
+
+    def _count_throttled(self, answers: list[Answer], throttle: Throttle) -> None:
+        """Count what passes of throttled replicas, those in sync included, as Kafka does."""
+        size = 0
+        for cached, data in answers:
+            passed = records_size(data)
+            if passed:
+                partition = self.reader.partition(cached)
+                if partition is not None and throttle.covers(partition):
+                    size += passed
+        if size:
+            throttle.record(size)
 
     def _create_session(self, answers: list[Answer]) -> int:
         for cached, data in answers:
