@@ -23,7 +23,7 @@ PARTITIONS = 3  # of the topic that is written to in a rolling restart
 def kill_leader(run: ClusterRun, kinds: Kinds) -> None:
     """SIGKILL of a broker that leads, and is neither controller nor coordinator of anybody."""
     with both(kinds) as clusters:
-        for number in range(run.rounds):
+        for number in run.numbers():
             for cluster in clusters:
                 controller = cluster.controller()
                 leader = next(each for each in NODE_IDS if each != controller)
@@ -34,7 +34,7 @@ def kill_leader(run: ClusterRun, kinds: Kinds) -> None:
 def kill_all_in_one(run: ClusterRun, kinds: Kinds) -> None:
     """SIGKILL of the broker that leads, is the controller, and coordinates a group at work."""
     with both(kinds) as clusters:
-        for number in range(run.rounds):
+        for number in run.numbers():
             for cluster in clusters:
                 controller = cluster.controller()
                 gap_s = kill_gap_s(cluster, controller, f"all-{number}", coordinates=True)
@@ -65,7 +65,7 @@ def kill_gap_s(cluster: Cluster, victim: int, topic: str, *, coordinates: bool =
 def kill_controller(run: ClusterRun, kinds: Kinds) -> None:
     """SIGKILL of the controller while topics are made through all brokers."""
     with both(kinds) as clusters:
-        for _ in range(run.rounds):
+        for _ in run.numbers():
             for cluster in clusters:
                 victim = cluster.controller()
                 with TopicCreator(cluster) as creator:
@@ -81,7 +81,7 @@ def kill_controller(run: ClusterRun, kinds: Kinds) -> None:
 def rolling_restart(run: ClusterRun, kinds: Kinds) -> None:
     """Each broker in turn stopped cleanly and started again, under a producer that retries."""
     with both(kinds) as clusters:
-        for number in range(run.rounds):
+        for number in run.numbers():
             for cluster in clusters:
                 topic = f"rolled-{number}"
                 cluster.make_topic(topic, PARTITIONS)

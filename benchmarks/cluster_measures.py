@@ -17,7 +17,7 @@ from benchmarks.cluster_faults import FAULTS
 from benchmarks.cluster_run import QUICK, ClusterRun, Kinds, both
 from benchmarks.cluster_scale import SCALE
 from benchmarks.cluster_servers import BOTH, Cluster
-from benchmarks.report import AT_LEAST, AT_MOST, Targets, plot, summary, table
+from benchmarks.report import AT_LEAST, AT_MOST, Row, Targets, failure, plot, summary, table
 from tests.apache import jars
 
 HERE = Path(__file__).parent
@@ -55,11 +55,11 @@ def produce(run: ClusterRun, kinds: Kinds) -> None:
         for cluster in clusters:
             run.record("memory of the three, idle, MB", cluster.name, cluster.memory_mb())
             one_gigabyte(run, cluster, "warm", recorded=False)
-        for number in range(run.rounds):
+        for number in run.numbers():
             for cluster in clusters:
                 one_gigabyte(run, cluster, f"round-{number}", recorded=True)
         for cluster in clusters:
-            written = run.megabytes * (run.rounds + 1)
+            written = run.megabytes * (number + 2)
             if written < run.load_megabytes:
                 cluster.make_topic("rest")
                 clients.produce(cluster.bootstrap, "rest", run.load_megabytes - written, acks="all")
@@ -87,10 +87,10 @@ def small(run: ClusterRun, kinds: Kinds) -> None:
             cluster.make_topic("latency")
             small_requests(run, cluster, recorded=False)
             latency(run, cluster, recorded=False)
-        for _ in range(run.rounds):
+        for _ in run.numbers():
             for cluster in clusters:
                 small_requests(run, cluster, recorded=True)
-        for _ in range(run.rounds):
+        for _ in run.numbers():
             for cluster in clusters:
                 latency(run, cluster, recorded=True)
 
@@ -123,6 +123,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(MEASURES), help="take only these")
     parser.add_argument("--quick", action="store_true", help="smaller amounts, one round")
     parser.add_argument("--rounds", type=int, help="medians of so many")
+    parser.add_argument("--minutes", type=float, default=34, help="then one round of the rest")
     parser.add_argument("--megabytes", type=int, help="of one round of produce")
     parser.add_argument("--catch-up-megabytes", type=int, help="what a new follower lacks")
     parser.add_argument("--partitions", type=int, help="of the measure with many")
@@ -136,16 +137,27 @@ def main() -> None:
         if getattr(options, name) is not None:
             setattr(run, name, getattr(options, name))
     kinds = tuple(kind for kind in BOTH if kind.name in (options.kinds or (kind.name,)))
+    run.ends_s = time.monotonic() + options.minutes * 60
     for name in options.only or MEASURES:
-        print(name, flush=True)
-        MEASURES[name](run, kinds)
+        run.guarded(name, lambda name=name: MEASURES[name](run, kinds))  # type: ignore[misc]
+        report(run, options.output)
+    print(table(rows_of(run)))
+
+
+def rows_of(run: ClusterRun) -> list[Row]:
+    """What was measured, then the measures that failed."""
     rows = summary(run.figures, TARGETS)
-    print(table(rows))
-    options.output.mkdir(exist_ok=True)
-    (options.output / "cluster.json").write_text(
+    return rows + [failure(name, why) for name, why in run.failed.items()]
+
+
+def report(run: ClusterRun, folder: Path) -> None:
+    """Write down what there is, so that a run that is cut off loses only the rest."""
+    rows = rows_of(run)
+    folder.mkdir(exist_ok=True)
+    (folder / "cluster.json").write_text(
         json.dumps({"rows": rows, "figures": run.figures}, indent=1) + "\n"
     )
-    plot(rows, options.output / "cluster.png")
+    plot(rows, folder / "cluster.png")
 
 
 if __name__ == "__main__":

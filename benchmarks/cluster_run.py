@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from benchmarks.cluster_servers import Cluster
 from benchmarks.measures import Run
@@ -21,6 +25,28 @@ class ClusterRun(Run):
     load_megabytes: int = 3000
     catch_up_megabytes: int = 5000
     partitions: int = 3000
+    ends_s: float = math.inf  # on the monotonic clock
+    failed: dict[str, str] = field(default_factory=dict)  # why, by measure
+
+    def numbers(self, most: int | None = None) -> Iterator[int]:
+        """Rounds of a measure, counted from 0: one at least, no other once the time is up."""
+        for number in range(self.rounds if most is None else min(self.rounds, most)):
+            if number and time.monotonic() > self.ends_s:
+                return
+            yield number
+
+    def guarded(self, name: str, take: Callable[[], None]) -> None:
+        """Take a measure; if it fails, or takes for ever, the others are taken all the same."""
+        print(name, flush=True)
+        try:
+            with time_limit(MEASURE_S_MAX):
+                take()
+        except Exception as error:
+            traceback.print_exc()
+            self.failed[name] = " ".join(f"{type(error).__name__}: {error}".split())
+
+
+MEASURE_S_MAX = 900
 
 
 QUICK = {
@@ -43,3 +69,19 @@ def both(kinds: Kinds) -> Iterator[list[Cluster]]:
     finally:
         for cluster in clusters:
             cluster.remove()
+
+
+@contextmanager
+def time_limit(seconds: int) -> Iterator[None]:
+    """Raise TimeoutError in the main thread after so long."""
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError(f"not done in {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

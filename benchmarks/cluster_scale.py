@@ -15,6 +15,7 @@ from benchmarks.probe import Probe
 
 EACH = 100  # partitions of a topic
 TOPICS_IN_REQUEST = 10
+ROUNDS_MAX = 3  # gigabytes, and thousands of partitions, for each of them
 SETTLE_S = 10.0
 IDLE_S = 20.0
 
@@ -22,7 +23,7 @@ IDLE_S = 20.0
 def catch_up(run: ClusterRun, kinds: Kinds) -> None:
     """A follower that lacks `catch_up_megabytes`: how fast it copies, and what others notice."""
     with both(kinds) as clusters:
-        for number in range(run.rounds):
+        for number in run.numbers(ROUNDS_MAX):
             for cluster in clusters:
                 topic = f"behind-{number}"
                 cluster.make_topic(topic, replicas=(1, 2, 3))
@@ -51,7 +52,7 @@ def copy_s(cluster: Cluster, topic: str) -> float:
 
 def many_partitions(run: ClusterRun, kinds: Kinds) -> None:
     """Create many, leave them alone, and kill the broker that leads a third of them."""
-    for _ in range(run.rounds):
+    for _ in run.numbers(ROUNDS_MAX):
         for kind in kinds:
             with both((kind,)) as (cluster,):
                 seconds = create_many(run, cluster)

@@ -60,8 +60,8 @@ def summary(figures: dict[str, dict[str, list[float]]], targets: Targets = TARGE
     rows = []
     for measure, by_broker in figures.items():
         kafka = statistics.median(by_broker["kafka"]) if by_broker.get("kafka") else None
-        ottla = statistics.median(by_broker["ottla"])
-        ratio = ottla / kafka if kafka else None
+        ottla = statistics.median(by_broker["ottla"]) if by_broker.get("ottla") else None
+        ratio = ottla / kafka if kafka and ottla is not None else None
         row: Row = {"measure": measure, "kafka": kafka, "ottla": ottla, "ratio": ratio}
         shown = []
         for kind, relation, bound in targets.get(measure, []):
@@ -74,6 +74,12 @@ def summary(figures: dict[str, dict[str, list[float]]], targets: Targets = TARGE
             row["target"] = " and ".join(shown)
         rows.append(row)
     return rows
+
+
+def failure(name: str, why: str) -> Row:
+    """The row of a measure that could not be taken to its end."""
+    row: Row = {"measure": f"{name}: FAILED, {why}", "kafka": None, "ottla": None, "ratio": None}
+    return row | {"met": False}
 
 
 def number(value: float | None) -> str:
