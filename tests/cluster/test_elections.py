@@ -192,6 +192,35 @@ def test_what_a_leader_may_propose(
     )
 
 
+WITHDRAWALS = [
+    # ISR, who leaves, what is proposed -> accepted
+    ("123", 3, "12", True),
+    ("12", 1, "2", True),  # the leader
+    ("123", 3, "1", False),  # nobody else may be taken out
+    ("12", 3, "12", False),  # it is in no ISR
+    ("1", 1, "", False),  # it is the last
+]
+
+
+@pytest.mark.parametrize(("isr", "broker_id", "proposed", "accepted"), WITHDRAWALS)
+def test_a_replica_may_take_itself_out_of_the_isr(
+    isr: str, broker_id: int, proposed: str, accepted: bool
+) -> None:
+    """Without broker epochs, and as long as others are in it."""
+    proposal = IsrProposal(b"", 0, 5, 7, [(int(each), -1) for each in proposed])
+    old = part(1, isr)
+    assert elections.withdraws(old, broker_id, proposal) == accepted
+    error = elections.proposal_error(old, broker_id, proposal, brokers("123"))
+    assert (error == ErrorCode.NONE) == accepted
+
+
+def test_who_took_itself_out_is_not_eligible() -> None:
+    """Also where the ISR is too small without it; and the leader epoch rises."""
+    gone = Stopped(unclean=frozenset({2}))
+    new = elections.altered(part(1, "12"), (1,), lambda _: True, RULES, stopped=gone, fences=True)
+    assert shown(new) == (1, "1", "", -1, 1, 1)
+
+
 def test_a_recovering_leader_has_no_others_beside_it() -> None:
     """It may say that it recovers while it is alone, and joins nobody meanwhile."""
     old = part(1, "1")._replace(recovering=True)

@@ -1,19 +1,45 @@
-"""Damage in this broker's logs: looked for by the scrubber (log/scrubber.py), counted, logged."""
+"""Damage in this broker's logs: looked for by the scrubber (log/scrubber.py), and repaired.
+
+A replica that finds damage below its high watermark leaves the ISR: the controller takes it out,
+elects another leader if it led, and raises the leader epoch, so that no fetch sent before counts
+(cluster/elections.py, `withdraws`). It fetches nothing while it is damaged and out of the ISR, so
+it cannot join again, and is not elected. It reads the damaged range from the leader, or from
+another replica, as a consumer would, and puts the bytes in the place of the damaged ones
+(log/repair.py). Then it fetches again, and joins the ISR as any follower does.
+
+Nothing is ever cut for it: no record that is sound loses a copy at any step. The last member of an
+ISR stays in it, and asks again later.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ottla.log.repair import is_current, put_in_place
 from ottla.log.scrubber import Scrubber
+from ottla.log.scrubbing import Damage, fits
+from ottla.seams.waiting import pause
+from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.batch_header import HEADER_BYTES, BatchHeader
+from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.log.log import Log
-    from ottla.log.scrubbing import Damage
+    from ottla.replica.partition import Partition
 
 log = logging.getLogger("ottla.broker")
+
+# Until the cluster's state is looked at again: it takes some milliseconds to change.
+LOOK_S = 0.1
+# Until the last member of an ISR looks for others, and one that could not be repaired tries again.
+RETRY_S = 5.0
+TRIES = 3  # to copy a range, from each replica
+# Fetched at once, and kept in memory: of a larger range the segment has to be restored by hand.
+RANGE_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Repairs:
@@ -22,16 +48,26 @@ class Repairs:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.scrubber: Scrubber  # from the start on
+        # What is known to be damaged, and being repaired.
+        self.damaged: dict[Partition, list[Damage]] = {}
         metrics = broker.metrics
         self._found = metrics.counter(
             "ottla_log_DamageFound", "Times that the scrubber has found damaged batches in a log."
+        )
+        self._repaired = metrics.counter(
+            "ottla_log_DamageRepaired", "Damaged ranges that were copied from another replica."
+        )
+        metrics.gauge(
+            "ottla_log_DamagedPartitions",
+            lambda: len(self.damaged),
+            "Replicas that are damaged and wait for their repair.",
         )
 
     def begin(self, opened: AsyncExitStack) -> None:
         """Begin to scrub; the logs are there. `opened` ends it."""
         broker = self._broker
         self.scrubber = scrubber = Scrubber(
-            broker.logs, broker.chance, limit_of=self._limit_of, damaged=self._damaged
+            broker.logs, broker.chance, limit_of=self._limit_of, damaged=self._damage_found
         )
         broker.metrics.gauge(
             "ottla_log_ScrubbedBytes",
@@ -47,13 +83,151 @@ class Repairs:
         """Below it all is synced and committed."""
         return min(found.recovery_point, self._broker.logs.high_watermark_of(found))
 
-    def _damaged(self, found: Log, damage: Damage) -> None:
+    def _damage_found(self, found: Log, damage: Damage) -> None:
         self._found.value += 1
+        partition = self._broker.partitions.get(found.topic, found.partition)
+        if partition is None or len(partition.replicas) < 2:
+            log.error(
+                "%s is damaged, and there is no other replica to copy from: %s. All else can be "
+                "read. Try: restore the file from a backup, or give up what is there and before "
+                "it (kafka-delete-records.sh, offset %d)",
+                found.name,
+                damage,
+                damage.next_offset,
+            )
+            return
+        known = self.damaged.get(partition)
+        if known is None:
+            log.error("%s is damaged, and is to be repaired: %s", found.name, damage)
+            self.damaged[partition] = [damage]
+            partition.damaged = True
+            self._broker.replication.spawn(self._repair(partition))
+        elif all(each.segment is not damage.segment or each.position != damage.position
+                 for each in known):  # fmt: skip
+            log.error("%s is damaged, and is to be repaired: %s", found.name, damage)
+            known.append(damage)
+
+    async def _repair(self, partition: Partition) -> None:
+        """Leave the ISR, copy what is damaged, and follow again."""
+        damaged = self.damaged[partition]
+        try:
+            while damaged and self._is_here(partition):
+                damage = damaged[0]
+                if not is_current(partition.log, damage):
+                    damaged.pop(0)
+                elif await self._has_left(partition):
+                    await self._copy(partition, damage)
+                    damaged.pop(0)  # what could not be repaired is found again
+        finally:
+            del self.damaged[partition]
+            partition.damaged = False
+        self._broker.replication.repaired(partition)
+
+    def _is_here(self, partition: Partition) -> bool:
+        here = self._broker.partitions.by_name.get(partition.topic, {}).get(partition.index)
+        return here is partition and partition.offline is None and len(partition.replicas) > 1
+
+    async def _has_left(self, partition: Partition) -> bool:
+        """Whether this replica is out of the ISR and another one leads; asks for it if not."""
+        broker = self._broker
+        image = broker.image.partition(partition.topic, partition.index)
+        if image is None or image.leader_epoch != partition.leader_epoch:
+            await pause(broker.clock, LOOK_S)
+            return False
+        if broker.node_id not in image.isr:
+            if image.leader >= 0:
+                return True
+            await pause(broker.clock, LOOK_S)
+            return False
+        if image.isr == (broker.node_id,):
+            log.error(
+                "%s is damaged and alone in its ISR: it is repaired when another replica is in "
+                "sync",
+                partition.log.name,
+            )
+            await pause(broker.clock, RETRY_S)
+            return False
+        await broker.replication.leave_isr(partition, image)
+        await pause(broker.clock, LOOK_S)
+        return False
+
+    async def _copy(self, partition: Partition, damage: Damage) -> None:
+        name = partition.log.name
+        sources = [partition.leader_id, *partition.replicas]
+        for number in range(TRIES):
+            for source in dict.fromkeys(each for each in sources if each != partition.node_id):
+                data = await self._read_range(source, partition, damage)
+                if data is None or not is_current(partition.log, damage):
+                    continue
+                try:
+                    done = await put_in_place(self._broker.logs, partition.log, damage, bytes(data))
+                except OSError as problem:
+                    partition.go_offline("cannot be repaired", problem)
+                    return
+                if done:
+                    self._repaired.value += 1
+                    log.warning("%s is repaired from broker %d: %s", name, source, damage)
+                return
+            if number < TRIES - 1:
+                await pause(self._broker.clock, RETRY_S)
         log.error(
-            "%s is damaged, and there is no other replica to copy from: %s. All else can be read. "
-            "Try: restore the file from a backup, or give up what is there and before it "
-            "(kafka-delete-records.sh, offset %d)",
-            found.name,
+            "%s is damaged, and no other replica has the same batches: %s. Try: restore the file "
+            "from a backup, or give up what is there and before it (kafka-delete-records.sh, "
+            "offset %d)",
+            name,
             damage,
             damage.next_offset,
         )
+
+    async def _read_range(
+        self, source: int, partition: Partition, damage: Damage
+    ) -> bytearray | None:
+        """The batches of another replica with the damaged offsets, if they fit in their place."""
+        if damage.size > RANGE_BYTES_MAX:
+            return None
+        data = bytearray()
+        offset = damage.first_offset
+        while len(data) < damage.size and offset < damage.next_offset:
+            answer = await self._ask(source, partition, offset, damage.size - len(data))
+            whole, offset = whole_batches(answer, offset)
+            if not whole:
+                return None
+            data += whole
+        del data[damage.size :]
+        return data if fits(damage, bytes(data)) else None
+
+    async def _ask(self, source: int, partition: Partition, offset: int, size: int) -> bytes:
+        """Records from `offset` on, as a consumer is given them; empty if there is an error."""
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        wanted = FetchPartition(
+            partition=partition.index, fetch_offset=offset, partition_max_bytes=size
+        )
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=size,
+            topics=[FetchTopic(topic_id=partition.topic_id, partitions=[wanted])],
+        )
+
+        def settle(response: Any) -> None:
+            if not answered.done():
+                answered.set_result(response)
+
+        self._broker.peers.send(source, request, settle)
+        response = await answered
+        if isinstance(response, ErrorCode) or response.error_code or not response.responses:
+            return b""
+        [found] = response.responses[0].partitions
+        return b"" if found.error_code else bytes(found.records or b"")
+
+
+def whole_batches(data: bytes, offset: int) -> tuple[bytes, int]:
+    """The batches in an answer that are whole, and the offset behind them; unchecked."""
+    at = 0
+    while at + HEADER_BYTES <= len(data):
+        batch = BatchHeader(data, at)
+        if batch.size < HEADER_BYTES or at + batch.size > len(data):
+            break
+        at += batch.size
+        offset = batch.last_offset + 1
+    return data[:at], offset

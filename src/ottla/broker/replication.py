@@ -25,6 +25,7 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.cluster.channel import ControllerChannel
+    from ottla.cluster.image import PartitionImage
     from ottla.replica.partition import Partition
     from ottla.seams.clock import Timer
 
@@ -292,6 +293,28 @@ class Replication:
         """A follower's records may have been synced, which its next fetch waits for."""
         if partition.group_commit is not None and partition in self._following:
             self._following[partition][0].wake()
+
+    def repaired(self, partition: Partition) -> None:
+        """A replica that left the ISR because it was damaged is as good as others again."""
+        loop, _ = self._following.get(partition, (None, -1))
+        if loop is not None:
+            loop.follow(partition)
+
+    async def leave_isr(self, partition: Partition, image: PartitionImage) -> int:
+        """Ask the controller to take this broker out of the ISR; the error code."""
+        channel, broker = self._channel, self.broker
+        if channel is None:
+            return ErrorCode.INVALID_REQUEST
+        outcome = await channel.alter_partition(
+            broker.node_id,
+            broker.epoch,
+            partition.topic_id,
+            partition.index,
+            image.leader_epoch,
+            image.partition_epoch,
+            [(each, -1) for each in image.isr if each != broker.node_id],
+        )
+        return outcome.error_code
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work in the background until it is done or the broker stops."""

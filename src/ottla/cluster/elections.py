@@ -77,11 +77,13 @@ def altered(
     stopped: Stopped = NOBODY,
     recovering: bool | None = None,
     wanted: PartitionImage | None = None,
+    fences: bool = False,
 ) -> PartitionImage | None:
     """The partition with another ISR, and the ELR and leader that follow; None if all is the same.
 
     `recovering` is what a leader says of itself; None leaves it. `wanted` has other replicas, on
-    their way or in place; a reassignment that this ISR completes is completed.
+    their way or in place; a reassignment that this ISR completes is completed. `fences`: the leader
+    epoch rises in any case, so that no fetch that was sent before counts.
     """
     wanted, isr = reassignment.completed(wanted or old, isr, rules.min_isr)
     elr = next_elr(old, isr, rules, stopped.unclean)
@@ -122,7 +124,7 @@ def altered(
     if new == old:
         return None
     # A replica that is no more must not be taken for a follower: as in Kafka, another epoch.
-    fences = leader != old.leader or not {*old.replicas} <= {*new.replicas}
+    fences = fences or leader != old.leader or not {*old.replicas} <= {*new.replicas}
     return new._replace(
         leader_epoch=old.leader_epoch + fences,
         partition_epoch=old.partition_epoch + 1,
@@ -242,6 +244,18 @@ def restarted(
     )
 
 
+def withdraws(partition: PartitionImage, broker_id: int, proposal: IsrProposal) -> bool:
+    """Whether a replica takes itself out of an ISR with others in it: its log is damaged.
+
+    Not in Kafka, whose ISRs only leaders propose, with themselves in them. Such a proposal says
+    nothing of the other members: it has no broker epochs, where a leader's has its own at least.
+    """
+    members = {member for member, _ in proposal.isr}
+    others = {*partition.isr} - {broker_id}
+    unsaid = all(epoch == -1 for _, epoch in proposal.isr)
+    return unsaid and bool(members) and members == others != {*partition.isr}
+
+
 def proposal_error(
     partition: PartitionImage | None,
     broker_id: int,
@@ -261,14 +275,15 @@ def proposal_error(
         return ErrorCode.NOT_CONTROLLER
     if proposal.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if broker_id != partition.leader:
+    leaves = withdraws(partition, broker_id, proposal)
+    if broker_id != partition.leader and not leaves:
         return ErrorCode.INVALID_REQUEST
     if proposal.partition_epoch < partition.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
     members = [member for member, _ in proposal.isr]
     if len(set(members)) < len(members) or not set(members) <= set(partition.replicas):
         return ErrorCode.INVALID_REQUEST
-    if partition.leader not in members:
+    if partition.leader not in members and not leaves:
         return ErrorCode.INVALID_REQUEST
     if proposal.recovering and (len(members) > 1 or not partition.recovering):
         return ErrorCode.INVALID_REQUEST

@@ -230,7 +230,11 @@ async def write_changed(
 
 
 def alter_partition(state: State, proposed: Proposed) -> PartitionImage | IsrOutcome:
-    """The partition with the ISR that its leader proposes, or why it does not get it."""
+    """The partition with the ISR that its leader proposes, or why it does not get it.
+
+    A replica that takes itself out is not eligible, and is no follower before it asks again in a
+    new epoch; if it led, another member of the ISR leads.
+    """
     broker_id, broker_epoch, proposal = proposed
     image = state.image
     broker = image.brokers.get(broker_id)
@@ -244,13 +248,16 @@ def alter_partition(state: State, proposed: Proposed) -> PartitionImage | IsrOut
     if old is None or error != ErrorCode.NONE:
         return IsrOutcome(error)
     rules = state.rules_of(topic)
+    leaves = elections.withdraws(old, broker_id, proposal)
     new = elections.altered(
         old,
         [member for member, _ in proposal.isr],
         lambda each: each in image.brokers and image.brokers[each].active,
         rules,
         rules.election,
-        recovering=proposal.recovering,
+        stopped=Stopped(unclean=frozenset({broker_id})) if leaves else elections.NOBODY,
+        recovering=None if leaves else proposal.recovering,
+        fences=leaves,
     )
     return new or old
 

@@ -140,6 +140,25 @@ class BatchWalk:
         return Unsound(self.position, self.next_offset, problem, size if possible else 0)
 
 
+def fits(damage: Damage, data: bytes) -> bool:
+    """Whether these bytes are sound batches with the offsets of the damaged ones, and as long.
+
+    A log that was compacted otherwise has others.
+    """
+    if len(data) != damage.size:
+        return False
+    walk = BatchWalk(
+        position=0,
+        end_position=damage.size,
+        next_offset=damage.first_offset,
+        end_offset=damage.next_offset,
+    )
+    unsound = walk.take(data)
+    return (
+        unsound is None and walk.position == damage.size and walk.next_offset <= damage.next_offset
+    )
+
+
 def damage_of(segment: Segment, unsound: Unsound, end_position: int) -> Damage:
     """What is damaged: up to the next sound batch, or to the end of the segment.
 

@@ -329,8 +329,10 @@ class Fetcher:
         )
 
     def _may_ask(self, partition: Partition) -> bool:
+        """Whether to fetch it. Not while it is damaged and out of the ISR: it would join again."""
         return (
             partition in self.partitions
+            and not (partition.damaged and self.node_id not in partition.in_sync)
             and partition not in self.delayed
             and partition.offline is None
             and not partition.is_leader

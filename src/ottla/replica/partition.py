@@ -85,6 +85,7 @@ class Partition:
         "_on_isr_change",
         "_on_offline",
         "_watchers",
+        "damaged",
         "epoch_start_offset",
         "group_commit",
         "high_watermark",
@@ -133,6 +134,8 @@ class Partition:
         self.in_sync: tuple[int, ...] = ()
         # Whether the leader came from outside the ISR, so that what was committed may be lost.
         self.recovering = False
+        # Whether records on this disk are damaged: outside of the ISR it does not fetch then.
+        self.damaged = False
         # What the leader of a partition with other replicas knows of them; None on all others.
         self.leading: LeaderState | None = None
         self.group_commit = group_commit
