@@ -101,22 +101,22 @@ class Repairs:
             log.error("%s is damaged, and is to be repaired: %s", found.name, damage)
             self.damaged[partition] = [damage]
             partition.damaged = True
-            self._broker.replication.spawn(self._repair(partition))
+            self._broker.replication.spawn(self._repair(partition, found))
         elif all(each.segment is not damage.segment or each.position != damage.position
                  for each in known):  # fmt: skip
             log.error("%s is damaged, and is to be repaired: %s", found.name, damage)
             known.append(damage)
 
-    async def _repair(self, partition: Partition) -> None:
+    async def _repair(self, partition: Partition, found: Log) -> None:
         """Leave the ISR, copy what is damaged, and follow again."""
         damaged = self.damaged[partition]
         try:
             while damaged and self._is_here(partition):
                 damage = damaged[0]
-                if not is_current(partition.log, damage):
+                if not is_current(found, damage):
                     damaged.pop(0)
                 elif await self._has_left(partition):
-                    await self._copy(partition, damage)
+                    await self._copy(partition, found, damage)
                     damaged.pop(0)  # what could not be repaired is found again
         finally:
             del self.damaged[partition]
@@ -141,9 +141,10 @@ class Repairs:
             return False
         if image.isr == (broker.node_id,):
             log.error(
-                "%s is damaged and alone in its ISR: it is repaired when another replica is in "
+                "%s-%d is damaged and alone in its ISR: it is repaired when another replica is in "
                 "sync",
-                partition.log.name,
+                partition.topic,
+                partition.index,
             )
             await pause(broker.clock, RETRY_S)
             return False
@@ -151,22 +152,21 @@ class Repairs:
         await pause(broker.clock, LOOK_S)
         return False
 
-    async def _copy(self, partition: Partition, damage: Damage) -> None:
-        name = partition.log.name
+    async def _copy(self, partition: Partition, found: Log, damage: Damage) -> None:
         sources = [partition.leader_id, *partition.replicas]
         for number in range(TRIES):
             for source in dict.fromkeys(each for each in sources if each != partition.node_id):
                 data = await self._read_range(source, partition, damage)
-                if data is None or not is_current(partition.log, damage):
+                if data is None or not is_current(found, damage):
                     continue
                 try:
-                    done = await put_in_place(self._broker.logs, partition.log, damage, bytes(data))
+                    done = await put_in_place(self._broker.logs, found, damage, bytes(data))
                 except OSError as problem:
                     partition.go_offline("cannot be repaired", problem)
                     return
                 if done:
                     self._repaired.value += 1
-                    log.warning("%s is repaired from broker %d: %s", name, source, damage)
+                    log.warning("%s is repaired from broker %d: %s", found.name, source, damage)
                 return
             if number < TRIES - 1:
                 await pause(self._broker.clock, RETRY_S)
@@ -174,7 +174,7 @@ class Repairs:
             "%s is damaged, and no other replica has the same batches: %s. Try: restore the file "
             "from a backup, or give up what is there and before it (kafka-delete-records.sh, "
             "offset %d)",
-            name,
+            found.name,
             damage,
             damage.next_offset,
         )
