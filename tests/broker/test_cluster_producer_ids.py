@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from ottla.broker.producer_ids import ProducerIds
+from ottla.cluster.producer_ids import BLOCK_SIZE
 from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, write_batch
 from tests.broker.cluster_harness import SHARED, Cluster
 from tests.broker.harness import produce_request
+from tests.simulated import run_simulated
 
 
 def next_id(cluster: Cluster, broker_id: int) -> int:
@@ -55,3 +60,49 @@ def test_a_new_tree_begins_beyond_the_ids_on_the_disks() -> None:
             broker.start()
         cluster.wait(lambda: all(each.started for each in cluster.brokers.values()))
         assert min(next_id(cluster, each) for each in (1, 2, 3)) > used
+
+
+def test_the_next_block_is_there_before_it_is_needed() -> None:
+    """At nine tenths of a block the next is requested: producers begin without a controller too."""
+    with Cluster(3) as cluster:
+        broker = cluster.brokers[2].broker
+
+        async def take(count: int) -> list[int | None]:
+            return [broker.producer_ids.take() for _ in range(count)]
+
+        found = [next_id(cluster, 2)]
+        found += cluster.run(cluster.brokers[2].node, take(BLOCK_SIZE * 9 // 10 - 2))
+        last = cluster.controller._state.last_producer_id
+        found.append(next_id(cluster, 2))
+        cluster.wait(lambda: cluster.controller._state.last_producer_id != last)
+        cluster.simulation.run_for(1.0)
+        cluster.brokers[1].crash()
+        found += cluster.run(cluster.brokers[2].node, take(BLOCK_SIZE // 10 - 1))
+        found += [next_id(cluster, 2) for _ in range(3)]
+        assert len(set(found)) == len(found) == BLOCK_SIZE + 2
+        assert None not in found
+
+
+def test_a_block_that_was_not_allocated_is_asked_for_again() -> None:
+    """A failure costs nobody an id that is left, and the next one who takes an id tries again."""
+    answers: list[range | Exception | None] = [range(10), None, OSError("lost"), range(10, 20)]
+
+    async def allocate() -> range | None:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def scenario() -> None:
+        ids = ProducerIds(allocate)
+        assert ids.take() is None
+        assert await ids.next() == 0
+        found = []
+        for _ in range(9):
+            found.append(ids.take())
+            await asyncio.sleep(0)
+        assert found == list(range(1, 10))
+        assert len(answers) == 1  # asked for in vain with one id left, and with none left
+        assert await ids.next() == 10
+
+    run_simulated(scenario())

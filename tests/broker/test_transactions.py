@@ -409,7 +409,7 @@ def test_ids_are_fetched_when_they_run_out(harness: BrokerHarness) -> None:
     block = list(harness.broker.producer_ids._block)
     assert len(block) < 5000
     seen = {client_of(harness, f"id-{number}").producer_id for number in range(5)}
-    harness.broker.producer_ids._block = iter(range(0))
+    harness.broker.producer_ids._block = range(0)
     seen |= {client_of(harness, f"more-{number}").producer_id for number in range(5)}
     assert len(seen) == 10
 
