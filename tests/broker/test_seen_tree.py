@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.seen_tree import NOTE_EVERY_S, SEEN_TREE_FILE, SeenTree
+from ottla.broker.shared_cluster import writes_before_election
+from ottla.cluster.controller import Controller
+from ottla.metadata_store.local import LocalTree
 from ottla.metadata_store.tree import CorruptTree
+from ottla.seams.chance import SeededChance
 from ottla.seams.simulated.disk import SimulatedDisk
-from tests.simulated import loop_clock, pass_time, run_simulated
+from tests.simulated import loop_clock, node_background, pass_time, run_simulated
 
 PATH = f"/data/{SEEN_TREE_FILE}"
 
@@ -90,5 +94,33 @@ def test_a_full_disk_does_not_keep_a_broker_from_following(disk: SimulatedDisk) 
         note(found, 3, 1)
         with pytest.raises(CorruptTree):
             found.check(2, 1)
+
+    run_simulated(main())
+
+
+def test_the_tree_of_the_next_controller_is_not_an_older_one(disk: SimulatedDisk) -> None:
+    """Whoever followed a controller to its last write follows the next one, which was elected
+    while that one went on.
+    """
+
+    async def main() -> None:
+        async def opened() -> tuple[LocalTree, Controller]:
+            tree = await LocalTree.open(disk, "/data/tree", node_background())
+            return tree, Controller(tree, loop_clock(), SeededChance(1))
+
+        first_tree, first = await opened()
+        await first.start()
+        next_tree, following = await opened()
+        for _ in range(20):
+            await first.allocate_producer_ids(1)
+        seen = read(disk)
+        note(seen, first.image.controller_epoch, first_tree.writes)
+        await following.start()
+        seen.answered(await writes_before_election(next_tree), next_tree.writes)
+        seen.check_controller(following.image.controller_epoch)
+        assert next_tree.writes > first_tree.writes
+        for controller, tree in ((first, first_tree), (following, next_tree)):
+            await controller.stop()
+            await tree.close()
 
     run_simulated(main())

@@ -89,11 +89,12 @@ class SharedCluster:
         tree = await LocalTree.open(broker.disk, path, broker.background)
         controller = self._new_controller(tree)
         try:
-            controller.tree_opened_at = tree.writes
             controller.tree_writes = lambda: tree.writes
             self.seen.check(await controller_epoch(tree), tree.writes)
             await controller.start()
+            controller.tree_opened_at = await writes_before_election(tree)
         except BaseException:
+            await controller.stop()
             await tree.close()
             raise
         return Leadership(controller, tree)
@@ -116,3 +117,13 @@ async def controller_epoch(tree: Tree) -> int:
     except NoNode:
         return 0
     return int(value)
+
+
+async def writes_before_election(tree: Tree) -> int:
+    """How many writes a tree had had when its controller was elected. Raises NoNode without one.
+
+    More than when it was opened, if the controller before went on until then: others may have seen
+    those writes, and would take the tree for an earlier copy.
+    """
+    _, stat = await tree.get(nodes.CONTROLLER)
+    return stat.created - 1

@@ -88,7 +88,7 @@ class Controller:
         # Whether a broker with that id and epoch is seen to be alive, for those who watch brokers:
         # no other process may register in its place.
         self.is_alive: Callable[[int, int], bool] = lambda broker_id, epoch: False
-        # How many writes the tree had had when it was opened, and has had by now; -1: not counted.
+        # How many writes the tree had had before the election, and has had by now; -1: not counted.
         self.tree_opened_at = -1
         self.tree_writes: Callable[[], int] = lambda: -1
         # Called once when this is the controller no longer, though nobody has stopped it.

@@ -115,7 +115,7 @@ class Store:
 
     @property
     def writes(self) -> int:
-        """How many writes the tree has had since it was made."""
+        """How many writes the tree had had after the last one here, since it was made."""
         return self._writes
 
     def identity(self, drawn: int) -> int:
@@ -232,15 +232,18 @@ class Store:
         execute = self.connection.execute
         execute("BEGIN IMMEDIATE")
         try:
-            transaction = Transaction(self.connection, self._writes + 1, session)
+            # As the file counts them: a controller that is replaced may write beside the next one.
+            (before,) = execute("SELECT value FROM counter WHERE name = 'writes'").fetchone()
+            number = before + 1
+            transaction = Transaction(self.connection, number, session)
             results = [transaction.run(operation) for operation in operations]
-            execute("UPDATE counter SET value = ? WHERE name = 'writes'", (self._writes + 1,))
+            execute("UPDATE counter SET value = ? WHERE name = 'writes'", (number,))
             execute("COMMIT")
         except BaseException:
             if self.connection.in_transaction:
                 execute("ROLLBACK")
             raise
-        self._writes += 1
+        self._writes = number
         return results, transaction.events
 
     def _end_session(self, session: int) -> list[Event]:
