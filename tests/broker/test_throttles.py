@@ -31,7 +31,7 @@ SECONDS = (18.0, 21.5)
 # Followers of a moving partition, by the side that is throttled.
 THROTTLED = {"leader": f"0:{SOURCE}", "follower": f"0:{TARGET}"}
 BROKERS = {"leader": SOURCE, "follower": TARGET}
-SIDES = ["leader"]
+SIDES = ["leader", "follower"]
 
 
 def configure(

@@ -7,8 +7,9 @@ import pytest
 from ottla.log.log import Log
 from ottla.log.recovery import create_log
 from ottla.metrics import Metrics
-from ottla.replica.follower import Failure, Fetcher, Limits, truncation_offset
+from ottla.replica.follower import Failure, Fetcher, Limits
 from ottla.replica.partition import Partition
+from ottla.replica.truncation_offset import truncation_offset
 from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.settings import LogConfig
 from ottla.wire.api.fetch import (

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.controlled_shutdown import UNDECIDED as NOT_ANSWERED
 from ottla.broker.replication_metrics import ReplicationMetrics, watch
-from ottla.broker.throttle import LEADER_RATE, Throttle, leader_replicas
+from ottla.broker.throttle import (
+    FOLLOWER_RATE,
+    LEADER_RATE,
+    Throttle,
+    follower_replicas,
+    leader_replicas,
+)
 from ottla.replica.follower import Answer, Failure, Fetcher, Limits, Truncation
 from ottla.replica.leader import IsrChange
 from ottla.seams.waiting import pause
@@ -75,11 +81,13 @@ class FetchLoop:
         self._paused: Timer | None = None
         self._pauses = 0  # in a row
         self._failures: dict[Partition, int] = {}  # in a row
+        self._looks_at_throttle = True  # which partitions it covers is not known
 
     def follow(self, partition: Partition) -> None:
         """A partition has this leader in a new epoch, so the leader is there: ask it at once."""
         self._failures.pop(partition, None)
         self.fetcher.add(partition)
+        self._looks_at_throttle = True
         if self._paused is not None:
             self._paused.cancel()
             self._paused = None
@@ -96,16 +104,45 @@ class FetchLoop:
         if self._paused is not None or self._appending is not None or self._replication.closed:
             return
         fetcher = self.fetcher
+        limits = self._replication.limits
+        throttle = self._replication.follower_throttle
+        if throttle.active is not None or fetcher.held:
+            limits = self._throttled(limits, throttle)
         overtakes = bool(self._under_way)
         if overtakes and (len(self._under_way) > 1 or not fetcher.may_overtake):
             return
-        request = fetcher.request(self._replication.limits, self._broker.epoch, overtakes=overtakes)
+        request = fetcher.request(limits, self._broker.epoch, overtakes=overtakes)
         if request is not None:
             number = fetcher.number
             self._under_way.add(number)
             self._broker.peers.send(
                 fetcher.leader_id, request, lambda response: self._answered(number, response)
             )
+
+    def _throttled(self, limits: Limits, throttle: Throttle) -> Limits:
+        """Hold back throttled partitions that are behind, if the quota is exceeded; if it is not,
+        let one answer have what it allows, and no more.
+        """
+        fetcher = self.fetcher
+        if self._looks_at_throttle:
+            self._looks_at_throttle = False
+            fetcher.throttled = dict.fromkeys(filter(throttle.covers, fetcher.partitions))
+        # Also those of which nothing is known yet.
+        behind = [each for each in fetcher.throttled if fetcher.lags.get(each) != 0]
+        allowance_bytes = throttle.allowance_bytes if behind else 0
+        if allowance_bytes > 0:
+            fetcher.hold(())
+            bytes_max = min(limits.response_bytes_max, allowance_bytes)
+            return limits._replace(response_bytes_max=bytes_max)
+        fetcher.hold(behind)
+        if behind:
+            throttle.wake_later()
+        return limits
+
+    def throttle_moved(self) -> None:
+        """The quota allows more, or configs have changed."""
+        self._looks_at_throttle = True
+        self.wake()
 
     def close(self) -> None:
         if self._paused is not None:
@@ -140,6 +177,8 @@ class FetchLoop:
         self._appending = None
         answer = self._answers.popleft()
         self._replication.metrics.bytes_in.value += answer.bytes_appended
+        if answer.throttled_bytes:
+            self._replication.follower_throttle.record(answer.throttled_bytes)
         for partition in answer.sound:
             self._failures.pop(partition, None)
         for truncation in answer.truncations:
@@ -208,7 +247,15 @@ class Replication:
             lambda: broker.purgatory.wake(self.leader_throttle),
         )
         self.leader_throttle.show(broker.metrics, "LeaderReplication")
-        broker.on_configured.append(self.leader_throttle.configure)
+        self.follower_throttle = Throttle(
+            broker.settings,
+            broker.clock,
+            FOLLOWER_RATE,
+            follower_replicas,
+            self._follower_throttle_moved,
+        )
+        self.follower_throttle.show(broker.metrics, "FollowerReplication")
+        broker.on_configured += [self.leader_throttle.configure, self.follower_throttle.configure]
         self._loops: dict[int, FetchLoop] = {}
         # The loop that fetches a partition, and the leader epoch in which it does.
         self._following: dict[Partition, tuple[FetchLoop, int]] = {}
@@ -276,8 +323,13 @@ class Replication:
 
     def topic_configured(self) -> None:
         """The configs of a topic have changed: other replicas may be throttled."""
-        if self.leader_throttle.active is not None:
-            self.leader_throttle.changed()
+        for throttle in (self.leader_throttle, self.follower_throttle):
+            if throttle.active is not None:
+                throttle.changed()
+
+    def _follower_throttle_moved(self) -> None:
+        for loop in self._loops.values():
+            loop.throttle_moved()
 
     def removed(self, partition: Partition) -> None:
         """The partition's topic was deleted, or its replica here is no more, or the only one."""
@@ -332,6 +384,7 @@ class Replication:
         if self._check is not None:
             self._check.cancel()
         self.leader_throttle.close()
+        self.follower_throttle.close()
         self.broker.peers.close()
 
     def _loop(self, leader_id: int) -> FetchLoop:

@@ -18,10 +18,11 @@ second one may overtake it: the leader answers the first at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.truncation import needs_preparation, truncation_prepared
+from ottla.replica.truncation_offset import truncation_offset
 from ottla.wire.api.fetch import (
     FetchPartition,
     FetchRequest,
@@ -194,6 +195,9 @@ class Fetcher:
         # which delay it is: the end of an earlier one does not end a later one.
         self.delayed: dict[Partition, int] = {}
         self._delays = 0
+        # Partitions that a throttle covers (KIP-73), and those of them that it holds back for now.
+        self.throttled: dict[Partition, None] = {}
+        self.held: dict[Partition, None] = {}
         # How many records that the leader has committed each partition lacks.
         self.lags: dict[Partition, int] = {}
         self.session = Session()
@@ -213,6 +217,8 @@ class Fetcher:
         """Fetch it no longer."""
         self.partitions.pop(partition, None)
         self.delayed.pop(partition, None)
+        self.throttled.pop(partition, None)
+        self.held.pop(partition, None)
         self.lags.pop(partition, None)
         self._changed[partition] = None
 
@@ -228,6 +234,14 @@ class Fetcher:
         if self.delayed.get(partition) == delay:
             del self.delayed[partition]
             self._ask_soon(partition)
+
+    def hold(self, partitions: Iterable[Partition]) -> None:
+        """Ask for none of these, and again for those that were held back and are not any more."""
+        before, self.held = self.held, dict.fromkeys(partitions)
+        self._changed |= self.held
+        for partition in before:
+            if partition not in self.held:
+                self._ask_soon(partition)
 
     def _ask_soon(self, partition: Partition) -> None:
         self._changed[partition] = None
@@ -334,6 +348,7 @@ class Fetcher:
             partition in self.partitions
             and not (partition.damaged and self.node_id not in partition.in_sync)
             and partition not in self.delayed
+            and partition not in self.held
             and partition.offline is None
             and not partition.is_leader
         )
@@ -396,6 +411,7 @@ class Answer:
         self.truncations: list[Truncation] = []
         self.failures: list[Failure] = []
         self.bytes_appended = 0
+        self.throttled_bytes = 0  # of these
         self.sound: list[Partition] = []  # those without an error
 
     def append(self, now_ms: int) -> Iterator[None]:
@@ -414,8 +430,10 @@ class Answer:
                 self.failures.append(Failure(asked.partition, data.error_code))
             else:
                 self.sound.append(asked.partition)
+                throttled = asked.partition in self.fetcher.throttled
                 for size in self._append_records(asked, data, now_ms):
                     self.bytes_appended += size
+                    self.throttled_bytes += size if throttled else 0
                     budget -= size
                     if budget <= 0:
                         budget = APPEND_BYTES_PER_TURN
@@ -476,18 +494,3 @@ def truncation_for(asked: Asked, data: PartitionData) -> Truncation | None:
             diverging.epoch, diverging.end_offset, own_epoch, own_end_offset, asked.offset
         ),
     )
-
-
-def truncation_offset(
-    leader_epoch: int, leader_end_offset: int, own_epoch: int, own_end_offset: int, end_offset: int
-) -> int:
-    """Where to cut: the leader's largest epoch not above our last ends at `leader_end_offset`.
-
-    `own_epoch` is our largest epoch not above the leader's. If it is another one, our log is cut to
-    its end, and the next answer is about that epoch (KIP-279).
-    """
-    if own_epoch < 0:
-        return min(leader_end_offset, end_offset)
-    if own_epoch != leader_epoch:
-        return min(own_end_offset, end_offset)
-    return min(own_end_offset, leader_end_offset, end_offset)
