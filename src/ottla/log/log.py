@@ -39,6 +39,7 @@ from ottla.log.replay import (
 )
 from ottla.log.segment import DELETED, INDEX_INTERVAL_BYTES_MAX, SNAPSHOT, Segment
 from ottla.log.syncing import DirectoryEntry, FlushMark, Syncable
+from ottla.log.transaction_index_checkpoint import note_transaction_index
 from ottla.seams.disk import OutOfDescriptors
 from ottla.wire.batch_header import (
     ATTRIBUTES_POSITION,
@@ -495,6 +496,7 @@ class Log:
         if not active.size_bytes and active.base_offset == self.end_offset:
             return active
         active.seal()
+        note_transaction_index(self.disk, self.segments)
         self.take_snapshot()
         segment = Segment.create(self.disk, self.directory, self.end_offset, now_ms=now_ms)
         self.segments.append(segment)

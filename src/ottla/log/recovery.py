@@ -39,6 +39,7 @@ from ottla.log.segment import (
 )
 from ottla.log.set_aside import set_aside_segment, set_aside_tail
 from ottla.log.swap import offset_of, tidy_files
+from ottla.log.transaction_index_checkpoint import first_damaged
 
 if TYPE_CHECKING:
     from ottla.seams.disk import Disk
@@ -98,6 +99,15 @@ def load_log(
     segments, snapshots, marked, unindexed = _find_files(disk, directory, now_ms)
     findings: Findings | None = None
     set_aside_bytes = 0
+    damaged = first_damaged(disk, segments)
+    if damaged is not None and (clean or damaged.base_offset < recovery_point):
+        clean, recovery_point = False, damaged.base_offset
+        logger.warning(
+            "%s: the index of aborted transactions of segment %d is damaged; the log is checked "
+            "from there on and all indexes are made anew",
+            name,
+            damaged.base_offset,
+        )
     if clean and unindexed:
         clean, recovery_point = False, unindexed[0].base_offset
         logger.warning(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ottla.log.checkpoints import PARTITION_METADATA, format_partition_metadata
 from ottla.log.syncing import sync_all
+from ottla.log.transaction_index_checkpoint import note_transaction_index
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -299,6 +300,7 @@ def finish(log: "Log") -> bool:
     try:
         log.take_snapshot()
         log.active.seal()
+        note_transaction_index(log.disk, log.segments)
     except OSError as error:
         log.fail(f"cannot be closed: {error}")
         return False
