@@ -165,6 +165,39 @@ def test_all_problems_come_at_once() -> None:
 
 
 @pytest.mark.parametrize(
+    "value",
+    [
+        "a:99999",
+        "a:2181,,b:2181",
+        "a:x",
+        "a:1/x,b:1",
+        "a:1/x//y",
+        "a:1/..",
+        "/x",
+        "http://a:1",
+        "a b",
+    ],
+)
+def test_a_malformed_zookeeper_connect_says_what_to_try(value: str) -> None:
+    """The option, the rule, the value that was given, and an example."""
+    (problem,) = problems(zookeeper_connect=value, node_id=1)
+    assert problem.startswith(
+        "zookeeper.connect: must be HOST:PORT,HOST:PORT…, and perhaps a /path"
+    )
+    assert f"(got '{value}'" in problem
+    assert "Try: zookeeper.connect=node01:2181,node02:2181,node03:2181/kafka" in problem
+
+
+@pytest.mark.parametrize(
+    "value", ["a", "a:1", "a:2181,b", "[::1]:2181,b:1/x/y", "a:1/x/", "a:1/.x"]
+)
+def test_zookeeper_connect(value: str) -> None:
+    """Ports and the path may be left out."""
+    settings = Settings.from_properties({"zookeeper.connect": value, "node.id": 1})
+    assert settings.zookeeper_connect == value
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"zookeeper.connect": "localhost:2181"}, "each broker of a cluster has its own"),

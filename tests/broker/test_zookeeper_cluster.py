@@ -14,6 +14,7 @@ from ottla.broker.readiness import wait_unfenced
 from ottla.cluster import nodes
 from ottla.cluster.controller import Controller
 from ottla.cluster.requests import NewTopic
+from ottla.log.directories import DirectoryProblem
 from ottla.log.helper import JOBS
 from ottla.metrics import Metrics
 from ottla.seams.simulated.disk import SimulatedDisk
@@ -22,6 +23,7 @@ from ottla.server.listener import Endpoint
 from ottla.server.server import Server
 from ottla.settings import Settings
 from ottla.testing.simulation.tree import SimulatedEnsemble
+from ottla.testing.simulation.tree_nodes import TreeNodes
 from ottla.wire.errors import ErrorCode
 from tests.broker.cluster_harness import INTERNAL_PORT, PORT, SETTINGS
 
@@ -305,3 +307,19 @@ def test_connections_lost_during_an_election_leave_one_controller(seed: int) -> 
         first.start()
         brokers.wait(lambda first=first: first.started)  # type: ignore[misc]
     brokers.simulation.close()
+
+
+def test_after_zookeepers_data_is_lost_the_option_is_named() -> None:
+    """A new tree draws another cluster id, which no directory of the old one belongs to."""
+    cluster = Brokers()
+    one = cluster.all[0]
+    for each in cluster.all:
+        each.node.crash()
+    cluster.simulation.run_for(2 * SESSION_S)
+    cluster.ensemble.nodes = TreeNodes()
+    one.start()
+    cluster.wait(lambda: one.starting.done())
+    error = one.starting.exception()
+    assert isinstance(error, DirectoryProblem)
+    assert ", which is that of zookeeper.connect=zookeeper:2181; " in str(error)
+    assert "is it the right directory, and is zookeeper.connect right?" in str(error)

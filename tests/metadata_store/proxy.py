@@ -14,6 +14,7 @@ class Proxy:
         self._target = port
         self._withheld = False
         self._refusing = False
+        self.refused = 0  # connections
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -45,6 +46,7 @@ class Proxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._refusing:
+            self.refused += 1
             writer.transport.abort()
             return
         try:

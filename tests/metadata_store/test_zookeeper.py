@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -205,3 +206,45 @@ def test_ten_thousand_nodes_are_read(zookeeper: ZooKeeper) -> None:
         assert set(found.values()) == {(b"x" * 80, 0)}
 
     run(scene)
+
+
+def test_a_lost_server_is_one_line_and_so_is_its_return(
+    zookeeper: ZooKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    """kazoo's own lines, one for each attempt to connect, are left out."""
+    caplog.set_level(logging.INFO)
+
+    async def scene(sessions: Sessions) -> None:
+        async with Proxy(zookeeper.port) as proxy:
+            tree = await sessions.open(f"127.0.0.1:{proxy.port}", f"/lines/{next(NUMBERS)}")
+            caplog.clear()
+            proxy.refuse(True)
+            reading = asyncio.ensure_future(tree.exists("/"))
+            while proxy.refused < 3:
+                await asyncio.sleep(0.01)
+            proxy.refuse(False)
+            await reading
+            assert [each.getMessage() for each in caplog.records if "zookeeper" in each.name] == [
+                "the connection to ZooKeeper is lost; another one is looked for",
+                "ZooKeeper answers again",
+            ]
+
+    run(scene)
+
+
+def test_while_there_is_no_server_kazoo_has_a_line_a_minute() -> None:
+    """The first is the owner's; errors pass always; after a quiet minute it begins anew."""
+    from ottla.seams.zookeeper import LimitedLines
+
+    lines = LimitedLines()
+
+    def passes(at_s: float, level: int = logging.WARNING) -> bool:
+        record = logging.LogRecord("kazoo", level, "", 0, "", (), None)
+        record.created = at_s
+        return lines.filter(record)
+
+    assert [at_s for at_s in range(1000, 1200, 10) if passes(at_s)] == [1060, 1120, 1180]
+    assert not passes(1190, logging.INFO)
+    assert passes(1190, logging.ERROR)
+    assert not passes(2000)
+    assert passes(2060)

@@ -222,12 +222,12 @@ class Broker:
             lambda: self.logs.set_aside_bytes,
             "Bytes that recovery cut from logs at this start and kept in .corrupt files.",
         )
-        cluster_id = None
+        cluster_id, option = None, ""
         if self.shared is not None:
             self._opened.push_async_callback(self.shared.close)
-            cluster_id = await self.shared.cluster_id()
+            cluster_id, option = await self.shared.cluster_id(), self.shared.option
         self.start_may_end.clear()
-        await self.logs.start(cluster_id)
+        await self.logs.start(cluster_id, option)
         self._opened.push_async_callback(self._close_logs)
         self.start_may_end.set()
         noted, behind = None, False

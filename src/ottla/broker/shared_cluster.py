@@ -32,6 +32,7 @@ class SharedCluster:
         self, broker: Broker, path: str, new_controller: Callable[[Tree], Controller]
     ) -> None:
         """`new_controller` makes a controller of this broker on a tree, and does not start it."""
+        self.option = f"ottla.cluster.directory={path}"  # where the cluster's id is
         self._broker = broker
         self._new_controller = new_controller
         self._shared = SharedDirectory(broker.disk, path)

@@ -69,6 +69,7 @@ class ZooKeeperCluster:
         new_controller: Callable[[Tree, ControllerAddress], Controller],
     ) -> None:
         """`connect` opens a session. `new_controller` makes a controller and does not start it."""
+        self.option = f"zookeeper.connect={broker.settings.zookeeper_connect}"
         self._broker = broker
         self._network = network
         self._where = where

@@ -100,14 +100,25 @@ class DataDirectory:
         # ZooKeeper.
         self.is_kafkas = self.meta is not None and self.meta.directory_id is None
 
-    def belong_to(self, cluster_id: str, node_id: int, chance: "Chance") -> None:
-        """Checks that the directory is of this cluster and node, or makes it so."""
+    def belong_to(self, cluster_id: str, node_id: int, chance: "Chance", option: str = "") -> None:
+        """Checks that the directory is of this cluster and node, or makes it so.
+
+        `option`: the one, as NAME=VALUE, that says where the cluster's id was found.
+        """
         meta = self.meta
         if meta is not None:
             if meta.cluster_id != cluster_id:
+                found, hint = cluster_id, "is it the right directory?"
+                if option:
+                    found = f"{cluster_id}, which is that of {option}"
+                    name = option.partition("=")[0]
+                    hint = (
+                        f"is it the right directory, and is {name} right? If the data that was "
+                        "there is lost, put its newest copy back"
+                    )
                 raise DirectoryProblem(
-                    f"data directory {self.path} belongs to cluster {meta.cluster_id}, "
-                    f"not to {cluster_id}; is it the right directory?"
+                    f"data directory {self.path} belongs to cluster {meta.cluster_id}, not to "
+                    f"{found}; {hint}"
                 )
             if meta.node_id != node_id:
                 raise DirectoryProblem(

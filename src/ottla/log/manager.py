@@ -135,13 +135,13 @@ class LogManager:
 
     # Start
 
-    async def start(self, cluster_id: str | None = None) -> None:
+    async def start(self, cluster_id: str | None = None, option: str = "") -> None:
         """Locks the directories, checks whose they are, finds and if need be recovers all logs."""
         self.directories = open_directories(self.disk, self._paths)
         try:
             self.cluster_id = cluster_id or self._known_cluster_id() or self._new_cluster_id()
             for data_dir in self.directories:
-                data_dir.belong_to(self.cluster_id, self.node_id, self._chance)
+                data_dir.belong_to(self.cluster_id, self.node_id, self._chance, option)
             contents = [data_dir.contents() for data_dir in self.directories]
             # Kafka's own log of the cluster lies in one of several directories.
             self.from_kafka = any(each.from_kafka for each in contents)

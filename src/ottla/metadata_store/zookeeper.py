@@ -146,8 +146,12 @@ class ZooKeeperTree(SingleWrites):
                 self._connected.set_result(None)
             elif self._open and self.client.client_id[0] != self._session:
                 self._expire()
+            elif self._open:
+                log.info("ZooKeeper answers again")
         elif state == KazooState.LOST:
             self._expire()
+        elif self._open:
+            log.warning("the connection to ZooKeeper is lost; another one is looked for")
 
     def _expire(self) -> None:
         if not self._open:

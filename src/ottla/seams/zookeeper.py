@@ -21,9 +21,37 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 log = logging.getLogger("ottla.zookeeper")
 
+# kazoo has a line for each attempt to connect. What it says goes through `LimitedLines`.
+kazoo_log = logging.getLogger("ottla.zookeeper.client")
+LINE_EVERY_S = 60.0
+
 # Between two rounds through the hosts of an ensemble while none of them answers.
 RETRY_MIN_S = 0.05
 RETRY_MAX_S = 1.0
+
+
+class LimitedLines(logging.Filter):
+    """Of the warnings that follow one another passes one in LINE_EVERY_S; errors pass always.
+
+    The first does not: that the connection is lost, and is back, is said by the owner of a session.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen_s = self._passed_s = -LINE_EVERY_S
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno != logging.WARNING:
+            return record.levelno > logging.WARNING
+        begins = record.created - self._seen_s > LINE_EVERY_S
+        passes = not begins and record.created - self._passed_s >= LINE_EVERY_S
+        self._seen_s = record.created
+        if begins or passes:
+            self._passed_s = record.created
+        return passes
+
+
+kazoo_log.addFilter(LimitedLines())
 
 
 class Answer:
@@ -196,5 +224,5 @@ def new_client(hosts: str, session_timeout_s: float, loop: asyncio.AbstractEvent
         timeout=session_timeout_s,
         handler=LoopHandler(loop),
         connection_retry={"max_tries": -1, "delay": RETRY_MIN_S, "max_delay": RETRY_MAX_S},
-        logger=log,
+        logger=kazoo_log,
     )

@@ -287,6 +287,8 @@ def _check_listeners(
 
 
 def _try_default(option: Option) -> str:
+    if option.rule is not None and option.rule.example:
+        return f"{option.name}={option.rule.example}"
     if option.default is None:
         return f"leave {option.name} out"
     if option.type is Type.PASSWORD:

@@ -87,11 +87,17 @@ class InvalidList(InvalidValue):
 class Rule:
     """A limit on values: how it reads in a table, and the check that raises InvalidValue."""
 
-    __slots__ = ("check", "distinct", "text")
+    __slots__ = ("check", "distinct", "example", "text")
 
     def __init__(
-        self, text: str, check: Callable[[str, Value], None], *, distinct: bool = False
+        self,
+        text: str,
+        check: Callable[[str, Value], None],
+        *,
+        distinct: bool = False,
+        example: str = "",
     ) -> None:
+        self.example = example  # what to try instead of a value that is refused
         self.text = text
         self.check = check
         self.distinct = distinct  # of a list: an item that is there already is dropped

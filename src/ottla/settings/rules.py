@@ -111,9 +111,17 @@ def _each_like(pattern: str, complaint: str) -> Rule:
 
 
 def _check_zookeeper_hosts(name: str, value: Value) -> None:
-    hosts = r"[^,/\s:]+(:\d+)?|\[[^\]\s]+\](:\d+)?"
-    if value and not re.fullmatch(rf"({hosts})(,({hosts}))*(/[^,\s]*[^,\s/])?/?", str(value)):
-        raise InvalidValue(name, value, "must be HOST:PORT,HOST:PORT…, and perhaps a /path")
+    hosts, _, path = str(value).partition("/")
+    host = r"(?:[^,\s:]+|\[[^\]\s]+\])(?::(\d{1,5}))?"
+    found = [re.fullmatch(host, each) for each in hosts.split(",")]
+    # What ZooKeeper takes for a node: no empty steps, no '.' and '..'.
+    steps = path.removesuffix("/").split("/") if path else []
+    if value and not (
+        all(each is not None and int(each[1] or 0) < 2**16 for each in found)
+        and all(re.fullmatch(r"(?!\.\.?$)[^,\s]+", step) for step in steps)
+    ):
+        rule = "must be HOST:PORT,HOST:PORT…, and perhaps a /path behind the last one"
+        raise InvalidValue(name, value, rule)
 
 
 FROM_0 = at_least(0)
@@ -121,7 +129,9 @@ FROM_1 = at_least(1)
 ITEMS = items()
 SOME_ITEMS = items(some=True)
 NON_EMPTY = Rule("non-empty string", _check_non_empty)
-ZOOKEEPER_HOSTS = Rule("", _check_zookeeper_hosts)
+ZOOKEEPER_HOSTS = Rule(
+    "", _check_zookeeper_hosts, example="node01:2181,node02:2181,node03:2181/kafka"
+)
 VOTERS = _each_like(
     r"\d+@.+:\d+",
     "Invalid configuration value for {name}. "
