@@ -19,28 +19,9 @@ from tests.log.cleaning import (
     left_over,
     new_log,
 )
+from tests.log.crashing import CountingDisk, PowerCut
 from tests.log.managed import contents, make_manager, put, started
 from tests.simulated import pass_time, run_simulated
-
-
-class PowerCut(BaseException):
-    """The machine stops, in the middle of whatever it did."""
-
-
-class CountingDisk(SimulatedDisk):
-    """A simulated disk that stops the machine at the n-th change."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.changes = 0
-        self.stop_at: int | None = None
-
-    def _may_fail(self, operation: str, path: str) -> None:
-        if operation in ("write", "sync", "rename", "unlink", "truncate"):
-            self.changes += 1
-            if self.changes == self.stop_at:
-                raise PowerCut
-        super()._may_fail(operation, path)
 
 
 async def synced_log(disk: CountingDisk, *, segment_bytes: int) -> tuple[LogManager, Log]:

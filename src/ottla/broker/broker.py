@@ -216,6 +216,8 @@ class Broker:
         )
         self.logs.high_watermark_of = self._high_watermark_of
         self.logs.replicated = lambda: self.replication.has_partitions
+        self.logs.moves.on_replaced = self.partitions.log_replaced
+        self.logs.moves.on_released = self.partitions.log_released
         self.logs.topic_configs_of = lambda topic: self.next_image.configs_of(topic)
         self.metrics.gauge(
             "ottla_log_SetAsideBytes",

@@ -15,6 +15,7 @@ from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.cluster.image import ClusterImage
+    from ottla.log.log import Log
     from ottla.replica.partition import Partition
 
 
@@ -69,6 +70,18 @@ class Partitions:
             self.remove_topic(topic)
             self.by_id.pop(partition.topic_id, None)
         return partition
+
+    def log_replaced(self, old: Log, new: Log) -> None:
+        """A partition goes on in another data directory."""
+        opened = self.by_name.get(old.topic, {}).get(old.partition)
+        if opened is not None:
+            opened.replace_log(new)
+
+    def log_released(self, log: Log) -> None:
+        """A log may be synced again, of a partition that does not go on elsewhere after all."""
+        opened = self.by_name.get(log.topic, {}).get(log.partition)
+        if opened is not None:
+            opened.sync_if_needed()
 
     def all_opened(self) -> list[Partition]:
         """Every partition that has been opened."""

@@ -62,6 +62,7 @@ def watch(broker: Broker) -> None:
     metrics.collect("gauge", lambda: min_isr_counts(broker))
     metrics.collect("gauge", lambda: fetcher_lags(broker))
     metrics.collect("gauge", lambda: follower_lags(broker))
+    metrics.collect("gauge", lambda: moves(broker))
 
 
 def min_isr_counts(broker: Broker) -> Iterator[Sample]:
@@ -113,3 +114,11 @@ def follower_lags(broker: Broker) -> Iterator[Sample]:
             }
             lag = partition.end_offset - follower.end_offset
             yield Sample("ottla_replica_FollowerLag", lag, labels)
+
+
+def moves(broker: Broker) -> Iterator[Sample]:
+    """How far copies are behind that move between data directories, and how many were given up."""
+    copies = {"clientId": "ReplicaAlterLogDirs"}
+    name = "kafka_server_ReplicaAlterLogDirsManager"
+    yield Sample(f"{name}_MaxLag", broker.logs.moves.max_lag, copies)
+    yield Sample(f"{name}_FailedPartitionsCount", len(broker.logs.moves.failed), copies)

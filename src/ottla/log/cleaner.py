@@ -16,6 +16,7 @@ the disk it is tried later.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -209,7 +210,7 @@ class Cleaner:
         self.offsets: dict[TopicPartition, int] = {}  # cleaner-offset-checkpoint
         self.changed = False  # since the checkpoint was last written
         self.uncleanable: set[TopicPartition] = set()
-        self._paused: set[TopicPartition] = set()  # being truncated
+        self._paused: Counter[TopicPartition] = Counter()  # being truncated or copied
         self.current: Log | None = None
         self._job: asyncio.Future[dict[str, object]] | None = None
         self._waiting: list[asyncio.Future[None]] = []
@@ -340,9 +341,9 @@ class Cleaner:
         if self._aborted or log.offline is not None or len(old) != len(wanted):
             return False
         rename_segment(disk, directory, group.base_offset, CLEANED, SWAP)
-        await self._sync_names(disk, directory)
+        await self.sync_names(disk, directory)
         retired = retire_segments(disk, old, replaced_by=group.base_offset)
-        await self._sync_names(disk, directory)
+        await self.sync_names(disk, directory)
         rename_segment(disk, directory, group.base_offset, SWAP, "")
         new = Segment(
             disk,
@@ -354,11 +355,11 @@ class Cleaner:
         )
         log.replace_segments([new], old)
         del old
-        await self._sync_names(disk, directory)
+        await self.sync_names(disk, directory)
         self._remover.files(retired, log.config.file_delete_delay_ms)
         return True
 
-    async def _sync_names(self, disk: "Disk", directory: str) -> None:
+    async def sync_names(self, disk: "Disk", directory: str) -> None:
         """Between two steps there is no way back: waits until a descriptor is free for it."""
         while True:
             try:
@@ -409,12 +410,15 @@ class Cleaner:
 
     async def pause(self, log: "Log") -> None:
         """Calls off the cleaning of a log and begins no other before `resume`."""
-        self._paused.add((log.topic, log.partition))
+        self._paused[log.topic, log.partition] += 1
         await self.abort(log)
 
     def resume(self, log: "Log") -> None:
-        """The log may be cleaned again."""
-        self._paused.discard((log.topic, log.partition))
+        """The log may be cleaned again, if nobody else has paused it."""
+        key = (log.topic, log.partition)
+        self._paused[key] -= 1
+        if self._paused[key] <= 0:
+            del self._paused[key]
 
     def truncated(self, key: "TopicPartition", offset: int) -> None:
         """What follows `offset` will be other records, which have not been cleaned."""

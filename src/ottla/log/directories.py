@@ -39,6 +39,7 @@ class Contents(NamedTuple):
 
     partitions: list[TopicPartition]
     deleted: list[str]  # paths of folders to remove
+    futures: list[tuple[str, TopicPartition]]  # paths of copies that replace a partition elsewhere
     from_kafka: bool  # Apache Kafka has written here
 
 
@@ -58,6 +59,13 @@ def parse_folder(name: str) -> TopicPartition | None:
     if not dash or not topic or not number.isascii() or not number.isdigit():
         return None
     return topic, int(number)
+
+
+def parse_future_folder(name: str) -> TopicPartition | None:
+    """Topic and partition of a copy that is to replace a log in another directory, or None."""
+    if not name.endswith(FUTURE_SUFFIX):
+        return None
+    return parse_folder(name.removesuffix(FUTURE_SUFFIX).rpartition(".")[0])
 
 
 class DataDirectory:
@@ -160,6 +168,7 @@ class DataDirectory:
         """The partitions by their folders' names, and the folders that are being deleted."""
         partitions: list[TopicPartition] = []
         deleted: list[str] = []
+        futures: list[tuple[str, TopicPartition]] = []
         from_kafka = self.is_kafkas
         for entry in self.disk.entries(self.path):
             if not entry.is_directory:
@@ -167,6 +176,8 @@ class DataDirectory:
             name = entry.name
             if name.endswith(DELETE_SUFFIX):
                 deleted.append(f"{self.path}/{name}")
+            elif (copied := parse_future_folder(name)) is not None:
+                futures.append((f"{self.path}/{name}", copied))
             elif name.endswith((FUTURE_SUFFIX, STRAY_SUFFIX)):
                 logger.warning("%s/%s is left alone: not a current partition", self.path, name)
             elif (found := parse_folder(name)) is None:
@@ -175,7 +186,7 @@ class DataDirectory:
                 from_kafka = True
             else:
                 partitions.append(found)
-        return Contents(sorted(partitions), deleted, from_kafka)
+        return Contents(sorted(partitions), deleted, futures, from_kafka)
 
     def read_offsets(self, name: str) -> Offsets | None:
         """A checkpoint of this directory; None, and a line in the log, when it is corrupt."""

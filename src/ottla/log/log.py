@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ottla.log import lookup
 from ottla.log.append import CODEC_MAX, AppendResult, Origin, validate
 from ottla.log.checkpoints import PARTITION_METADATA
+from ottla.log.directories import FUTURE_SUFFIX
 from ottla.log.epochs import CHECKPOINT, LeaderEpochs, load_epochs
 from ottla.log.failures import CorruptSegment, OffsetOutOfRange
 from ottla.log.inspection import InvalidRecords, prepare
@@ -98,10 +99,12 @@ class Log:
         "disk",
         "end_offset",
         "flush_wanted",
+        "holds_syncs",
         "jitter_ms",
         "log_start_offset",
         "offline",
         "on_change",
+        "on_truncated",
         "partition",
         "recovery_point",
         "segments",
@@ -146,6 +149,9 @@ class Log:
         self.flush_wanted: Callable[[Log], object] | None = None
         # Called after the log start has moved or the log has gone offline.
         self.on_change: Callable[[], object] | None = None
+        # Called with the new end after the log was cut: whoever copies it must follow.
+        self.on_truncated: Callable[[int], object] | None = None
+        self.holds_syncs = False  # its copy has been synced and replaces it: see moves.py
         self._producers: Producers | None = None
         self._epochs: LeaderEpochs | None = None
         # What the next sync must not forget: names and epochs since the last one.
@@ -532,6 +538,35 @@ class Log:
         if producers is None:
             _ = self.producers
 
+    def take_over(self, epochs: LeaderEpochs, producers: Producers) -> None:
+        """Write what the log that this is a complete copy of knows beside its batches."""
+        epochs.dirty = True
+        self.adopt(epochs, producers)
+        self._latest_epoch = -1
+        self._remove_snapshots([self.end_offset])
+        self.take_snapshot()
+
+    def inherit(self, source: Log) -> None:
+        """Go on as `source`, which has the same records: its producers, its leader epochs."""
+        self._epochs = LeaderEpochs(self.disk, self.directory, list(source.epochs.entries))
+        self._epochs.dirty = True
+        self._latest_epoch = -1
+        self._producers = source._producers
+        self.set_aside_bytes = source.set_aside_bytes
+
+    def rename(self, directory: str) -> None:
+        """Give the folder another name, which is not synced yet; files are opened anew under it.
+
+        Raises OSError: then it has the old one.
+        """
+        for segment in self.segments:
+            segment.close()
+        self.disk.rename(self.directory, directory)
+        for segment in self.segments:
+            segment.move(directory)
+        self.directory = self.epochs.directory = directory
+        self._unsynced_folder = True
+
     # Reading
 
     def read(
@@ -681,6 +716,8 @@ class Log:
         self._remove_snapshots([at for at in self.snapshots if at > offset])
         self._producers = None  # read again when they are needed
         self._latest_epoch = -1
+        if self.on_truncated is not None:
+            self.on_truncated(offset)
 
     def _remove_snapshots(self, offsets: list[int]) -> None:
         gone = set(offsets)
@@ -748,7 +785,7 @@ class Log:
         nothing is known: what was synced may have been replaced.
         """
         end_offset, truncations = mark
-        if truncations != self._truncations:
+        if truncations != self._truncations or self.holds_syncs:
             return
         for segment in segments_from(self.segments, self.recovery_point):
             if segment.base_offset < end_offset:
@@ -788,7 +825,8 @@ class Log:
             return
         if self.offline is None:
             self.offline = reason = reason if error is None else f"{reason}: {error}"
-            logger.error("%s: offline until the next start: %s", self.name, reason)
+            if not self.directory.endswith(FUTURE_SUFFIX):  # moves.py says what it means
+                logger.error("%s: offline until the next start: %s", self.name, reason)
             if self.on_change is not None:
                 self.on_change()
 

@@ -29,8 +29,10 @@ from ottla.log.directories import (
     renamed_folder,
 )
 from ottla.log.log import Log
+from ottla.log.moves import Moves
 from ottla.log.periodic import Periodic
 from ottla.log.recovery import create_log, load_log
+from ottla.log.replaced import settle_replaced
 from ottla.log.segment import LOG, Segment
 from ottla.log.upkeep import (
     FLUSH_MS_NEVER,
@@ -123,6 +125,9 @@ class LogManager:
         self._flush_by_time: set[Log] = set()
         self._not_synced: dict[str, DataDirectory] = {}  # where a sync failed after a deletion
         self.checkpointer = Checkpointer(background, self._offsets_in)
+        self.moves = Moves(self)
+        # Where partitions that are not here yet are to be created (KIP-113).
+        self.preferred: dict[TopicPartition, DataDirectory] = {}
         self._periodic = Periodic(self, settings)
         self.from_kafka = False  # Apache Kafka has written to these directories
         self._upkeep_begun = False
@@ -132,6 +137,11 @@ class LogManager:
         """Takes over the broker's options that may change while it runs."""
         self.cleaner.reconfigure(settings)
         self._periodic.reconfigure(settings)
+        self.moves.reconfigure(settings)
+
+    def unique(self) -> str:
+        """A name that no other folder has."""
+        return self._chance.uuid().hex()
 
     # Start
 
@@ -145,8 +155,11 @@ class LogManager:
             contents = [data_dir.contents() for data_dir in self.directories]
             # Kafka's own log of the cluster lies in one of several directories.
             self.from_kafka = any(each.from_kafka for each in contents)
+            if len(self.directories) > 1:
+                settle_replaced(self.disk, self.directories, contents, self.unique)
             for data_dir, each in zip(self.directories, contents, strict=True):
                 await self._load(data_dir, each)
+            await self.moves.load()
         except OSError as error:
             self._release()
             raise DirectoryProblem(f"the data directory cannot be read: {error}") from error
@@ -182,7 +195,7 @@ class LogManager:
                 )
             entry = Unopened(
                 data_dir,
-                self._read_topic_id(data_dir, key),
+                self.read_topic_id(f"{data_dir.path}/{partition_folder(*key)}", key),
                 recovery_points.get(key, 0),
                 log_starts.get(key, 0),
             )
@@ -198,6 +211,9 @@ class LogManager:
             await time_slice.yield_if_over()
         for path in contents.deleted:
             self.remover.folder(path, self._config_of("").file_delete_delay_ms)
+        for path, key in contents.futures:
+            points = recovery_points.get(key, 0), log_starts.get(key, 0)
+            self.moves.found(path, key, Unopened(data_dir, NO_TOPIC_ID, *points))
         if contents.partitions:
             logger.info(
                 "%s: %d partitions %s", data_dir.path, len(contents.partitions),
@@ -207,14 +223,14 @@ class LogManager:
         if not known <= self._entries.keys():
             self.checkpointer.write_now(data_dir)
 
-    def _read_topic_id(self, data_dir: DataDirectory, key: TopicPartition) -> bytes:
-        directory = f"{data_dir.path}/{partition_folder(*key)}"
+    def read_topic_id(self, directory: str, key: TopicPartition | None = None) -> bytes:
+        """The topic id in a folder, zeros if it has none; notes the configs in that of `key`."""
         try:
             topic_id, configs = checkpoints.read_partition_metadata(self.disk, directory)
         except (CorruptCheckpoint, OSError) as error:
             logger.warning("%s; the topic's id is taken from the cluster", error)
             return NO_TOPIC_ID
-        if configs is not None:
+        if configs is not None and key is not None:
             self.found_configs[key] = configs
         return topic_id or NO_TOPIC_ID
 
@@ -231,6 +247,10 @@ class LogManager:
 
     def _keep(self, directory: str, topic: str, topic_id: bytes) -> None:
         self._metadata_files.add(directory, topic_id, self.topic_configs_of(topic))
+
+    def partition_metadata(self, topic: str, topic_id: bytes) -> bytes:
+        """The content of `partition.metadata` in the folders of a topic."""
+        return checkpoints.format_partition_metadata(topic_id, self.topic_configs_of(topic))
 
     # Logs
 
@@ -297,11 +317,12 @@ class LogManager:
         One that cannot be opened for want of a descriptor is left out.
         """
         for topic, partition in list(self._entries):
-            log = self._get_if_possible(topic, partition)
+            log = self.get_if_possible(topic, partition)
             if log is not None:
                 yield log
 
-    def _get_if_possible(self, topic: str, partition: int) -> Log | None:
+    def get_if_possible(self, topic: str, partition: int) -> Log | None:
+        """As `get`; None also when it cannot be opened now, which is logged."""
         try:
             return self.get(topic, partition)
         except OutOfDescriptors as error:
@@ -321,8 +342,18 @@ class LogManager:
         )
 
     def _open(self, key: TopicPartition, entry: Unopened, *, clean: bool) -> Log:
+        log = self.open_at(f"{entry.data_dir.path}/{partition_folder(*key)}", key, entry, clean)
+        self._admit(key, log)
+        return log
+
+    def open_at(
+        self, directory: str, key: TopicPartition, entry: Unopened, clean: bool | None = None
+    ) -> Log:
+        """Opens the log in this folder, whatever its name; `clean`: None as the last stop was.
+
+        One that cannot be read is offline.
+        """
         topic, partition = key
-        directory = f"{entry.data_dir.path}/{partition_folder(*key)}"
         config = self._config_of(topic)
         now_ms = self.clock.now_ms()
         try:
@@ -333,7 +364,7 @@ class LogManager:
                 partition,
                 entry.topic_id,
                 config,
-                clean=clean,
+                clean=entry.data_dir.was_clean if clean is None else clean,
                 recovery_point=entry.recovery_point,
                 log_start_offset=entry.log_start_offset,
                 now_ms=now_ms,
@@ -357,7 +388,6 @@ class LogManager:
                 snapshots=[],
             )
             log.fail(f"cannot be loaded: {error}")
-        self._admit(key, log)
         return log
 
     def _admit(self, key: TopicPartition, log: Log) -> None:
@@ -378,7 +408,9 @@ class LogManager:
         if existing is not None:
             self.set_topic_id(existing, topic_id)
             return existing
-        data_dir = min(self.directories, key=lambda data_dir: self._counts.get(data_dir.path, 0))
+        data_dir = self.preferred.pop(key, None) or min(
+            self.directories, key=lambda data_dir: self._counts.get(data_dir.path, 0)
+        )
         config = self._config_of(topic)
         directory = f"{data_dir.path}/{partition_folder(topic, partition)}"
         log = create_log(
@@ -395,6 +427,18 @@ class LogManager:
         self._counts[data_dir.path] = self._counts.get(data_dir.path, 0) + 1
         self._admit(key, log)
         return log
+
+    def replace(self, old: Log, new: Log) -> None:
+        """A copy in another data directory takes the place of a log (moves.py)."""
+        self._counts[self.data_dir_of(old).path] -= 1
+        self._counts[self.data_dir_of(new).path] += 1
+        self.flusher.forget(old)
+        self._flush_by_time.discard(old)
+        old.flush_wanted = None
+        old.offline = old.offline or "it was replaced by a copy in another data directory"
+        new.config = old.config
+        self._admit((new.topic, new.partition), new)
+        self._keep(new.directory, new.topic, new.topic_id)
 
     def set_topic_id(self, log: Log, topic_id: bytes) -> None:
         """Gives an id to a log whose folder had none; another id is another topic."""
@@ -436,6 +480,7 @@ class LogManager:
             for key in keys
         )
         for key in keys:
+            await self.moves.settled(key)
             entry = self._entries.get(key)
             if isinstance(entry, Log):
                 await self.cleaner.abort(entry)
@@ -525,7 +570,7 @@ class LogManager:
                 yield None
                 continue
             for partition in list(partitions):
-                yield self._get_if_possible(topic, partition)
+                yield self.get_if_possible(topic, partition)
 
     async def _secure(self, log: Log) -> None:
         """Before a compaction: all of the log is synced, the checkpoint says so, and a sign in the
@@ -568,6 +613,13 @@ class LogManager:
                 high_watermarks[key] = self.high_watermark_of(entry)
                 if entry.log_start_offset > entry.segments[0].base_offset:
                     log_starts[key] = entry.log_start_offset
+        for future in self.moves.futures():
+            if future.data_dir is data_dir and future.checkpointed:
+                key, log = future.key, future.log
+                recovery_points[key] = log.recovery_point
+                high_watermarks[key] = self.high_watermark_of(future.source)
+                if log.log_start_offset > log.segments[0].base_offset:
+                    log_starts[key] = log.log_start_offset
         return {
             checkpoints.RECOVERY_POINTS: recovery_points,
             checkpoints.LOG_START_OFFSETS: log_starts,
@@ -585,21 +637,25 @@ class LogManager:
         """Sets the periodic work going; the broker is ready."""
         self._upkeep_begun = True
         self._periodic.begin()
+        self.moves.begin_found()
 
     async def close(self, broker_epoch: int = checkpoints.NO_BROKER_EPOCH) -> None:
         """Syncs what is not yet, writes all checkpoints, marks the stop as clean, unlocks."""
         try:
             await self._periodic.stop()
+            await self.moves.stop()
             await self._metadata_files.settle()
             await self.flusher.settle()
             time_slice = TimeSlice(self.clock)
             dirty = []
-            for log in self.opened():
+            for log in self._all_opened():
                 if finish(log):
                     dirty.append(log)
                 await time_slice.yield_if_over()
             await self.flusher.flush(dirty, indexes=True)
-            for log in self.opened():
+            for future in self.moves.futures():
+                future.checkpointed = future.log.offline is None
+            for log in self._all_opened():
                 for segment in log.segments:
                     segment.close()
                 await time_slice.yield_if_over()
@@ -622,8 +678,11 @@ class LogManager:
         return not any(
             (log.offline is not None or log.recovery_point < log.end_offset)
             and self.data_dir_of(log) is data_dir
-            for log in self.opened()
+            for log in self._all_opened()
         )
+
+    def _all_opened(self) -> list[Log]:
+        return [*self.opened(), *(future.log for future in self.moves.futures())]
 
     def _release(self) -> None:
         for data_dir in self.directories:

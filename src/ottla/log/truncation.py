@@ -1,7 +1,7 @@
 """What must be done before a log is cut back, so that nothing on the disk contradicts the cut.
 
 - The log is not compacted meanwhile, and the cleaner's checkpoint is lowered: what comes after the
-  cut has not been cleaned, at whatever offsets.
+  cut has not been cleaned, at whatever offsets. Nor does a copy take its place (moves.py).
 - The recovery point in its checkpoint is lowered: a power cut could otherwise leave other bytes
   where the checkpoint says that all is synced.
 - If asked for, the bytes to be cut are kept beside the log in a `.corrupt` file (set_aside.py),
@@ -65,23 +65,26 @@ async def truncation_prepared(
     cut = Cut()
     key = (log.topic, log.partition)
     names = [checkpoints.RECOVERY_POINTS, checkpoints.CLEANER_OFFSETS]
-    await manager.cleaner.pause(log)
-    try:
-        if set_aside:
-            await _set_aside(manager, log, offset, cut)
-        manager.cleaner.truncated(key, offset)
-        while log.recovery_point > offset:
-            log.lower_recovery_point(offset)
-            await manager.checkpointer.write([manager.data_dir_of(log)], names)
-        yield cut
-        if cut.done and cut.path:
-            log.set_aside_bytes += cut.kept_bytes
-            logger.error("%s: %d bytes cut at offset %d are kept in %s", log.name, cut.kept_bytes,
-                         offset, cut.path)  # fmt: skip
-    finally:
-        manager.cleaner.resume(log)
-        if cut.path and not cut.done:
-            _remove(manager.disk, cut.path)
+    with manager.moves.held(log):
+        await manager.cleaner.pause(log)
+        try:
+            if set_aside:
+                await _set_aside(manager, log, offset, cut)
+            manager.cleaner.truncated(key, offset)
+            while log.recovery_point > offset:
+                log.lower_recovery_point(offset)
+                await manager.checkpointer.write([manager.data_dir_of(log)], names)
+            yield cut
+            if cut.done and cut.path:
+                log.set_aside_bytes += cut.kept_bytes
+                logger.error(
+                    "%s: %d bytes cut at offset %d are kept in %s",
+                    log.name, cut.kept_bytes, offset, cut.path,
+                )  # fmt: skip
+        finally:
+            manager.cleaner.resume(log)
+            if cut.path and not cut.done:
+                _remove(manager.disk, cut.path)
 
 
 def _remove(disk: Disk, path: str) -> None:

@@ -18,6 +18,7 @@ from ottla.log.syncing import sync_all
 from ottla.seams.disk import OutOfDescriptors
 
 if TYPE_CHECKING:
+    from ottla.log.log import Log
     from ottla.log.syncing import FlushMark, Syncable
     from ottla.replica.partition import Partition
     from ottla.seams.background import Background
@@ -58,7 +59,7 @@ class GroupCommit:
 
     def _round(self) -> None:
         gathered, self._waiting = self._waiting, {}
-        marks: list[tuple[Partition, FlushMark]] = []
+        marks: list[tuple[Partition, Log, FlushMark]] = []
         files: list[Sequence[Syncable]] = []
         for partition in gathered:
             try:
@@ -72,7 +73,7 @@ class GroupCommit:
             if partition.offline is not None:
                 partition.announce()  # requests that wait for this round end now
                 continue
-            marks.append((partition, mark))
+            marks.append((partition, partition.log, mark))
             files.append(to_sync)
         if not marks:
             self._continue()
@@ -81,7 +82,7 @@ class GroupCommit:
         future.add_done_callback(lambda done: self._finished(marks, done))
 
     def _finished(
-        self, marks: list[tuple[Partition, FlushMark]], done: asyncio.Future[Any]
+        self, marks: list[tuple[Partition, Log, FlushMark]], done: asyncio.Future[Any]
     ) -> None:
         error = None if done.cancelled() else done.exception()
         failures: list[OSError | None] = (
@@ -89,7 +90,10 @@ class GroupCommit:
             if error is not None or done.cancelled()
             else done.result()
         )
-        for (partition, mark), failure in zip(marks, failures, strict=True):
+        for (partition, log, mark), failure in zip(marks, failures, strict=True):
+            if partition.log is not log:
+                self._waiting[partition] = None  # it was replaced by its copy in another directory
+                continue
             if isinstance(failure, OutOfDescriptors):
                 self._again[partition] = None
                 continue

@@ -306,6 +306,16 @@ class Partition:
         self.log.on_change = None
         self._announce_soon()
 
+    def replace_log(self, log: Log) -> None:
+        """Go on with a log that has the same records, in another data directory (KIP-113)."""
+        assert log.end_offset == self.log.end_offset, f"{log} is not as {self.log}"
+        self.log.on_change = None
+        self.log = log
+        log.on_change = self._log_changed
+        self.sync_if_needed()
+        if not self._advance_as_leader():
+            self.announce()
+
     # The high watermark
 
     def advance(self, high_watermark: int) -> bool:

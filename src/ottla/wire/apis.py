@@ -93,6 +93,7 @@ TABLE = (
     Api(28, "TxnOffsetCommit", (0, 5), 3, "txn_offset_commit"),
     Api(32, "DescribeConfigs", (1, 4), 4, "describe_configs"),
     Api(33, "AlterConfigs", (0, 2), 2, "alter_configs"),
+    Api(34, "AlterReplicaLogDirs", (1, 2), 2, "alter_replica_log_dirs"),
     Api(35, "DescribeLogDirs", (1, 5), 2, "describe_log_dirs"),
     Api(37, "CreatePartitions", (0, 3), 2, "create_partitions"),
     Api(42, "DeleteGroups", (0, 2), 2, "delete_groups"),

@@ -1,7 +1,7 @@
 """DescribeLogDirs: the data directories, how large each partition is, and how full their disks.
 
 `offset_lag` is 0 as in Kafka, for leaders and followers alike: what a replica lacks of its leader's
-log is not told here, only what a copy that moves between directories lacks, and none does. A
+log is not told here, only what a copy lacks that moves to another directory (`is_future_key`). A
 partition that was asked for and is not here is left out, as Kafka does. The sizes of logs that are
 not open are looked up on disk, in a thread: there may be ten thousand.
 """
@@ -22,6 +22,7 @@ from ottla.wire.api.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
+    from ottla.log.future import FutureLog
     from ottla.seams.disk import Disk
 
 Key = tuple[str, int]  # topic, partition
@@ -42,8 +43,15 @@ async def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeL
             known[log.directory.rpartition("/")[0]][key] = log.size_bytes
     if unopened:
         await broker.background.thread(_measure, broker.disk, known, unopened)
+    wanted = set(keys)
+    moving: dict[str, list[FutureLog]] = {}
+    for future in broker.logs.moves.futures():
+        if future.key in wanted:
+            moving.setdefault(future.data_dir.path, []).append(future)
     return DescribeLogDirsResponse(
-        results=[_result(broker.disk, path, sizes) for path, sizes in known.items()]
+        results=[
+            _result(broker.disk, path, sizes, moving.get(path, ())) for path, sizes in known.items()
+        ]
     )
 
 
@@ -68,10 +76,21 @@ def _measure(disk: Disk, known: dict[str, dict[Key, int]], keys: list[Key]) -> N
             break
 
 
-def _result(disk: Disk, path: str, sizes: dict[Key, int]) -> DescribeLogDirsResult:
+def _result(
+    disk: Disk, path: str, sizes: dict[Key, int], moving: Iterable[FutureLog]
+) -> DescribeLogDirsResult:
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for (topic, index), size_bytes in sizes.items():
         partition = DescribeLogDirsPartition(partition_index=index, partition_size=size_bytes)
+        topics.setdefault(topic, []).append(partition)
+    for future in moving:
+        topic, index = future.key
+        partition = DescribeLogDirsPartition(
+            partition_index=index,
+            partition_size=future.size_bytes,
+            offset_lag=future.lag,
+            is_future_key=True,
+        )
         topics.setdefault(topic, []).append(partition)
     return DescribeLogDirsResult(
         log_dir=path,
