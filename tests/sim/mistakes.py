@@ -16,6 +16,7 @@ from ottla.broker import broker as broker_module
 from ottla.broker import metadata_applier, remote_controller
 from ottla.broker.handlers import produce
 from ottla.broker.metadata_applier import MetadataApplier
+from ottla.broker.repairs import Repairs
 from ottla.cluster import elections, registration
 from ottla.cluster.feed import Snapshot, follow_batches
 from ottla.cluster.feed_messages import FeedMessages, ImagePieces
@@ -27,7 +28,7 @@ from ottla.metadata_store.tree import ANY_VERSION, Operation, Set
 from ottla.replica.follower import Fetcher
 from ottla.replica.leader import LeaderState
 from ottla.replica.partition import Partition
-from ottla.testing.simulation.plan import Fault, Plan, draw_plan
+from ottla.testing.simulation.plan import TARGETS, Fault, Plan, draw_plan
 from ottla.testing.simulation.run import ClusterRun, Outcome
 from ottla.wire.api.follow_feed import FollowFeedResponse
 from ottla.wire.errors import ErrorCode
@@ -37,6 +38,7 @@ assign = Partition.assign
 fetch_partition = Fetcher._fetch_partition
 growth = LeaderState.growth
 register_broker = registration.register_broker
+AMONG_ROT = ("kill", "pause", "cut", "controller", "move", "power", "stop", "slow", "step")
 
 
 def _without_epochs(*names: str) -> Any:
@@ -206,6 +208,29 @@ def deleted_topic_adopted() -> Iterator[None]:
         yield
 
 
+def damaged_replica_is_cut_in_the_isr() -> AbstractContextManager[Any]:
+    """A replica that finds damage cuts its log there, as a member of the ISR or its leader."""
+
+    async def changed(self: Repairs, partition: Partition, found: Log) -> None:
+        for damage in self.damaged.pop(partition):
+            if damage.first_offset < partition.end_offset:
+                partition.truncate_to(damage.first_offset, now_ms=self._broker.clock.now_ms())
+        partition.damaged = False
+
+    return patch.object(Repairs, "_repair", changed)
+
+
+def bits_flip(seed: int) -> Plan:
+    """Bits flip in what is synced, between a few other faults."""
+    rng = random.Random(f"{seed} rot")
+    kinds = rng.sample(AMONG_ROT, 3)
+    rots = (
+        Fault(round(rng.uniform(3, 15), 3), "rot", rng.choice(TARGETS), 0.0, rng.getrandbits(16))
+        for _ in range(4)
+    )
+    return tuple(sorted((*draw_plan(seed, kinds, faults=6), *rots)))
+
+
 def leader_behind_when_it_returns(seed: int) -> Plan:
     """A deposed leader shrinks its ISR to itself while it reaches neither the others nor the
     controller; the controller gets that later, and then the new leader dies."""
@@ -290,4 +315,5 @@ MISTAKES = [
     Mistake(deposed_controller_writes, 20, lambda seed: draw_plan(seed, ("depose", "controller"))),
     Mistake(older_image_applied, 20),
     Mistake(deleted_topic_adopted, 20, lambda seed: draw_plan(seed, ("kill", "stop"))),
+    Mistake(damaged_replica_is_cut_in_the_isr, 5, bits_flip),
 ]

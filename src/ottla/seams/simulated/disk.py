@@ -193,6 +193,14 @@ class SimulatedDisk:
         node.stable = bytes(node.data)
         node.pending.clear()
 
+    def flip_synced_bit(self, path: str, bit: int) -> None:
+        """Damage what is on the device; what was written since and not synced stays as it is."""
+        node = self._file(path)
+        stable = bytearray(node.stable)
+        stable[bit // 8] ^= 1 << bit % 8
+        node.stable = bytes(stable)
+        node.data[bit // 8] ^= 1 << bit % 8
+
     def flip_unsynced_bit(
         self, path: str, chance: random.Random, places: Callable[[bytes], list[int]]
     ) -> bool:

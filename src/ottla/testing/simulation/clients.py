@@ -20,7 +20,7 @@ from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.batch_header import BatchHeader
 from ottla.wire.errors import ErrorCode
-from ottla.wire.records import Record, read_records, write_batch
+from ottla.wire.records import CorruptBatch, Record, read_records, write_batch
 from ottla.wire.schema import NO_UUID
 
 REQUEST_S_MAX = 2.0
@@ -332,7 +332,9 @@ def fetch_request(place: Place, offset: int, epoch: int, topic_id: bytes = NO_UU
 
 
 def records_in(data: Any) -> Iterator[tuple[int, str, int]]:
-    """Offset, value and leader epoch of each record in the batches that are there whole."""
+    """Offset, value and leader epoch of each record in the batches that are there whole, up to one
+    that is damaged.
+    """
     view = memoryview(bytes(data or b""))
     position = 0
     while position + 12 <= len(view):
@@ -341,6 +343,10 @@ def records_in(data: Any) -> Iterator[tuple[int, str, int]]:
             return
         batch = view[position:end]
         epoch = BatchHeader(batch, 0, 0).leader_epoch
-        for record in read_records(batch):
+        try:
+            records = read_records(batch)
+        except CorruptBatch:
+            return
+        for record in records:
             yield record.offset, bytes(record.value or b"").decode(), epoch
         position = end

@@ -124,8 +124,11 @@ class Injector:
         that one is in all ISRs again.
         """
         run = self._run
+        damaged = run.rot.left()
         self._lost = {
-            each for each in self._lost if not (run.machines[each].ready and run.view.in_sync(each))
+            each
+            for each in self._lost
+            if not (run.machines[each].ready and run.view.in_sync(each)) or each in damaged
         }
         return not (self._lost or self._losing) and run.view.may_be_missed(
             machine.id, lambda broker_id: run.machines[broker_id].ready
@@ -290,6 +293,14 @@ class Injector:
         disk.capacity_bytes = None
         self._run.note(f"the disk of {machine.id} has space again")
         self._repair(machine)
+
+    async def _rot(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
+        if not self._may_lose(machine):
+            return
+        struck = self._run.rot.strike(machine, rng.choice(self._run.places), rng)
+        if struck is not None:
+            self._lost.add(machine.id)
+            self._run.note(f"a bit of {struck} flips on {machine.id}")
 
     async def _sync_error(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
         # What it should have written is lost, as un-synced bytes are without power.

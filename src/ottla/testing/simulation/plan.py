@@ -41,8 +41,10 @@ KINDS: dict[str, tuple[float, float, str]] = {
     "write-error": (0.2, 2.0, "writes fail"),
     "slow-disk": (0.5, 5.0, "background work, which is what waits for the disk, takes long"),
     "move": (0.1, 1.0, "leadership moves, several times"),
+    "rot": (0.0, 0.0, "a bit flips in what one replica has synced"),
 }
-USUAL_KINDS = tuple(KINDS)
+# Not all: brokers that look for damage all the time take other steps than those that do not.
+USUAL_KINDS = tuple(kind for kind in KINDS if kind != "rot")
 DISK_ERRORS = ("full", "sync-error", "write-error")
 # How often each is drawn, where it is not once.
 WEIGHTS = {"kill": 3, "power": 2, "pause": 2, "cut": 2, "controller": 2, "move": 2}

@@ -109,7 +109,7 @@ class Reader:
             self._workload.history.polled(self._node.name, self.place, read)
             self.offset = records[-1][0] + 1
             self._last_epoch = records[-1][2]
-        return True
+        return bool(records) or not data.records  # else what it is given is damaged
 
     async def _validate(self) -> bool:
         found = await self._client.leader(self.place)

@@ -20,6 +20,7 @@ from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.seams.simulated.loop import SimulatedLoop
 from ottla.seams.simulated.simulation import Simulation
 from ottla.testing.history import History, Report, check
+from ottla.testing.simulation import rot
 from ottla.testing.simulation.admin import Admin
 from ottla.testing.simulation.churn import Churn, is_left
 from ottla.testing.simulation.clients import CarelessProducer, Place, Producer
@@ -111,7 +112,8 @@ class ClusterRun:
         """`plan` and `partitions` are drawn from the seed where they are not given."""
         self.seed = seed
         self.plan = self.draw_plan(seed) if plan is None else plan
-        self.settings = {**SETTINGS, **(settings or {})}
+        rots = any(fault.kind == rot.KIND for fault in self.plan)
+        self.settings = {**SETTINGS, **(rot.SETTINGS if rots else {}), **(settings or {})}
         self.sync_before_ack = self.settings.get("log.flush.before.ack") == "true"
         self.ids = tuple(range(1, brokers + 1))
         self.hosts = [f"broker{each}" for each in self.ids]
@@ -132,6 +134,7 @@ class ClusterRun:
         self.readers: list[Reader] = []
         self.machines: dict[int, Machine] = {}
         self.view = View(self.machines)
+        self.rot = rot.Rot(self.machines)
         self.invariants = Invariants(self.problem)
 
     @classmethod
@@ -285,6 +288,8 @@ class ClusterRun:
             missing = self._missing_of(place)
             if missing is not None:
                 return missing
+        if damaged := self.rot.left():
+            return f"brokers {sorted(damaged)} have damaged batches"
         return self._left_of_deleted()
 
     def _left_of_deleted(self) -> str | None:
