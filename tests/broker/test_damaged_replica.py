@@ -14,6 +14,7 @@ import pytest
 
 from ottla.log.checkpoints import (
     HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
 )
@@ -24,6 +25,11 @@ from ottla.wire.api.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
+)
+from ottla.wire.api.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
 )
 from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.errors import ErrorCode
@@ -47,7 +53,7 @@ class Story:
         self.partitions = range(partitions)
         self.client: Any = ClusterClient(cluster)
         self.expected: list[bytes] = []  # of each partition
-        self.sequence = 0
+        self.start_offset = self.sequence = 0
         self.stamps: dict[int, int] = {}  # timestamp by offset
         self.last = b""
         self.last_offset = -1
@@ -90,6 +96,17 @@ class Story:
         self.last, self.last_offset = batch, offset
         self.expected.append(value)
 
+    def delete(self, count: int) -> None:
+        """Delete the first records of each partition, which are plain ones."""
+        for index in self.partitions:
+            which = [DeleteRecordsPartition(partition_index=index, offset=count)]
+            topics = [DeleteRecordsTopic(name=TOPIC, partitions=which)]
+            answer = self.cluster.ask(2, DeleteRecordsRequest(topics=topics, timeout_ms=5000), 2)
+            assert set(codes(answer)) == {0}
+        self.start_offset = count
+        self.expected = self.expected[count:]
+        self.stamps = {each: at for each, at in self.stamps.items() if each >= count}
+
     def send(self, index: int, batch: bytes) -> int:
         answer = self.client.ask(produce_request(TOPIC, index, batch), 9)
         [result] = answer.responses[0].partition_responses
@@ -121,12 +138,16 @@ class Story:
     def check(self) -> None:
         """Read everything at the leader, repeat what was sent last, and go on."""
         for index in self.partitions:
-            assert visible(self.client, index) == self.expected, f"partition {index}"
+            assert visible(self.client, index, self.start_offset) == self.expected, (
+                f"partition {index}"
+            )
             assert self.found(index) == self.stamps, f"partition {index}"
             assert self.send(index, self.last) == self.last_offset, f"doubled in {index}"
         self.write(b"third")
         for index in self.partitions:
-            assert visible(self.client, index) == self.expected, f"partition {index}"
+            assert visible(self.client, index, self.start_offset) == self.expected, (
+                f"partition {index}"
+            )
 
     def found(self, index: int) -> dict[int, int]:
         """The records that ListOffsets finds by their times."""
@@ -146,7 +167,9 @@ def stopped(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Stop broker 3, damage its files, start it again, and let it lead."""
     clean = bool(request.param)
 
-    def run(partitions: int, damage: Callable[[SimulatedDisk, bool], None]) -> None:
+    def run(
+        partitions: int, damage: Callable[[SimulatedDisk, bool], None], deleted: int = 0
+    ) -> None:
         settings = {
             "log_index_interval_bytes": 1,
             "broker_session_timeout_ms": 3000,
@@ -155,6 +178,8 @@ def stopped(request: pytest.FixtureRequest) -> Callable[..., None]:
         with Cluster(3, **SETTINGS, **settings) as cluster:
             story = Story(cluster, partitions)
             story.begin()
+            if deleted:
+                story.delete(deleted)
             third = cluster.brokers[3]
             cluster.simulation.run_for(6)  # the high watermark is checkpointed
             if clean:
@@ -220,3 +245,15 @@ def test_a_replica_with_damaged_checkpoints_may_lead(
             damage(disk, f"{DATA}/{name}")
 
     stopped(2, damage_all)
+
+
+def test_a_flipped_bit_deletes_no_records(stopped: Callable[..., None]) -> None:
+    """In the start of a log: as a leader it would have its followers delete theirs, too."""
+
+    def flip_one(disk: SimulatedDisk, clean: bool) -> None:
+        path = f"{DATA}/{LOG_START_OFFSETS}"
+        sound = disk.read(path)
+        assert b"t 0 1\n" in sound
+        disk.write_atomically(path, sound.replace(b"t 0 1\n", b"t 0 5\n"), sync=True)
+
+    stopped(2, flip_one, deleted=1)

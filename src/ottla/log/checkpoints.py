@@ -20,6 +20,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ottla.wire.checksum import crc32c
+
 if TYPE_CHECKING:
     from ottla.seams.disk import Disk
 
@@ -35,6 +37,7 @@ CONFIGS_FIELD = "configs: "
 CONFIGS_PARSED_MAX = 1_000  # all partitions of a topic have the same line: it is parsed once
 
 CHECKPOINT_VERSION = 0
+CHECKSUM_NAME = "#checksum"  # no topic can have it
 NO_BROKER_EPOCH = -1
 
 TopicPartition = tuple[str, int]
@@ -70,13 +73,21 @@ def uuid_from_text(text: str) -> bytes:
     return uuid
 
 
-# Offset checkpoints: a version, a count, then one line per partition.
+# Offset checkpoints: a version, a count, then one line per partition. The last is ours, a partition
+# that there is not, with the checksum of the others for its offset: without it one flipped bit in
+# the start of a log would delete records, here and, once this replica leads, on all others. Kafka
+# passes over partitions that it does not have, and leaves the line out when it writes the file.
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    lines = [f"{CHECKPOINT_VERSION}\n{len(offsets)}\n"]
-    lines += [f"{topic} {partition} {offset}\n" for (topic, partition), offset in offsets.items()]
-    return "".join(lines).encode()
+    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+    if lines:
+        lines.append(f"{CHECKSUM_NAME} 0 {_checksum(lines)}")
+    return "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines, ""]).encode()
+
+
+def _checksum(lines: list[str]) -> int:
+    return crc32c("\n".join(lines).encode())
 
 
 def parse_offsets(data: bytes, path: str) -> Offsets:
@@ -99,6 +110,9 @@ def parse_offsets(data: bytes, path: str) -> Offsets:
         if len(fields) != 3:
             raise CorruptCheckpoint(path, expected="'topic partition offset'", found=line)
         offsets[topic, partition] = offset
+    checksum = offsets.pop((CHECKSUM_NAME, 0), None)
+    if checksum is not None and checksum != (found_checksum := _checksum(lines[2:-1])):
+        raise CorruptCheckpoint(path, expected=f"checksum {checksum}", found=str(found_checksum))
     return offsets
 
 
