@@ -65,20 +65,22 @@ def cover(cluster: Cluster, side: str, replicas: str | None, topic: str = "t") -
     configure(cluster, TOPIC, topic, {f"{side}.replication.throttled.replicas": replicas}, 1)
 
 
-def append(cluster: Cluster, topic: str, count: int = 1, value: bytes = b"") -> None:
+def append(
+    cluster: Cluster, topic: str, count: int = 1, value: bytes = b"", leader: int = SOURCE
+) -> None:
     """Batches of a size that counts; acknowledged by all in-sync replicas."""
     now_ms = cluster.client.clock.now_ms()
     for _ in range(count):
         batch = write_batch([Record(value or b"x" * BATCH_BYTES, timestamp=now_ms)])
-        answer = cluster.ask(SOURCE, produce_request(topic, 0, batch), 9)
+        answer = cluster.ask(leader, produce_request(topic, 0, batch), 9)
         assert answer.responses[0].partition_responses[0].error_code == 0
 
 
-def create(cluster: Cluster, topic: str, replicas: Sequence[int]) -> None:
-    """A topic with one partition."""
+def create(cluster: Cluster, topic: str, replicas: Sequence[int], leader: int = SOURCE) -> None:
+    """A topic with one partition, and a record in it."""
     assert cluster.create(topic, 1, 1, through=1, replicas=replicas).error_code == 0
-    cluster.wait(lambda: cluster.partition(topic, seen_by=SOURCE) is not None)
-    append(cluster, topic)
+    cluster.wait(lambda: cluster.partition(topic, seen_by=leader) is not None)
+    append(cluster, topic, leader=leader)
 
 
 def fill(
@@ -191,9 +193,9 @@ class TestOneSide:
             throttle(cluster, side, RATE)
             assert move(cluster, (TARGET,)) == 0
             began_s = cluster.simulation.now_s
-            append(cluster, "u", 500)
-            assert cluster.simulation.now_s - began_s < 4
-            assert copied(cluster, "u") == 501
+            append(cluster, "u", 200)
+            assert cluster.simulation.now_s - began_s < 2
+            assert copied(cluster, "u") == 201
             cluster.wait(lambda: moved(cluster), limit_s=300)
             assert SECONDS[0] < cluster.simulation.now_s - began_s < SECONDS[1]
 
@@ -241,6 +243,19 @@ class TestOneSide:
                 cluster.simulation.run_for(0.5)
             assert fetches(cluster) - before < 10 * 10
 
+    def test_a_broker_that_is_started_again_keeps_to_it(self, side: str) -> None:
+        """The configs are the cluster's: the process after it has them from the start."""
+        with Cluster(3) as cluster:
+            fill(cluster)
+            cover(cluster, side, THROTTLED[side])
+            throttle(cluster, side, RATE)
+            broker = cluster.brokers[BROKERS[side]]
+            broker.crash()
+            broker.start()
+            cluster.wait(lambda: broker.started and cluster.partition("t").leader == SOURCE)
+            cluster.wait(lambda: not cluster.image(1).brokers[broker.id].fenced)
+            assert SECONDS[0] < seconds_to_move(cluster) < SECONDS[1]
+
     def test_the_rate_is_shown(self, side: str) -> None:
         """Under the name of Kafka's MBean."""
         with Cluster(3) as cluster:
@@ -254,3 +269,48 @@ class TestOneSide:
             [line] = [each for each in text.splitlines() if each.startswith(name)]
             assert RATE * 0.8 < float(line.split()[-1]) < RATE * 1.3
             assert cluster.ask(1, request(None), 1).error_code == 0
+
+
+def test_leaders_share_the_quota_of_their_follower() -> None:
+    """Two partitions that come from two brokers take as long as one of that size together."""
+    with Cluster(4) as cluster:
+        half = SIZE_BYTES // 2
+        fill(cluster, half)
+        create(cluster, "u", (4,), leader=4)
+        append(cluster, "u", half // BATCH_BYTES - 1, leader=4)
+        for topic in ("t", "u"):
+            cover(cluster, "follower", "*", topic)
+        throttle(cluster, "follower", RATE)
+        assert cluster.ask(3, request((TARGET,), topic="u"), 1).error_code == 0
+        assert move(cluster, (TARGET,)) == 0
+        began_s = cluster.simulation.now_s
+        before = fetches(cluster)
+        cluster.wait(
+            lambda: all(cluster.partition(each).replicas == (TARGET,) for each in "tu"), limit_s=300
+        )
+        took_s = cluster.simulation.now_s - began_s
+        assert SECONDS[0] - 1 < took_s < SECONDS[1]
+        assert fetches(cluster) - before < 24 * took_s
+
+
+def test_followers_share_the_quota_of_their_leader() -> None:
+    """Two copies of one partition take twice the time of one, and both are made."""
+    with Cluster(4) as cluster:
+        fill(cluster, SIZE_BYTES // 2)
+        cover(cluster, "leader", "*")
+        throttle(cluster, "leader", RATE)
+        began_s = cluster.simulation.now_s
+        assert move(cluster, (TARGET, 4)) == 0
+        cluster.wait(lambda: settled(cluster, (TARGET, 4), 1, TARGET, 4), limit_s=300)
+        assert SECONDS[0] - 1 < cluster.simulation.now_s - began_s < SECONDS[1]
+
+
+def test_both_sides_at_once() -> None:
+    """As `kafka-reassign-partitions.sh --throttle` sets it: the rate, and not half of it."""
+    with Cluster(3) as cluster:
+        fill(cluster)
+        for side in SIDES:
+            cover(cluster, side, THROTTLED[side])
+            for broker in (SOURCE, TARGET):
+                throttle(cluster, side, RATE, str(broker))
+        assert SECONDS[0] < seconds_to_move(cluster) < SECONDS[1] + 2

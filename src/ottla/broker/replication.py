@@ -134,7 +134,9 @@ class FetchLoop:
             fetcher.hold(())
             bytes_max = min(limits.response_bytes_max, allowance_bytes)
             return limits._replace(response_bytes_max=bytes_max)
-        fetcher.hold(behind)
+        if not self._under_way:
+            # What a request under way asks for may be on its way already.
+            fetcher.hold(behind)
         if behind:
             throttle.wake_later()
         return limits
