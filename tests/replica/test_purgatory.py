@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.replica.offset_waits import GONE_MAX
 from ottla.replica.purgatory import EMPTY_TICKS_MAX, TICK_S, Purgatory
 from ottla.seams.clock import ManualClock, ManualTimer
 
@@ -366,3 +367,86 @@ def test_against_a_list_of_deadlines(seed: int) -> None:
                 assert not each[2].answered or each[0] <= now_ms, f"seed {seed}: ended too early"
             waiting = [one for one in waiting if not one[2].answered]
     assert len(purgatory) == len(waiting)
+
+
+class Key:
+    """A partition as the purgatory sees it."""
+
+    def __init__(self) -> None:
+        self.standing = (5, 0)  # term, offset
+
+
+def test_an_advance_tries_what_it_completes(clock: ManualClock, purgatory: Purgatory) -> None:
+    """Of 1,000 that wait for offsets of one partition each is tried once, when its time comes."""
+    key = Key()
+    requests = [Request() for _ in range(1000)]
+    for request in requests:
+        request.ready = True
+    for offset in sorted(range(1000), key=lambda each: each % 7):  # in any order
+        purgatory.park_until({key: offset + 1}, 1000, requests[offset].attempt)
+    for reached in range(0, 1001, 10):
+        key.standing = (5, reached)
+        purgatory.wake_soon(key, 100)
+        purgatory.wake(key)
+        clock.advance(0)
+        assert [each.answered for each in requests] == [at < reached for at in range(1000)]
+    assert [each.tries for each in requests] == [[False]] * 1000
+    assert not purgatory._by_offset
+    assert len(purgatory) == 0
+
+
+def test_another_term_concerns_all_that_wait(clock: ManualClock, purgatory: Purgatory) -> None:
+    """Whatever they wait for; and what is parked after the change waits in the new one."""
+    key, before, after = Key(), Request(), Request()
+    before.ready = after.ready = True
+    purgatory.park_until({key: 10}, 1000, before.attempt)
+    key.standing = (6, 0)
+    purgatory.park_until({key: 20}, 1000, after.attempt)
+    clock.advance(0)
+    assert (before.answered, after.tries) == (True, [])
+    key.standing = (6, 20)
+    purgatory.wake(key)
+    assert after.answered
+
+
+def test_an_offset_that_is_reached_already_is_noticed(
+    clock: ManualClock, purgatory: Purgatory
+) -> None:
+    """In the next turn, although no move follows."""
+    key, request = Key(), Request()
+    key.standing, request.ready = (5, 10), True
+    purgatory.park_until({key: 10}, 1000, request.attempt)
+    assert not request.answered
+    clock.advance(0)
+    assert request.answered
+
+
+def test_an_acknowledgement_of_two_partitions_waits_for_both(purgatory: Purgatory) -> None:
+    """It is tried when one has come so far, and again when the other has."""
+    one, two, request = Key(), Key(), Request()
+    purgatory.park_until({one: 1, two: 2}, 1000, request.attempt)
+    one.standing = (5, 1)
+    purgatory.wake(one)
+    assert request.tries == [False]
+    request.ready = True
+    purgatory.wake(one)
+    assert not request.answered
+    two.standing = (5, 3)
+    purgatory.wake(two)
+    assert request.answered
+    assert not purgatory._by_offset
+
+
+def test_what_ends_otherwise_leaves_little_behind(clock: ManualClock, purgatory: Purgatory) -> None:
+    """Operations that were cancelled, or whose time was up, while the offset stood still."""
+    key, last = Key(), Request()
+    for _ in range(10_000):
+        purgatory.cancel(purgatory.park_until({key: 5}, 1000, Request().attempt))
+    assert len(purgatory._by_offset.get(key, ())) <= 2 * GONE_MAX
+    purgatory.park_until({key: 6}, 1000, last.attempt)
+    clock.advance(1100)
+    assert last.tries == [True]
+    key.standing = (5, 6)
+    purgatory.wake(key)
+    assert not purgatory._by_offset
+    assert last.tries == [True]

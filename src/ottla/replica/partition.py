@@ -161,6 +161,14 @@ class Partition:
         return self.log.offline
 
     @property
+    def standing(self) -> tuple[int, int]:
+        """The epoch in which this broker leads and can serve (-1: it does not), and how far all is
+        committed: what an acknowledgement waits for (`offset_waits.py`).
+        """
+        leads = self.is_leader and self.log.offline is None
+        return self.leader_epoch if leads else -1, self.high_watermark
+
+    @property
     def sync_failed(self) -> bool:
         return self.log.sync_failed
 

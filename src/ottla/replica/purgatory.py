@@ -2,7 +2,8 @@
 
 An operation is parked under keys (any hashable objects, here partitions). It is tried again when
 one of its keys moves, and for the last time when its time is up. It may state how many bytes it
-still misses; a smaller move then only lowers that number. The work of one turn of the event loop is
+still misses; a smaller move then only lowers that number. Or it states which offset each key must
+reach: it is not looked at before (`offset_waits.py`). The work of one turn of the event loop is
 bounded: a move that concerns thousands of operations is spread over turns, in order, and the
 requests that arrive in between are handled in between. Time is coarse: one timer serves all,
 and deadlines are rounded up to the next tick, so a thousand idle long polls cost one wake-up for
@@ -17,7 +18,10 @@ from heapq import heappop, heappush
 from math import ceil
 from typing import TYPE_CHECKING
 
+from ottla.replica.offset_waits import OffsetWaits
+
 if TYPE_CHECKING:
+    from ottla.replica.offset_waits import Ordered
     from ottla.seams.clock import Clock, Timer
 
 # How many requests may wait at once; beyond it a request is answered with what there is, at once.
@@ -37,7 +41,16 @@ class DelayedOperation:
     `attempt` is None once the operation is completed or cancelled.
     """
 
-    __slots__ = ("attempt", "expired", "keys", "missing_bytes", "queued", "tick", "urgent")
+    __slots__ = (
+        "attempt",
+        "expired",
+        "keys",
+        "missing_bytes",
+        "offsets",
+        "queued",
+        "tick",
+        "urgent",
+    )
 
     def __init__(
         self,
@@ -52,6 +65,7 @@ class DelayedOperation:
         self.attempt: Callable[[bool], bool] | None = attempt
         self.missing_bytes = missing_bytes
         self.urgent = urgent
+        self.offsets: dict[Ordered, int] = {}
         self.queued = False
         self.expired = False
 
@@ -70,6 +84,7 @@ class Purgatory:
         self._parked_max = parked_max
         self._attempts_per_turn = attempts_per_turn
         self._by_key: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self._by_offset: dict[Hashable, OffsetWaits] = {}
         self._by_tick: dict[int, dict[DelayedOperation, None]] = {}
         self._ticks: list[int] = []
         # Keys that have moved in this turn, and by how many bytes (None: look, whatever the size).
@@ -121,6 +136,28 @@ class Purgatory:
             self._arm()
         return operation
 
+    def park_until(
+        self, offsets: dict[Ordered, int], wait_ms: int, attempt: Callable[[bool], bool]
+    ) -> DelayedOperation:
+        """Park an acknowledgement until each key has reached its offset in the term of now.
+
+        It is tried when a key has, when a key's term changes, and when `wait_ms` has passed.
+        """
+        operation = self.park((), wait_ms, attempt, urgent=True)
+        if operation.attempt is None:
+            return operation
+        operation.offsets = dict(offsets)
+        for key, offset in offsets.items():
+            self._take_due(key)  # those of an earlier term, if there are any
+            waits = self._by_offset.get(key)
+            if waits is None:
+                waits = self._by_offset[key] = OffsetWaits(key.standing[0])
+            waits.add(offset, operation)
+            self._take_due(key)
+        if self._urgent:
+            self._next_turn()
+        return operation
+
     def watch(self, operation: DelayedOperation, key: Hashable) -> None:
         """Let a parked operation wait for `key` as well."""
         if operation.attempt is None:
@@ -143,7 +180,7 @@ class Purgatory:
 
         An append does not pay for the answers of the readers, and they get more at once.
         """
-        if key not in self._by_key:
+        if key not in self._by_key and not self._has_due(key):
             return
         moved = self._moved
         if not moved:
@@ -170,6 +207,12 @@ class Purgatory:
                 operations.pop(operation, None)
                 if not operations:
                     del self._by_key[key]
+        for key in operation.offsets:
+            waits = self._by_offset.get(key)
+            if waits is not None:
+                waits.forget_one()
+                if not waits:
+                    del self._by_offset[key]
         bucket = self._by_tick.get(operation.tick)
         if bucket is not None:
             bucket.pop(operation, None)
@@ -188,7 +231,24 @@ class Purgatory:
 
     # Trying what has moved
 
+    def _take_due(self, key: Hashable) -> None:
+        """Queue what waited for an offset that the key has reached."""
+        waits = self._by_offset.get(key)
+        if waits is None:
+            return
+        for operation in waits.take(key.standing):  # type: ignore[attr-defined]
+            del operation.offsets[key]  # type: ignore[arg-type]
+            if not operation.queued:
+                self._queue_up(operation)
+        if not waits:
+            del self._by_offset[key]
+
+    def _has_due(self, key: Hashable) -> bool:
+        waits = self._by_offset.get(key)
+        return waits is not None and waits.has_due(key.standing)  # type: ignore[attr-defined]
+
     def _enqueue(self, key: Hashable, size_bytes: int | None) -> None:
+        self._take_due(key)
         for operation in self._by_key.get(key, ()):
             if size_bytes is not None:
                 operation.missing_bytes -= size_bytes

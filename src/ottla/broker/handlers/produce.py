@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.broker.transactional import FailedPartitions
     from ottla.cluster.image import ClusterImage
     from ottla.log.log import AppendResult
+    from ottla.replica.offset_waits import Ordered
     from ottla.replica.partition import Partition
 
 TOPIC_IDS_FROM = 13
@@ -279,7 +280,9 @@ def _park(
 
     purgatory = context.broker.purgatory
     pending = Pending()
-    keys = [partition for partition, _, _, _ in waiting]
-    operation = purgatory.park(keys, timeout_ms, attempt, urgent=True)
+    offsets: dict[Ordered, int] = {}
+    for partition, _, end_offset, _ in waiting:
+        offsets[partition] = max(end_offset, offsets.get(partition, 0))
+    operation = purgatory.park_until(offsets, timeout_ms, attempt)
     pending.on_cancel(lambda: purgatory.cancel(operation))
     return pending

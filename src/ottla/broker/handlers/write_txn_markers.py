@@ -9,6 +9,7 @@ from __future__ import annotations
 from ottla.broker.context import Context, Pending
 from ottla.broker.markers import Written, write
 from ottla.coordinator.effects import Producer
+from ottla.replica.offset_waits import Ordered
 from ottla.wire.api.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -48,8 +49,9 @@ def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkers
         return True
 
     timeout_ms = context.broker.settings.integer("request.timeout.ms")
-    keys = [each.partition for _, each in waiting]
-    operation = purgatory.park(keys, timeout_ms, attempt, urgent=True)
+    # Of several markers in one partition the last one has the largest offset.
+    offsets: dict[Ordered, int] = {each.partition: each.end_offset for _, each in waiting}
+    operation = purgatory.park_until(offsets, timeout_ms, attempt)
     pending.on_cancel(lambda: purgatory.cancel(operation))
     return pending
 
