@@ -56,10 +56,13 @@ class FlowingClient(threading.Thread):
 class SteadyProducer(FlowingClient):
     """confluent-kafka with acks=all and idempotence: so many records a second, round robin.
 
-    Client options are the defaults but for the time after which a record is given up.
+    Client options are the defaults but for those given, and the time after which a record is given
+    up.
     """
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, *, per_second: int) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, *, per_second: int, **options: object
+    ) -> None:
         super().__init__()
         self.acknowledged_s: dict[int, list[float]] = defaultdict(list)
         self.failed = 0
@@ -74,6 +77,7 @@ class SteadyProducer(FlowingClient):
                 "message.timeout.ms": int(GIVE_UP_S * 1000),
                 "queue.buffering.max.messages": 1_000_000,
                 "log_level": 0,
+                **options,
             }
         )
 

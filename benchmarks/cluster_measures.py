@@ -14,9 +14,11 @@ from pathlib import Path
 
 from benchmarks import clients, raw
 from benchmarks.cluster_faults import FAULTS
+from benchmarks.cluster_links import LINKS
 from benchmarks.cluster_run import QUICK, ClusterRun, Kinds, both
 from benchmarks.cluster_scale import SCALE
 from benchmarks.cluster_servers import BOTH, Cluster
+from benchmarks.one_node import LABELS, ONE_NODE, ROW
 from benchmarks.report import AT_LEAST, AT_MOST, Row, Targets, failure, plot, summary, table
 from tests.apache import jars
 
@@ -35,6 +37,7 @@ TARGETS: Targets = {
         ("value", AT_MOST, 1),
         ("ratio", AT_MOST, 0.15),
     ],
+    "link of a leader cut: longest gap, s": [("value", AT_MOST, 10)],  # session time-out + 1 s
     "controller killed: longest gap in topic creation, s": [("value", AT_MOST, 1.5)],
     "rolling restart: failed requests": [("value", AT_MOST, 0)],
     "rolling restart: longest gap, s": [("value", AT_MOST, 0.5)],
@@ -45,7 +48,7 @@ TARGETS: Targets = {
     "3,000 partitions x 3: idle CPU of the three, % of a core": [("value", AT_MOST, 5)],
     "memory of the three, idle, MB": [("ratio", AT_MOST, 0.15)],
     "memory of the three after the load, MB": [("ratio", AT_MOST, 0.15)],
-}
+} | {ROW.format(label): [("value", AT_MOST, 1.05)] for label in LABELS}
 
 
 def produce(run: ClusterRun, kinds: Kinds) -> None:
@@ -115,7 +118,14 @@ def latency(run: ClusterRun, cluster: Cluster, *, recorded: bool) -> None:
 
 
 Measure = Callable[[ClusterRun, Kinds], None]
-MEASURES: dict[str, Measure] = {"produce": produce, "small": small, **FAULTS, **SCALE}
+MEASURES: dict[str, Measure] = {
+    "produce": produce,
+    "small": small,
+    **FAULTS,
+    **LINKS,
+    **ONE_NODE,
+    **SCALE,
+}
 
 
 def main() -> None:

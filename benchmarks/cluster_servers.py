@@ -29,6 +29,7 @@ from ottla.supervisor.ports import free_ports
 from tests.apache import jars
 from tests.apache.kafka import DEFAULTS as KAFKA_DEFAULTS
 from tests.apache.kafka import format_directory
+from tests.crash.namespaces import Namespaces
 from tests.live import environment_with
 
 BROKERS = 3
@@ -56,6 +57,14 @@ class Member(Broker):
         self.prepare()
 
     @property
+    def host(self) -> str:
+        return self.cluster.host(self.node_id)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
     def data(self) -> Path:
         """Where its partitions lie."""
         return self.directory / "data"
@@ -68,7 +77,7 @@ class Member(Broker):
         """Start the process."""
         with open(self.cluster.directory / f"broker-{self.node_id}.txt", "ab") as output:
             self.process = subprocess.Popen(
-                self.command(),
+                [*self.cluster.inside(self.node_id), *self.command()],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
@@ -92,7 +101,7 @@ class Member(Broker):
 class OttlaMember(Member):
     def command(self) -> list[str]:
         plan = ClusterPlan(self.cluster.directory, (), replication_options(BROKERS))
-        return plan.command(BrokerPlan(self.node_id, HOST, self.port))
+        return plan.command(BrokerPlan(self.node_id, self.host, self.port))
 
     @property
     def data(self) -> Path:
@@ -105,14 +114,16 @@ class KafkaMember(Member):
     def prepare(self) -> None:
         cluster = self.cluster
         controller = cluster.ports[BROKERS + self.node_id - 1]
-        voters = ",".join(f"{each}@{HOST}:{cluster.ports[BROKERS + each - 1]}" for each in NODE_IDS)
+        voters = ",".join(
+            f"{each}@{cluster.host(each)}:{cluster.ports[BROKERS + each - 1]}" for each in NODE_IDS
+        )
         settings = (
             {name: value for name, value in KAFKA_DEFAULTS.items() if ".topic." not in name}
             | replication_options(BROKERS)
             | {
                 "node.id": str(self.node_id),
-                "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{controller}",
-                "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port}",
+                "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{self.host}:{controller}",
+                "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
                 "controller.quorum.voters": voters,
                 "log.dirs": str(self.data),
@@ -149,6 +160,7 @@ class Cluster:
 
     name: str
     member: type[Member]
+    network: Namespaces | None = None  # where each broker has a network namespace of its own
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix=f"bench-cluster-{self.name}-"))
@@ -159,6 +171,14 @@ class Cluster:
         }
         self.bootstrap = ",".join(member.bootstrap for member in self.members.values())
         self._admin: cka.AdminClient | None = None
+
+    def host(self, node_id: int) -> str:
+        """The address of a broker."""
+        return HOST if self.network is None else self.network.address(node_id)
+
+    def inside(self, node_id: int) -> list[str]:
+        """What a broker's command begins with."""
+        return ["ip", "netns", "exec", self.network.name(node_id)] if self.network else []
 
     # Processes
 
@@ -266,20 +286,20 @@ class KafkaCluster(Cluster):
 
     def controller(self) -> int:
         """From DescribeQuorum: what Kafka's Metadata calls the controller is any broker."""
-        port = next(member.port for member in self.members.values() if member.running)
-        return quorum_leader(port)
+        member = next(member for member in self.members.values() if member.running)
+        return quorum_leader(member.host, member.port)
 
 
 BOTH: tuple[type[Cluster], ...] = (KafkaCluster, OttlaCluster)
 
 
-def quorum_leader(port: int) -> int:
+def quorum_leader(host: str, port: int) -> int:
     """DescribeQuorum v0, which is a flexible version from the beginning."""
     partition = struct.pack(">i", 0) + b"\0"
     name = bytes([len(METADATA_TOPIC) + 1]) + METADATA_TOPIC
     body = b"\2" + name + b"\2" + partition + b"\0" + b"\0"
     head = struct.pack(">hhi", DESCRIBE_QUORUM, 0, 7) + raw.text("bench") + b"\0"
-    with raw.connect(port) as sock:
+    with raw.connect(port, host) as sock:
         sock.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
         answer = raw.receive(sock)
     # Correlation id and tags, an error, one topic with its name, one partition: index, error.

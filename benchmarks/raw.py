@@ -55,8 +55,8 @@ ALL_METADATA_FRAME = frame(METADATA, METADATA_VERSION, struct.pack(">i", -1) + b
 API_VERSIONS_FRAME = frame(API_VERSIONS, 0, b"")
 
 
-def connect(port: int) -> socket.socket:
-    sock = socket.create_connection(("127.0.0.1", port))
+def connect(port: int, host: str = "127.0.0.1") -> socket.socket:
+    sock = socket.create_connection((host, port))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
