@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from ottla.testing.simulation.plan import USUAL_KINDS, Fault, draw_plan
+from ottla.testing.simulation.plan import OF_USERS, USUAL_KINDS, Fault, draw_plan
 from ottla.testing.simulation.run import ClusterRun
 from tests import needs
 from tests.sim.mistakes import MISTAKES, Mistake
 
-SEEDS = needs.rounds(90, 2000)
+SEEDS = needs.rounds(80, 2000)
 SEEDS_WITH_SYNC = needs.rounds(4, 200)
 FIRST_WITH_SYNC = 1_000_000
 SEEDS_OF_FIVE = needs.rounds(2, 100)
 FIRST_OF_FIVE = 2_000_000
+SEEDS_WITH_USERS = needs.rounds(12, 300)
+FIRST_WITH_USERS = 3_000_000
 # The leader's wall clock is set back three times, together by 81 minutes.
 CLOCK_FAR_BACK = (
     Fault(1.5, "jump", "leader", 0.0, 0xD216),
@@ -54,6 +58,13 @@ def test_all_may_lose_power_when_replicas_sync_before_they_acknowledge(seed: int
 def test_the_promise_holds_for_five_brokers(seed: int) -> None:
     """As for three."""
     check(ClusterRun(seed, brokers=5))
+
+
+@pytest.mark.parametrize("seed", range(FIRST_WITH_USERS, FIRST_WITH_USERS + SEEDS_WITH_USERS))
+def test_the_promise_holds_while_partitions_move_and_are_added(seed: int) -> None:
+    """Four brokers; reassignments, some cancelled, are over when all is healed."""
+    kinds = random.Random(seed).sample(USUAL_KINDS, 2)
+    check(ClusterRun(seed, draw_plan(seed, ("reassign", "reassign", *OF_USERS, *kinds)), brokers=4))
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: each.plant.__name__)

@@ -8,6 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.testing.simulation.connection import Connection
+from ottla.wire.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -99,6 +104,14 @@ class Admin:
         """Ask once for more partitions; they may come or not."""
         wanted = CreatePartitionsTopic(name=topic, count=count, assignments=None)
         await self.ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS), 3)
+
+    async def reassign(self, topic: str, index: int, replicas: Sequence[int] | None) -> None:
+        """Ask once for other replicas, or with None to cancel; it may happen or not."""
+        wanted = ReassignablePartition(
+            partition_index=index, replicas=None if replicas is None else list(replicas)
+        )
+        topics = [ReassignableTopic(name=topic, partitions=[wanted])]
+        await self.ask(AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=TIMEOUT_MS), 1)
 
     async def set_config(self, topic: str, name: str, value: str) -> None:
         """Set one config of a topic."""

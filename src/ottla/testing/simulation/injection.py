@@ -15,14 +15,18 @@ from typing import TYPE_CHECKING
 
 from ottla.seams.simulated.background import USUAL, Durations
 from ottla.testing.simulation import tree_faults
+from ottla.testing.simulation.clients import Place
 from ottla.testing.simulation.machines import DATA, Machine
-from ottla.testing.simulation.plan import Fault
+from ottla.testing.simulation.plan import OF_USERS, Fault
 
 if TYPE_CHECKING:
     from ottla.testing.simulation.run import ClusterRun
 
 # Faults that need no running broker to strike.
-OF_THE_CLUSTER = ("move", "rolling", "join", "step", "session", "lost-answer", "depose", "config")
+OF_THE_CLUSTER = (
+    *("move", "rolling", "join", "step", "session", "lost-answer", "depose", "config"),
+    *OF_USERS,
+)
 
 CLOCK_JUMP_MS = 1_800_000  # either way, at each jump
 DRIFT_PPM = 200_000
@@ -30,6 +34,9 @@ SLOW_S = (0.02, 0.4)
 SLOW_DISK = Durations(thread_s=0.6, process_s=3.0)
 SPACE_LEFT_BYTES = 3000
 MOVES = 5
+CANCEL_SHARE = 0.5  # of the reassignments
+GROW_S_MAX = 3.0
+PARTITIONS_MAX = 3
 WRITES_MAX = 6  # of the controller, until something happens to one
 LOOK_S = 0.002  # how often the controller's decisions are looked at
 STOP_S_MAX = 5.0  # then the process is killed
@@ -435,3 +442,30 @@ class Injector:
             run.note(f"min.insync.replicas becomes {value}")
             await run.admin.set_config(run.places[0].topic, "min.insync.replicas", str(value))
             await asyncio.sleep(lasts_s)
+
+    async def _reassign(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
+        """As many replicas as before, or one less (KIP-455)."""
+        run = self._run
+        place = rng.choice(run.moved)
+        count = rng.randint(run.min_isr, run.replicas)
+        replicas = rng.sample(list(run.machines), count)
+        run.note(f"{place} is reassigned to {replicas}")
+        await run.admin.reassign(place.topic, place.number, replicas)
+        await asyncio.sleep(fault.lasts_s)
+        if rng.random() < CANCEL_SHARE:
+            run.note(f"the reassignment of {place} is cancelled")
+            await run.admin.reassign(place.topic, place.number, None)
+
+    async def _grow(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
+        """The topic of the producers gets a partition, if the cluster answers in time."""
+        run = self._run
+        place = Place(run.places[0].topic, len(run.places))
+        if place.number >= PARTITIONS_MAX:
+            return
+        run.note(f"{place} is added")
+        await run.admin.add_partitions(place.topic, place.number + 1)
+        for _ in range(round(GROW_S_MAX / 0.05)):
+            if run.view.partition(place) is not None:
+                run.add_place(place)
+                return
+            await asyncio.sleep(0.05)

@@ -42,9 +42,13 @@ KINDS: dict[str, tuple[float, float, str]] = {
     "slow-disk": (0.5, 5.0, "background work, which is what waits for the disk, takes long"),
     "move": (0.1, 1.0, "leadership moves, several times"),
     "rot": (0.0, 0.0, "a bit flips in what one replica has synced"),
+    "reassign": (0.1, 2.0, "a partition gets other replicas; half of the times it is cancelled"),
+    "grow": (0.0, 0.0, "the topic gets one more partition, with a producer and a reader"),
 }
-# Not all: brokers that look for damage all the time take other steps than those that do not.
-USUAL_KINDS = tuple(kind for kind in KINDS if kind != "rot")
+# What users do with partitions is drawn only where it is named: the faults of a seed stay the same.
+OF_USERS = ("reassign", "grow")
+# Brokers that look for damage all the time take other steps than those that do not.
+USUAL_KINDS = tuple(kind for kind in KINDS if kind not in ("rot", *OF_USERS))
 DISK_ERRORS = ("full", "sync-error", "write-error")
 # How often each is drawn, where it is not once.
 WEIGHTS = {"kill": 3, "power": 2, "pause": 2, "cut": 2, "controller": 2, "move": 2}

@@ -47,6 +47,7 @@ PARTITIONS = (1, 1, 2, 3)  # one of these
 PRODUCERS = 2
 READERS = 2
 FIRST_PRODUCER_ID = 1000
+FIRST_ADDED_ID = 2000  # of the producers of partitions that are added
 CHURN_SHARE = 0.4  # of the seeds also create and delete topics
 START_S_MAX = 30.0
 CLIENTS_S = 1.0  # when the clients begin, at the earliest
@@ -234,6 +235,20 @@ class ClusterRun:
 
     # What the faults and clients use
 
+    def add_place(self, place: Place) -> None:
+        """A partition was added: write and read it like the others."""
+        if place in self.places:
+            return
+        self.places.append(place)
+        self.moved.append(place)
+        node = self.simulation.node(f"producer of {place}")
+        producer_id = FIRST_ADDED_ID + place.number
+        self.producers.append(node.task(Producer(self, node, place, producer_id, self.seed).run()))
+        node = self.simulation.node(f"reader of added {place}")
+        reader = Reader(self, node, place, self.seed)
+        self.readers.append(reader)
+        node.task(reader.run())
+
     def note(self, text: str) -> None:
         """Add a line to the timeline, with the first partition as it is decided."""
         controller = self.view.controller
@@ -311,6 +326,8 @@ class ClusterRun:
         leading = leader.partition(place) if leader is not None else None
         if image is None or leading is None:
             return f"{place} has no leader"
+        if image.adding_replicas or image.removing_replicas:
+            return f"{place} is being reassigned"
         if len(leading.in_sync) < len(image.replicas):
             return f"the ISR of {place} is {leading.in_sync}"
         if leading.high_watermark < leading.end_offset:
@@ -319,6 +336,9 @@ class ClusterRun:
             partition = self.machines[replica].partition(place)
             if partition is None or partition.end_offset != leading.end_offset:
                 return f"{replica} has not all of {place}"
+        for machine in self.machines.values():
+            if machine.id not in image.replicas and machine.partition(place) is not None:
+                return f"{machine.id} still has {place}"
         for reader in self.readers:
             if reader.place == place and reader.offset < leading.end_offset:
                 return f"a reader of {place} is at {reader.offset} of {leading.end_offset}"
