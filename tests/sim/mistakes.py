@@ -17,10 +17,11 @@ from ottla.broker import metadata_applier, remote_controller
 from ottla.broker.handlers import produce
 from ottla.broker.metadata_applier import MetadataApplier
 from ottla.broker.repairs import Repairs
-from ottla.cluster import elections, registration
+from ottla.cluster import elections, reassignment, registration
 from ottla.cluster.feed import Snapshot, follow_batches
 from ottla.cluster.feed_messages import FeedMessages, ImagePieces
-from ottla.cluster.image import BrokerInfo, ClusterImage
+from ottla.cluster.image import BrokerInfo, ClusterImage, PartitionImage
+from ottla.cluster.reassignment import Wanted
 from ottla.cluster.state import State
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
@@ -35,6 +36,7 @@ from ottla.wire.errors import ErrorCode
 
 append = Partition.append
 assign = Partition.assign
+completed = reassignment.completed
 fetch_partition = Fetcher._fetch_partition
 growth = LeaderState.growth
 register_broker = registration.register_broker
@@ -185,6 +187,20 @@ def older_image_applied() -> Iterator[None]:
         yield
 
 
+def reassignment_completed_before_its_replicas_have_caught_up() -> AbstractContextManager[Any]:
+    """The replicas that a partition loses are given up while the new ones copy its log."""
+
+    def changed(partition: PartitionImage, isr: Sequence[int], min_isr: int = 1) -> Wanted:
+        removing = partition.removing_replicas
+        replicas = tuple(each for each in partition.replicas if each not in removing)
+        if not (removing and replicas):
+            return completed(partition, isr, min_isr)
+        done = partition._replace(replicas=replicas, adding_replicas=(), removing_replicas=())
+        return Wanted(done, replicas)
+
+    return patch.object(reassignment, "completed", changed)
+
+
 @contextmanager
 def deleted_topic_adopted() -> Iterator[None]:
     """What a broker that was away has of a deleted topic becomes part of the next of its name."""
@@ -289,11 +305,13 @@ class Mistake(NamedTuple):
     seeds: int
     plan: Callable[[int], Plan] = draw_plan
     settings: Mapping[str, object] = {}
+    brokers: int = 3
 
     def run(self, seed: int) -> Outcome:
         """One run with the mistake planted."""
         with self.plant():
-            return ClusterRun(seed, self.plan(seed), settings=self.settings).run()
+            run = ClusterRun(seed, self.plan(seed), brokers=self.brokers, settings=self.settings)
+            return run.run()
 
 
 MISTAKES = [
@@ -316,4 +334,10 @@ MISTAKES = [
     Mistake(older_image_applied, 20),
     Mistake(deleted_topic_adopted, 20, lambda seed: draw_plan(seed, ("kill", "stop"))),
     Mistake(damaged_replica_is_cut_in_the_isr, 5, bits_flip),
+    Mistake(
+        reassignment_completed_before_its_replicas_have_caught_up,
+        5,
+        lambda seed: draw_plan(seed, ("reassign", "kill")),
+        brokers=4,
+    ),
 ]
