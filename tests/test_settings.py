@@ -161,7 +161,7 @@ def test_a_session_is_longer_than_the_time_between_heartbeats() -> None:
 
 def test_all_problems_come_at_once() -> None:
     """Nobody mends a file one restart at a time."""
-    assert len(problems(num_partitions="x", message_max_bytes=-1, zookeeper_connect="a:2181")) == 3
+    assert len(problems(num_partitions="x", message_max_bytes=-1, zookeeper_connect="a:x")) == 3
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,15 @@ def test_zookeeper_connect(value: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"zookeeper.connect": "localhost:2181"}, "each broker of a cluster has its own"),
+        (
+            {"zookeeper.connect": "localhost:2181", "broker.id.generation.enable": "false"},
+            "must be set with zookeeper.connect unless broker.id.generation.enable is true",
+        ),
+        (
+            {"zookeeper.connect": "localhost:2181", "broker.id": "1001"},
+            "must be at most reserved.broker.max.id, 1000",
+        ),
+        ({"broker.id": "-1"}, "must be 0 or more"),
         ({"zookeeper.connect": "localhost:port", "node.id": "1"}, "must be HOST:PORT"),
         ({"zookeeper.connect": "a:1/x,b:1", "node.id": "1"}, "must be HOST:PORT"),
         (
@@ -460,3 +468,16 @@ def test_importing_the_settings_loads_nothing_heavy() -> None:
     assert not loaded & {"asyncio", "uvloop", "sqlite3", "cramjam", "google_crc32c", "pyarrow"}
     ours = {name.split(".")[1] for name in loaded if name.startswith("ottla.")}
     assert ours <= {"settings"}
+
+
+@pytest.mark.parametrize("options", [{}, {"broker.id": -1}])
+def test_with_zookeeper_a_broker_may_draw_its_id(options: dict[str, object]) -> None:
+    """As in Kafka 3; what was drawn may be beyond the ids that are set by hand."""
+    settings = Settings.from_properties({"zookeeper.connect": "a:1", **options})
+    assert settings.draws_broker_id
+    drawn = settings.with_node_id(1001)
+    assert (drawn.node_id, drawn.draws_broker_id) == (1001, False)
+    assert drawn.with_dynamic({}, {}).node_id == 1001
+    assert drawn.with_dynamic({}, {}).warnings == drawn.warnings
+    given = Settings.from_properties({"zookeeper.connect": "a:1", "broker.id": 7})
+    assert (given.node_id, given.draws_broker_id) == (7, False)

@@ -17,6 +17,7 @@ READ_BY_SETTINGS = {
     "controller.listener.names",
     "inter.broker.listener.name",
     "listener.security.protocol.map",
+    "broker.id.generation.enable",
     "listeners",
     "log.dir",
     "log.dirs",

@@ -267,6 +267,18 @@ def test_three_brokers_form_a_cluster_and_survive_their_controller(
     assert again.ephemeralOwner not in {stat.ephemeralOwner for _, stat in ids.values()}
 
 
+def test_a_broker_without_an_id_draws_one_and_keeps_it(
+    tmp_path: Path, zookeeper: ZooKeeper
+) -> None:
+    """The first beyond reserved.broker.max.id; it is in meta.properties, as Kafka 3 kept it."""
+    settings = {"zookeeper.connect": f"{zookeeper.connect}/drawn", "broker.id": -1}
+    server = Server(tmp_path / "broker", settings=settings)
+    for _ in range(2):
+        with server:
+            lines = (server.directory / "meta.properties").read_text().splitlines()
+            assert "node.id=1001" in lines
+
+
 @pytest.mark.long
 def test_zookeeper_is_killed_and_the_data_path_goes_on(tmp_path: Path) -> None:
     """One server of three costs nothing. Without any of them records are acknowledged and read, by

@@ -248,3 +248,18 @@ def test_while_there_is_no_server_kazoo_has_a_line_a_minute() -> None:
     assert passes(1190, logging.ERROR)
     assert not passes(2000)
     assert passes(2060)
+
+
+def test_broker_ids_are_drawn_from_a_real_server(zookeeper: ZooKeeper) -> None:
+    """From 1001 on where nobody has drawn one; each session gets another."""
+    from ottla.broker.drawn_id import draw
+
+    async def scene(sessions: Sessions) -> None:
+        root = f"/drawn/{next(NUMBERS)}"
+        trees = [await sessions.open(zookeeper.connect, root) for _ in range(3)]
+        drawn = await asyncio.gather(*(draw(tree, 1000) for tree in trees))
+        assert sorted(drawn) == [1001, 1002, 1003]
+        data, stat = await trees[0].get("/brokers/seqid")
+        assert (data, stat.version) == (b"", 3)
+
+    run(scene)

@@ -119,6 +119,8 @@ def server(
     gc.disable()  # what is made while starting stays
     loop = new_loop()
     try:
+        if settings.draws_broker_id:
+            settings = loop.run_until_complete(broker_id_of(settings, loop))
         return loop.run_until_complete(Running(loop, settings, address, log_level, control).run())
     finally:
         loop.close()
@@ -165,6 +167,26 @@ def tree_of(
         return await ZooKeeperTree.connect(client, root, background, clock, connection_ms / 1000)
 
     return connect
+
+
+async def broker_id_of(settings: Settings, loop: asyncio.AbstractEventLoop) -> Settings:
+    """The settings of a broker that finds its id in its directories, or draws one."""
+    from ottla.broker.drawn_id import with_broker_id
+    from ottla.log.checkpoints import CorruptCheckpoint
+    from ottla.metadata_store.tree import TreeError
+    from ottla.seams.background import RealBackground
+    from ottla.seams.clock import RealClock
+    from ottla.seams.disk import RealDisk
+
+    background = RealBackground(loop)
+    connect = tree_of(settings, loop, RealClock(loop), background)
+    assert connect is not None, "ids are drawn from ZooKeeper"
+    try:
+        return await with_broker_id(settings, RealDisk(), connect)
+    except (OSError, TreeError, CorruptCheckpoint) as error:
+        raise why_not_started(error, os.path.abspath(settings.data_directory)) from None
+    finally:
+        background.close()
 
 
 def buffer_bytes(settings: Settings, name: str) -> int:

@@ -46,6 +46,8 @@ def run_workers(settings: Settings, workers: Workers) -> int:
     from ottla.supervisor.plan import BROKERS_MAX
     from ottla.supervisor.supervisor import ClusterProblem, Supervisor
 
+    if settings.draws_broker_id:
+        raise Failure("--workers: node.id must be set; the others count up", "--set node.id=1")
     if not 1 <= workers.number <= BROKERS_MAX:
         raise Failure(
             f"--workers: must be between 1 and {BROKERS_MAX} (got {workers.number})",

@@ -17,6 +17,7 @@ CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
 BROKER_IDS = "/brokers/ids"
+BROKER_SEQUENCE = "/brokers/seqid"  # its version is the last id that was drawn
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
@@ -40,7 +41,7 @@ FIXED = (
     "/brokers",
     BROKER_IDS,
     TOPICS,
-    "/brokers/seqid",
+    BROKER_SEQUENCE,
     "/config",
     TOPIC_CONFIGS,
     BROKER_CONFIGS,

@@ -18,7 +18,6 @@ REFUSED_NAMES = {
 LEFTOVERS = (
     "advertised.host.name",
     "advertised.port",
-    "broker.id.generation.enable",
     "control.plane.listener.name",
     "delegation.token.master.key",
     "eligible.leader.replicas.enable",
@@ -32,7 +31,6 @@ LEFTOVERS = (
     "offsets.commit.required.acks",
     "password.encoder.secret",
     "port",
-    "reserved.broker.max.id",
 )
 # What a broker that others depend on must not go below.
 CLUSTER_BOUNDS = {
@@ -45,6 +43,7 @@ CLUSTER_BOUNDS = {
     "replica.fetch.wait.max.ms": 0,
     "replica.fetch.min.bytes": 0,
 }
+DRAWN = "a broker id that was drawn"  # where a node.id comes from that is not set by hand
 SESSION_PER_HEARTBEAT = 4.5  # Kafka's defaults
 
 
@@ -131,6 +130,12 @@ def check_together(
 Complain = Callable[[str, str, str], None]
 
 
+def draws_broker_id(values: Mapping[str, Value]) -> bool:
+    """Whether the broker has no id before its start, which finds one (`broker/drawn_id.py`)."""
+    allowed = bool(values["zookeeper.connect"]) and bool(values["broker.id.generation.enable"])
+    return allowed and values["node.id"] == values["broker.id"] == -1
+
+
 def _number(values: Mapping[str, Value], name: str) -> float:
     value = values[name]
     assert isinstance(value, (int, float)), name
@@ -140,7 +145,9 @@ def _number(values: Mapping[str, Value], name: str) -> float:
 def _check_node(
     values: Mapping[str, Value], given: Mapping[str, Entry], complain: Complain
 ) -> None:
-    if _number(values, "node.id") < 0:
+    if draws_broker_id(values):
+        pass
+    elif _number(values, "node.id") < 0:
         complain("node.id", "must be 0 or more", "node.id=1")
     elif values["broker.id"] != values["node.id"] and "broker.id" in given:
         rule = f"must be the same as node.id, which is {values['node.id']}"
@@ -181,9 +188,16 @@ def _check_zookeeper(
     if values["ottla.cluster.directory"] is not None:
         rule = "must not be set with ottla.cluster.directory: a cluster has one place for its state"
         complain(name, rule, f"leave out ottla.cluster.directory, or {name}")
-    if "node.id" not in given and "broker.id" not in given:
-        rule = f"must be set with {name}: each broker of a cluster has its own"
+    draws = values["broker.id.generation.enable"]
+    if "node.id" not in given and "broker.id" not in given and not draws:
+        rule = f"must be set with {name} unless broker.id.generation.enable is true"
         complain("node.id", rule, "broker.id=1, and another number for each of the others")
+    reserved = values["reserved.broker.max.id"]
+    entry = given.get("node.id") or given.get("broker.id")
+    by_hand = entry is not None and entry.where != DRAWN
+    if draws and by_hand and _number(values, "node.id") > _number(values, "reserved.broker.max.id"):
+        rule = f"must be at most reserved.broker.max.id, {reserved}: those beyond are drawn"
+        complain("node.id", rule, f"reserved.broker.max.id={values['node.id']}")
 
 
 def _check_logs(values: Mapping[str, Value], complain: Complain) -> None:

@@ -39,6 +39,11 @@ CLUSTER_OPTIONS = (
            "This broker's number."),
     Option("broker.id", INT, -1, None, HIGH,
            "The older name of node.id; if both are set they must agree."),
+    Option("broker.id.generation.enable", BOOLEAN, True, None, MEDIUM,
+           "With zookeeper.connect: whether a broker whose broker.id is -1, or not set, draws one. "
+           "Of Kafka up to 3."),
+    Option("reserved.broker.max.id", INT, 1000, FROM_0, MEDIUM,
+           "The highest broker.id that is set by hand; those beyond are drawn. Of Kafka up to 3."),
     Option("broker.rack", STRING, None, None, MEDIUM,
            "Where the broker stands; replicas are spread over racks."),
     Option("process.roles", LIST,

@@ -8,7 +8,15 @@ it does not know is kept as a warning. The result never changes: a dynamic confi
 from collections.abc import Iterable, Mapping
 
 from ottla.settings.broker import BROKER_OPTIONS
-from ottla.settings.checks import Problem, SettingsError, check_standing, check_together, unknown
+from ottla.settings.checks import (
+    DRAWN,
+    Problem,
+    SettingsError,
+    check_standing,
+    check_together,
+    draws_broker_id,
+    unknown,
+)
 from ottla.settings.listeners import Listener
 from ottla.settings.log_config import LogConfig, log_config_of
 from ottla.settings.option import InvalidValue, Update, Value
@@ -96,6 +104,11 @@ class Settings:
         """
         return Settings(self.given, dynamic_default=default, dynamic=own)
 
+    def with_node_id(self, node_id: int) -> "Settings":
+        """These settings with an id that the broker has drawn."""
+        drawn = {name: Entry(name, str(node_id), DRAWN) for name in ("node.id", "broker.id")}
+        return Settings({**self.given, **drawn})
+
     def values_with(self, default: Mapping[str, str], own: Mapping[str, str]) -> dict[str, Value]:
         """The values that would hold with these dynamic configs, unchecked. Raises InvalidValue."""
         values = dict(self.values)
@@ -141,6 +154,11 @@ class Settings:
     @property
     def node_id(self) -> int:
         return self.integer("node.id")
+
+    @property
+    def draws_broker_id(self) -> bool:
+        """Whether there is no `node_id` yet: see `broker/drawn_id.py`."""
+        return draws_broker_id(self.values)
 
     @property
     def data_directories(self) -> tuple[str, ...]:
@@ -243,6 +261,8 @@ class Settings:
                 self.given = {**self.given, other: self.given[name]._replace(name=other)}
         if "node.id" not in self.given:
             self.values["broker.id"] = self.values["node.id"]
+            if self.values["zookeeper.connect"] and self.values["broker.id.generation.enable"]:
+                self.values["broker.id"] = self.values["node.id"] = -1
 
 
 def log_config(settings: Settings, overrides: Mapping[str, str]) -> LogConfig:
