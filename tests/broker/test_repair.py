@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from unittest.mock import patch
 
 import pytest
 
@@ -103,6 +104,25 @@ def test_the_last_member_of_the_isr_stays(caplog: pytest.LogCaptureFixture) -> N
         cluster.brokers[2].start()
         cluster.wait(lambda: repaired(cluster, 1))
         assert content(cluster, 1) == content(cluster, 2)
+
+
+def test_a_log_that_was_compacted_otherwise_is_copied_again() -> None:
+    """The damaged segment and what follows is kept, and all of it comes from the leader."""
+    with (
+        Cluster(3, **SCRUB) as cluster,
+        patch("ottla.broker.repairs.fits", lambda *_: False),
+    ):
+        written(cluster, 1, 2, 3)
+        log = partition(cluster, 3).log
+        log.config = log.config._replace(cleanup_policy=frozenset({"compact"}))
+        damage(cluster, 3)
+        damaged = content(cluster, 3)
+        cluster.wait(lambda: repaired(cluster, 3))
+        assert 3 not in isr(cluster)
+        cluster.wait(lambda: isr(cluster) == {1, 2, 3})
+        assert content(cluster, 3) == content(cluster, 1)
+        [name] = kept(cluster, 3)
+        assert cluster.brokers[3].node.disk.read(f"{DATA}/t-0/{name}") == damaged
 
 
 def test_both_copies_are_damaged(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,8 +7,9 @@ it cannot join again, and is not elected. It reads the damaged range from the le
 another replica, as a consumer would, and puts the bytes in the place of the damaged ones
 (log/repair.py). Then it fetches again, and joins the ISR as any follower does.
 
-Nothing is ever cut for it: no record that is sound loses a copy at any step. The last member of an
-ISR stays in it, and asks again later.
+Nothing is cut for it: no record that is sound loses a copy at any step. Only where the leader's log
+was compacted otherwise the replica is cut, and copied again. The last member of an ISR stays in it,
+and asks again later.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import logging
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
+from ottla.log.failures import CorruptSegment
 from ottla.log.repair import is_current, put_in_place
 from ottla.log.scrubber import Scrubber
-from ottla.log.scrubbing import Damage, fits
+from ottla.log.scrubbing import Damage, fits, sound_range
+from ottla.log.truncation import truncation_prepared
 from ottla.seams.waiting import pause
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.batch_header import HEADER_BYTES, BatchHeader
@@ -159,15 +162,13 @@ class Repairs:
                 data = await self._read_range(source, partition, damage)
                 if data is None or not is_current(found, damage):
                     continue
-                try:
-                    done = await put_in_place(self._broker.logs, found, damage, bytes(data))
-                except OSError as problem:
-                    partition.go_offline("cannot be repaired", problem)
+                if fits(damage, data):
+                    await self._put_in_place(partition, found, damage, data, source)
                     return
-                if done:
-                    self._repaired.value += 1
-                    log.warning("%s is repaired from broker %d: %s", found.name, source, damage)
-                return
+                by_leader = source == partition.leader_id and partition.config.compact
+                if by_leader and partition.has_min_isr:
+                    await self._copy_again(partition, found, damage)
+                    return
             if number < TRIES - 1:
                 await pause(self._broker.clock, RETRY_S)
         log.error(
@@ -179,22 +180,57 @@ class Repairs:
             damage.next_offset,
         )
 
-    async def _read_range(
-        self, source: int, partition: Partition, damage: Damage
-    ) -> bytearray | None:
-        """The batches of another replica with the damaged offsets, if they fit in their place."""
-        if damage.size > RANGE_BYTES_MAX:
-            return None
-        data = bytearray()
+    async def _put_in_place(
+        self, partition: Partition, found: Log, damage: Damage, data: bytes, source: int
+    ) -> None:
+        try:
+            done = await put_in_place(self._broker.logs, found, damage, data)
+        except OSError as problem:
+            partition.go_offline("cannot be repaired", problem)
+            return
+        if done:
+            self._repaired.value += 1
+            log.warning("%s is repaired from broker %d: %s", found.name, source, damage)
+
+    async def _copy_again(self, partition: Partition, found: Log, damage: Damage) -> None:
+        """The leader's log was compacted otherwise: begin again where the damaged segment begins.
+
+        All from there on is kept beside the log, and copied from the leader. Others have what was
+        committed, as many as `min.insync.replicas` asks for; this one is not eligible.
+        """
+        broker = self._broker
+        offset, epoch = damage.segment.base_offset, partition.leader_epoch
+        try:
+            async with truncation_prepared(broker.logs, found, offset, set_aside=True) as cut:
+                if (
+                    is_current(found, damage)
+                    and partition.leader_epoch == epoch
+                    and broker.node_id not in partition.in_sync
+                ):
+                    partition.truncate_to(offset, now_ms=broker.clock.now_ms())
+                    cut.done = True
+        except CorruptSegment as problem:
+            log.error("%s cannot be cut: %s", found.name, problem)
+            return
+        except OSError as problem:
+            partition.go_offline("cannot be repaired", problem)
+            return
+        if cut.done:
+            self._repaired.value += 1
+            log.warning("%s is copied again from offset %d on: %s", found.name, offset, damage)
+        partition.sync_if_needed()
+
+    async def _read_range(self, source: int, partition: Partition, damage: Damage) -> bytes | None:
+        """The batches of another replica with the damaged offsets; None if it has no sound ones."""
+        data = b""
         offset = damage.first_offset
-        while len(data) < damage.size and offset < damage.next_offset:
-            answer = await self._ask(source, partition, offset, damage.size - len(data))
+        while offset < damage.next_offset and max(len(data), damage.size) <= RANGE_BYTES_MAX:
+            answer = await self._ask(source, partition, offset, max(damage.size - len(data), 1))
             whole, offset = whole_batches(answer, offset)
             if not whole:
                 return None
             data += whole
-        del data[damage.size :]
-        return data if fits(damage, bytes(data)) else None
+        return sound_range(damage, data) if offset >= damage.next_offset else None
 
     async def _ask(self, source: int, partition: Partition, offset: int, size: int) -> bytes:
         """Records from `offset` on, as a consumer is given them; empty if there is an error."""

@@ -137,7 +137,8 @@ class Scrubber:
             unsound = walk.take(data) if data else walk.cut_short()
             if unsound is not None:
                 damage = damage_of(segment, unsound, end)
-                self._damaged(log, damage)
+                if damage.next_offset > log.log_start_offset:
+                    self._damaged(log, damage)
                 position = damage.end_position
                 walk = BatchWalk(
                     position=position,

@@ -141,22 +141,30 @@ class BatchWalk:
 
 
 def fits(damage: Damage, data: bytes) -> bool:
-    """Whether these bytes are sound batches with the offsets of the damaged ones, and as long.
+    """Whether sound batches of the damaged offsets can take the place of the damaged bytes.
 
-    A log that was compacted otherwise has others.
+    Not those of a log that was compacted otherwise.
     """
-    if len(data) != damage.size:
-        return False
+    return len(data) == damage.size
+
+
+def sound_range(damage: Damage, data: bytes) -> bytes | None:
+    """The batches in `data` with offsets that are damaged; None if one of them is not sound."""
     walk = BatchWalk(
         position=0,
-        end_position=damage.size,
+        end_position=len(data),
         next_offset=damage.first_offset,
         end_offset=damage.next_offset,
     )
-    unsound = walk.take(data)
-    return (
-        unsound is None and walk.position == damage.size and walk.next_offset <= damage.next_offset
-    )
+    at = 0
+    while not walk.ended:
+        at = walk.position
+        batch = BatchHeader(data, at)
+        if batch.base_offset >= damage.next_offset:
+            return data[:at]
+        if walk.take(data[at : at + max(batch.size, HEADER_BYTES)]) is not None:
+            return None
+    return data[: walk.position] if walk.next_offset <= damage.next_offset else None
 
 
 def damage_of(segment: Segment, unsound: Unsound, end_position: int) -> Damage:
