@@ -92,7 +92,9 @@ class CommittedReader:
         return ListOffsetsRequest(replica_id=-1, isolation_level=READ_COMMITTED, topics=[topic])
 
 
-def fetch(place: Place, offset: int, isolation_level: int, epoch: int) -> FetchRequest:
+def fetch(
+    place: Place, offset: int, isolation_level: int, epoch: int, wait_ms: int = FETCH_WAIT_MS
+) -> FetchRequest:
     """A fetch of one partition, outside of a session."""
     partition = FetchPartition(
         partition=place.number,
@@ -101,7 +103,7 @@ def fetch(place: Place, offset: int, isolation_level: int, epoch: int) -> FetchR
         partition_max_bytes=FETCH_BYTES_MAX,
     )
     return FetchRequest(
-        max_wait_ms=FETCH_WAIT_MS,
+        max_wait_ms=wait_ms,
         min_bytes=1,
         max_bytes=FETCH_BYTES_MAX,
         isolation_level=isolation_level,
