@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     "--clients",
     default="records",
     show_default=True,
-    type=click.Choice(["records", "transactions"]),
-    help="Producers and readers, or clients that consume, transform and produce in transactions.",
+    type=click.Choice(["records", "transactions", "group"]),
+    help="Producers and readers; clients that consume, transform and produce; a consumer group.",
 )
 @click.option(
     "--faults",
@@ -95,10 +95,15 @@ def simulate(
 
 def _run_of(clients: str) -> type[ClusterRun]:
     """The run with these clients."""
+    from ottla.testing.simulation.group_run import GroupRun
     from ottla.testing.simulation.run import ClusterRun
     from ottla.testing.simulation.transform_run import TransformRun
 
-    runs: dict[str, type[ClusterRun]] = {"records": ClusterRun, "transactions": TransformRun}
+    runs: dict[str, type[ClusterRun]] = {
+        "records": ClusterRun,
+        "transactions": TransformRun,
+        "group": GroupRun,
+    }
     return runs[clients]
 
 
