@@ -42,7 +42,6 @@ from tests.waiting import eventually
 
 # What kafka-python's admin has and ours has not: one line each in SKIPPED.md.
 SKIPPED = {
-    "alter_replica_log_dirs",
     "alter_user_scram_credentials",
     "create_acls",
     "delete_acls",

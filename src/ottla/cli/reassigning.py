@@ -114,41 +114,24 @@ def progress(
 # Log directories
 
 
-class LogDirs(NamedTuple):
-    """The data directories of brokers, and in which of them each replica is."""
-
-    of_brokers: dict[int, list[str]]
-    of_replicas: dict[tuple[TopicPartition, int], str]
-
-
-def log_dirs(admin: Admin, brokers: Iterable[int]) -> LogDirs:
-    """As brokers that are there tell; nothing of the others."""
+def log_dirs(admin: Admin, brokers: Iterable[int]) -> dict[tuple[TopicPartition, int], str]:
+    """In which directory each replica is, as brokers that are there tell."""
     known = {each["broker_id"] for each in admin.describe_cluster()["brokers"]}
-    found = LogDirs({}, {})
+    found = {}
     for answer in admin.describe_log_dirs(brokers=sorted(known.intersection(brokers))):
-        broker_id = answer["broker"]
-        found.of_brokers[broker_id] = [each["log_dir"] for each in answer["log_dirs"]]
         for each in answer["log_dirs"]:
             for topic in each["topics"]:
                 for partition in topic["partitions"]:
                     name = TopicPartition(topic["name"], partition["partition_index"])
-                    found.of_replicas[name, broker_id] = each["log_dir"]
+                    if not partition["is_future_key"]:
+                        found[name, answer["broker"]] = each["log_dir"]
     return found
 
 
-def check_log_dirs(admin: Admin, wanted: Mapping[tuple[TopicPartition, int], str]) -> None:
-    """Failure when a replica is to be in a directory to which it would have to be moved."""
-    if not wanted:
-        return
-    found = log_dirs(admin, {broker_id for _, broker_id in wanted})
-    for (partition, broker_id), directory in sorted(wanted.items()):
-        now = found.of_replicas.get((partition, broker_id))
-        if directory not in ([now] if now else found.of_brokers.get(broker_id, ())):
-            raise Failure(
-                f"{name_of(partition)}: replicas cannot be moved between the directories of broker "
-                f"{broker_id} yet, and it is not in {directory}",
-                '"any" in its place',
-            )
+def throttle_log_dirs(admin: Admin, brokers: Iterable[int], bytes_per_second: int) -> None:
+    """Set how fast replicas are copied between directories of these brokers."""
+    rate = {LOG_DIR_RATE: str(bytes_per_second)}
+    alter(admin, "broker", {str(each): rate for each in sorted(set(brokers))})
 
 
 # Throttles

@@ -6,7 +6,7 @@ from typing import IO
 
 import click
 
-from ottla.cli import reassigning
+from ottla.cli import log_dir_moves, reassigning
 from ottla.cli.common import F, Noun, cluster_options, complete_topics, connected, json_option
 from ottla.cli.failure import Failure
 from ottla.cli.output import done, show_json, show_rows
@@ -113,7 +113,6 @@ def start(
     planned = planned_in(file)
     targets = planned.replicas
     with connected(bootstrap, command_config) as admin:
-        reassigning.check_log_dirs(admin, planned.log_dirs)
         if not additional and admin.list_partition_reassignments():
             raise Failure(
                 "other partitions are being reassigned", "ottla reassignments start --additional"
@@ -121,11 +120,12 @@ def start(
         errors = admin.reassignment_errors(
             targets, allow_replication_factor_change=not keep_replication_factor
         )
-    for each, error in sorted(errors.items()):
-        if error is not None:
-            raise Failure(
-                f"{name_of(each)}: {reassigning.words_of(error)}", "ottla reassignments list"
-            )
+        for each, error in sorted(errors.items()):
+            if error is not None:
+                raise Failure(
+                    f"{name_of(each)}: {reassigning.words_of(error)}", "ottla reassignments list"
+                )
+        log_dir_moves.begin(admin, log_dir_moves.targets_of(planned), say=lambda _: None)
     names = [name_of(each) for each in sorted(targets)]
     done(f"begun: {', '.join(names)}", as_json=as_json, begun=names)
 

@@ -303,7 +303,7 @@ class Moves:
             if future.lag and future.log.end_offset == end_offset and not future.is_cut:
                 raise InvalidReplica(f"no batch can be read at offset {end_offset}")
             if future.lag:
-                await self._rest(copied)
+                await self._rest(move, copied)
 
     def _check(self, move: Move) -> None:
         if move.called_off or self._stopping:
@@ -319,14 +319,18 @@ class Moves:
             work = found.file.reading_ahead(found.position, found.size)
             await self._manager.background.thread(work)
 
-    async def _rest(self, copied_bytes: int) -> None:
-        if self._bytes_per_second >= UNLIMITED_BYTES_PER_SECOND or self._bytes_per_second <= 0:
-            await asyncio.sleep(0)
-            return
-        rest_s = copied_bytes / self._bytes_per_second
-        while rest_s > 0 and not self._stopping:
-            await pause(self._manager.clock, min(rest_s, REST_S_MAX))
-            rest_s -= REST_S_MAX
+    async def _rest(self, move: Move, copied_bytes: float) -> None:
+        """Waits as long as the rate asks for so many bytes; it may change meanwhile."""
+        while copied_bytes >= 1 and not (move.called_off or self._stopping):
+            if self._bytes_per_second >= UNLIMITED_BYTES_PER_SECOND:
+                break
+            # The rate is the broker's; those that copy share it.
+            copying = min(len(self._moving), len(self._manager.directories))
+            rate = self._bytes_per_second / max(copying, 1)
+            rest_s = min(copied_bytes / rate, REST_S_MAX) if rate else REST_S_MAX
+            await pause(self._manager.clock, rest_s)
+            copied_bytes -= rate * rest_s
+        await asyncio.sleep(0)
 
     async def _retract(self, move: Move) -> None:
         """The checkpoints do not vouch for the copy: it is about to be cut or to be written on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ottla.cli import reassigning
+from ottla.cli import log_dir_moves, reassigning
 from ottla.cli.failure import Failure
 from ottla.cli.reassignment_plans import (
     PlanError,
@@ -151,7 +151,6 @@ def execute(given: Given) -> int:
             return 1
         reassigning.check_brokers(admin, targets.values())
         current = reassigning.assignments_of(admin, names)
-        reassigning.check_log_dirs(admin, planned.log_dirs)
         print(
             f"Current partition replica assignment\n\n{current_text(admin, current)}\n\n"
             "Save this to use as the --reassignment-json-file option during rollback"
@@ -163,30 +162,24 @@ def execute(given: Given) -> int:
             reassigning.throttle(admin, reassigning.moves(ongoing, targets, current), rate)
             print(f"The inter-broker throttle limit was set to {rate} B/s")
         if log_dir_rate >= 0:
+            brokers = [broker_id for _, broker_id in planned.log_dirs]
+            reassigning.throttle_log_dirs(admin, brokers, log_dir_rate)
             print(f"The replica-alter-dir throttle limit was set to {log_dir_rate} B/s")
         errors = admin.reassignment_errors(
             targets,
             allow_replication_factor_change=not given.has("disallow-replication-factor-change"),
         )
-    if refused("Error reassigning partition(s):", errors):
-        return 1
-    print(f"Successfully started partition reassignment{plural(names)} for {joined(names)}")
-    for (each, broker_id), directory in by_broker(planned):
-        print(
-            f"Successfully started moving log directory to {directory} for replica "
-            f"{name_of(each)} with broker {broker_id} "
-        )
+        if refused("Error reassigning partition(s):", errors):
+            return 1
+        print(f"Successfully started partition reassignment{plural(names)} for {joined(names)}")
+        log_dir_moves.begin(admin, log_dir_moves.targets_of(planned), given.value("timeout"))
     return 0
 
 
 def current_text(admin: Admin, current: dict[TopicPartition, list[int]]) -> str:
     """The JSON to go back with: where each replica is now."""
     brokers = {broker_id for replicas in current.values() for broker_id in replicas}
-    return plan_text(current, reassigning.log_dirs(admin, brokers).of_replicas)
-
-
-def by_broker(planned: Planned) -> list[tuple[tuple[TopicPartition, int], str]]:
-    return sorted(planned.log_dirs.items(), key=lambda each: (each[0][1], each[0][0]))
+    return plan_text(current, reassigning.log_dirs(admin, brokers))
 
 
 def verify(given: Given) -> int:
@@ -196,12 +189,9 @@ def verify(given: Given) -> int:
         print("Status of partition reassignment:")
         for each in found:
             print(status_of(each))
-        brokers = {broker_id for _, broker_id in planned.log_dirs}
-        there = reassigning.log_dirs(admin, brokers).of_replicas if brokers else {}
-        for (each_one, broker_id), directory in by_broker(planned):
-            now = there.get((each_one, broker_id))
-            print(log_dir_status(name_of(each_one), broker_id, directory, now))
-        print()
+        states = log_dir_moves.states(admin, log_dir_moves.targets_of(planned))
+        print("\n".join(each.words for each in states))
+        moving |= any(each.is_active for each in states)
         if not moving and not given.has("preserve-throttles"):
             clear_throttles(admin, planned)
     return 0
@@ -216,16 +206,6 @@ def status_of(each: reassigning.Progress) -> str:
     return (
         f"There is no active reassignment of partition {name}, but replica set is "
         f"{listed(each.current)} rather than {listed(each.target)}."
-    )
-
-
-def log_dir_status(name: str, broker_id: int, wanted: str, now: str | None) -> str:
-    if now is None:
-        return f"Partition {name} cannot be found in any live log directory on broker {broker_id}."
-    if now == wanted:
-        return f"Reassignment of replica {name}-{broker_id} completed successfully."
-    return (
-        f"Partition {name} on broker {broker_id} is not being moved from log dir {now} to {wanted}."
     )
 
 
@@ -244,7 +224,12 @@ def cancel(given: Given) -> int:
             )
         else:
             print("None of the specified partition reassignments are active.")
-        print("None of the specified partition moves are active.", end="")  # as Kafka's does
+        states = log_dir_moves.states(admin, log_dir_moves.targets_of(planned))
+        back = {each.replica: each.now.current_log_dir or "" for each in states if each.is_active}
+        if back:
+            log_dir_moves.begin(admin, back, given.value("timeout"))
+        else:
+            print("None of the specified partition moves are active.", end="")  # as Kafka's does
         if not given.has("preserve-throttles"):
             clear_throttles(admin, planned)
     return 0

@@ -14,10 +14,10 @@ from typing import Self, cast
 from ..config import COMMON, parse
 from ..network.cluster_client import Client
 from ..typed_config import ClientConfig
-from .cluster import ClusterView
 from .configs import Configs
 from .groups import Groups
 from .leaders import Leaders
+from .log_dirs import LogDirs, ReplicaLogDirs
 from .reassignments import OngoingReassignment, Reassignments
 from .replicas import Replicas
 from .topics import Topics
@@ -67,6 +67,7 @@ __all__ = [
     "OngoingReassignment",
     "PartitionProducerState",
     "ProducerState",
+    "ReplicaLogDirs",
     "TransactionDescription",
     "TransactionListing",
     "TransactionState",
@@ -74,7 +75,7 @@ __all__ = [
 ]
 
 
-class Admin(Topics, Configs, Groups, Transactions, Leaders, Replicas, Reassignments, ClusterView):
+class Admin(Topics, Configs, Groups, Transactions, Leaders, Replicas, Reassignments, LogDirs):
     """Looks after a cluster. Options as keywords or as Kafka's properties."""
 
     def __init__(self, properties: Mapping[str, object] | None = None, **options: object) -> None:
