@@ -507,9 +507,12 @@ class Partition:
             not result.duplicate or log.recovery_point <= result.last_offset
         ):
             self.group_commit.add(self)
-        if self.leading is not None:
-            # Followers wait for the log's end. The high watermark moves if nobody else is in sync.
-            self.high_watermark = max(self.high_watermark, self._committed_end())
+        leading = self.leading
+        if leading is not None:
+            # Followers wait for the log's end. The high watermark moves if nobody else is in sync:
+            # of another that is, nothing new is known.
+            if len(leading.isr) < 2:
+                self.high_watermark = max(self.high_watermark, self._committed_end())
             self._announce_soon()
         return result
 

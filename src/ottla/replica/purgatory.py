@@ -147,13 +147,18 @@ class Purgatory:
         if operation.attempt is None:
             return operation
         operation.offsets = dict(offsets)
+        by_offset = self._by_offset
         for key, offset in offsets.items():
-            self._take_due(key)  # those of an earlier term, if there are any
-            waits = self._by_offset.get(key)
+            standing = key.standing
+            waits = by_offset.get(key)
+            if waits is not None and waits.has_due(standing):
+                self._take_due(key)  # those of an earlier term
+                waits = by_offset.get(key)
             if waits is None:
-                waits = self._by_offset[key] = OffsetWaits(key.standing[0])
+                waits = by_offset[key] = OffsetWaits(standing[0])
             waits.add(offset, operation)
-            self._take_due(key)
+            if offset <= standing[1]:
+                self._take_due(key)
         if self._urgent:
             self._next_turn()
         return operation
