@@ -8,6 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from ottla.replica.partition import Partition
+from ottla.seams.simulated.disk import SimulatedDisk
 from tests.broker.cluster_harness import Cluster, produce, read
 from tests.broker.harness import DATA
 
@@ -123,6 +124,21 @@ def test_a_log_that_was_compacted_otherwise_is_copied_again() -> None:
         assert content(cluster, 3) == content(cluster, 1)
         [name] = kept(cluster, 3)
         assert cluster.brokers[3].node.disk.read(f"{DATA}/t-0/{name}") == damaged
+
+
+def test_a_leader_checks_what_a_follower_refuses() -> None:
+    """A follower that has to copy a damaged batch finds it before the leader's scrubber does."""
+    with Cluster(3, log_scrub_interval_ms=10**9) as cluster:
+        written(cluster, 1, 2, 3)
+        cluster.brokers[3].crash()
+        cluster.wait(lambda: isr(cluster) == {1, 2})
+        damage(cluster, 1)
+        cluster.brokers[3].node.disk = SimulatedDisk()
+        cluster.brokers[3].start()
+        cluster.wait(lambda: cluster.partition("t").leader == 2)
+        assert cluster.brokers[1].broker.repairs.scrubber.passes == 0
+        cluster.wait(lambda: isr(cluster) == {1, 2, 3})
+        assert content(cluster, 1) == content(cluster, 2) == content(cluster, 3)
 
 
 def test_both_copies_are_damaged(caplog: pytest.LogCaptureFixture) -> None:

@@ -394,7 +394,7 @@ class Reader:
         known_epoch = registered.epoch if registered is not None else -1
         if self.replica_epoch >= 0 and self.replica_epoch < known_epoch:
             return
-        partition.follower_fetched(
+        stuck = partition.follower_fetched(
             self.replica_id,
             cached.fetch_offset,
             log_start_offset=cached.log_start_offset,
@@ -404,6 +404,8 @@ class Reader:
             and registered.active
             and self.replica_epoch == known_epoch,
         )
+        if stuck:
+            broker.repairs.suspect(partition, cached.fetch_offset)
 
 
 def is_behind(cached: CachedPartition, high_watermark: int, log_start_offset: int) -> bool:

@@ -40,6 +40,7 @@ log = logging.getLogger("ottla.broker")
 LOOK_S = 0.1
 # Until the last member of an ISR looks for others, and one that could not be repaired tries again.
 RETRY_S = 5.0
+SUSPECT_S = 60.0  # within which a partition is checked once because of its followers
 TRIES = 3  # to copy a range, from each replica
 # Fetched at once, and kept in memory: of a larger range the segment has to be restored by hand.
 RANGE_BYTES_MAX = 64 * 1024 * 1024
@@ -53,6 +54,8 @@ class Repairs:
         self.scrubber: Scrubber  # from the start on
         # What is known to be damaged, and being repaired.
         self.damaged: dict[Partition, list[Damage]] = {}
+        # When each was last checked because of a follower.
+        self._suspected: dict[tuple[bytes, int], float] = {}
         metrics = broker.metrics
         self._found = metrics.counter(
             "ottla_log_DamageFound", "Times that the scrubber has found damaged batches in a log."
@@ -109,6 +112,19 @@ class Repairs:
                  for each in known):  # fmt: skip
             log.error("%s is damaged, and is to be repaired: %s", found.name, damage)
             known.append(damage)
+
+    def suspect(self, partition: Partition, offset: int) -> None:
+        """A follower asks for the records at `offset` again and again: check them, unless that was
+        done lately.
+        """
+        found = self._broker.logs.get(partition.topic, partition.index)
+        if found is None or not self.scrubber.bytes_per_second:
+            return
+        now_s = self._broker.clock.monotonic()
+        key = (partition.topic_id, partition.index)
+        if now_s - self._suspected.get(key, -SUSPECT_S) >= SUSPECT_S:
+            self._suspected[key] = now_s
+            self._broker.replication.spawn(self.scrubber.scrub_at(found, offset))
 
     async def _repair(self, partition: Partition, found: Log) -> None:
         """Leave the ISR, copy what is damaged, and follow again."""

@@ -16,6 +16,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.log.failures import CorruptSegment
+from ottla.log.reading import segments_from
 from ottla.log.scrubbing import BatchWalk, Damage, damage_of
 from ottla.seams.disk import NO_DESCRIPTOR, OutOfDescriptors
 from ottla.seams.waiting import pause
@@ -115,21 +117,42 @@ class Scrubber:
             await asyncio.sleep(0)
         self.passes += 1
 
-    async def scrub(self, log: Log, offset: int = 0) -> None:
-        """Check a log from the segment that holds `offset` on."""
+    async def scrub(self, log: Log) -> None:
+        """Check a log."""
         for segment in list(log.segments):
-            if segment.next_offset > offset and segment.base_offset < self._limit_of(log):
+            if segment.base_offset < self._limit_of(log):
                 await self._scrub_segment(log, segment)
 
-    async def _scrub_segment(self, log: Log, segment: Segment) -> None:
-        position, end = 0, segment.size_bytes
+    async def scrub_at(self, log: Log, offset: int) -> None:
+        """Check the batches from the one that holds `offset` on, a slice of them."""
+        segment = segments_from(log.segments, offset)[0]
+        try:
+            position = segment.position_of(offset)
+        except CorruptSegment:
+            await self._scrub_segment(log, segment)
+            return
+        if position is not None:
+            first_offset = min(offset, segment.batch_at(position).base_offset)
+            end = min(segment.size_bytes, position + SLICE_BYTES)
+            await self._scrub_segment(log, segment, position, first_offset, end)
+
+    async def _scrub_segment(
+        self,
+        log: Log,
+        segment: Segment,
+        position: int = 0,
+        first_offset: int = 0,
+        stop_position: int = 2**62,
+    ) -> None:
+        """Check a segment, or the batches in it from `position` on that begin before another."""
+        end = segment.size_bytes
         walk = BatchWalk(
-            position=0,
+            position=position,
             end_position=end,
-            next_offset=segment.base_offset,
+            next_offset=max(first_offset, segment.base_offset),
             end_offset=self._limit_of(log),
         )
-        while not walk.ended:
+        while not walk.ended and walk.position < stop_position:
             data = await self._read(log, segment, position, min(SLICE_BYTES, end - position), end)
             if data is None:
                 return

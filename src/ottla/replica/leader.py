@@ -39,6 +39,10 @@ def enough_replicas(in_sync: int, assigned: int, min_insync_replicas: int) -> bo
     return in_sync >= min_insync_replicas or in_sync >= assigned
 
 
+# A follower that asks so often for the same records may have refused them: their checksum is wrong.
+REPEATS_TO_CHECK = 5
+
+
 class IsrChange(NamedTuple):
     """An ISR that the leader proposes to the controller, compared there with both epochs."""
 
@@ -57,6 +61,7 @@ class FollowerState:
         "fetched_s",
         "leader_end_offset",
         "log_start_offset",
+        "repeats",
     )
 
     def __init__(self, caught_up_s: float) -> None:
@@ -69,6 +74,7 @@ class FollowerState:
         # When it fetched last, and where the leader's log ended then.
         self.fetched_s = -1.0
         self.leader_end_offset = -1
+        self.repeats = 0  # fetches in a row from where it was given records before
 
     def fetched(self, end_offset: int, broker_epoch: int, leader_end: int, now_s: float) -> None:
         """It fetches from `end_offset`: its log ends there, and agrees with the leader's.
@@ -80,6 +86,10 @@ class FollowerState:
             self.caught_up_s = now_s
         elif self.fetched_s >= 0 and end_offset >= self.leader_end_offset:
             self.caught_up_s = max(self.caught_up_s, self.fetched_s)
+        elif end_offset == self.end_offset and self.fetched_s >= 0:
+            self.repeats += 1
+        if end_offset != self.end_offset:
+            self.repeats = 0
         self.end_offset = end_offset
         self.broker_epoch = broker_epoch
         self.fetched_s = now_s

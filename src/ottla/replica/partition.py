@@ -17,7 +17,13 @@ from ottla.log.failures import CorruptSegment, OffsetOutOfRange
 from ottla.log.log import AppendResult, Log, Origin
 from ottla.log.reading import extend_to_batch_end
 from ottla.log.replicated import InvalidReplica, append_replicated
-from ottla.replica.leader import IsrChange, LeaderState, enough_replicas, high_watermark
+from ottla.replica.leader import (
+    REPEATS_TO_CHECK,
+    IsrChange,
+    LeaderState,
+    enough_replicas,
+    high_watermark,
+)
 from ottla.replica.reads import FetchIsolation, LogReadInfo
 from ottla.seams.disk import OutOfDescriptors
 from ottla.wire.errors import ErrorCode
@@ -352,16 +358,16 @@ class Partition:
         broker_epoch: int = -1,
         now_s: float = 0.0,
         may_join: bool = False,
-    ) -> None:
+    ) -> bool:
         """A follower's log ends at `end_offset` and agrees with this one up to there.
 
         What every in-sync replica has is committed; a follower that `may_join` the ISR and has
-        caught up is proposed for it.
+        caught up is proposed for it. Returns whether it asks for the same again and again.
         """
         leading = self.leading
         follower = leading.followers.get(broker_id) if leading is not None else None
         if leading is None or follower is None:
-            return
+            return False
         follower.fetched(end_offset, broker_epoch, self.log.end_offset, now_s)
         if log_start_offset > follower.log_start_offset:
             follower.log_start_offset = log_start_offset
@@ -371,6 +377,7 @@ class Partition:
             change = leading.growth(broker_id, self.high_watermark)
             if change is not None:
                 self._on_isr_change(self, change)
+        return follower.repeats >= REPEATS_TO_CHECK
 
     def low_watermark(self, is_live: Callable[[int], bool]) -> int:
         """The least log start of the live replicas, as their fetches told this leader (KIP-107)."""
