@@ -140,7 +140,7 @@ def test_files_on_a_disk(tmp_path: object) -> None:
     name = checkpoints.RECOVERY_POINTS
     assert checkpoints.read_offsets(disk, directory, name) == {}
     assert checkpoints.read_meta_properties(disk, directory) is None
-    assert checkpoints.read_partition_metadata(disk, directory) == (None, None)
+    assert checkpoints.read_partition_metadata(disk, directory) == (None, None, None)
     checkpoints.write_offsets(disk, directory, name, {("first", 0): 5})
     checkpoints.write_meta_properties(disk, directory, MetaProperties("c", 1, "d"))
     assert checkpoints.read_offsets(disk, directory, name) == {("first", 0): 5}

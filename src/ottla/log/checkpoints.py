@@ -34,6 +34,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 PARTITION_METADATA = "partition.metadata"
 COMPACTION_METADATA = "compaction.metadata"
 CONFIGS_FIELD = "configs: "
+PARTITION_FIELD = "partition: "
 CONFIGS_PARSED_MAX = 1_000  # all partitions of a topic have the same line: it is parsed once
 
 CHECKPOINT_VERSION = 0
@@ -194,14 +195,28 @@ def parse_clean_shutdown(data: bytes) -> int:
 
 
 # partition.metadata: the topic's id, in each partition's folder. Kafka reads its first two lines
-# and no further; the third, with the topic's configs as JSON, is ours: see broker/adoption.py.
+# and no further; the topic's configs as JSON (see broker/adoption.py) and the partition are ours.
 
 
-def format_partition_metadata(topic_id: bytes, configs: Mapping[str, str] | None = None) -> bytes:
+def format_partition_metadata(
+    topic_id: bytes, configs: Mapping[str, str] | None = None, partition: int | None = None
+) -> bytes:
+    """`partition`: whose folder it is. One that an operator has renamed is that of another."""
     text = f"version: 0\ntopic_id: {uuid_text(topic_id)}"
     if configs is not None:
         text += f"\n{CONFIGS_FIELD}{json.dumps(dict(configs), sort_keys=True)}\n"
+    if partition is not None:
+        text += ("" if configs is not None else "\n") + f"{PARTITION_FIELD}{partition}\n"
     return text.encode()
+
+
+def parse_partition_index(data: bytes) -> int | None:
+    """The partition that the folder was made for; None when it is not noted, or torn."""
+    for line in data.splitlines()[2:]:
+        if line.startswith(PARTITION_FIELD.encode()):
+            number = line[len(PARTITION_FIELD) :]
+            return int(number) if number.isdigit() else None
+    return None
 
 
 def parse_partition_configs(data: bytes) -> Mapping[str, str] | None:
@@ -275,13 +290,14 @@ def write_meta_properties(disk: "Disk", directory: str, meta: MetaProperties) ->
 
 def read_partition_metadata(
     disk: "Disk", directory: str
-) -> tuple[bytes | None, Mapping[str, str] | None]:
-    """The topic's id and configs from a partition's folder; None for what it does not have."""
+) -> tuple[bytes | None, Mapping[str, str] | None, int | None]:
+    """The topic's id and configs, and the partition, from a folder; None for what is not there."""
     path = f"{directory}/{PARTITION_METADATA}"
     data = read_if_there(disk, path)
     if data is None:
-        return None, None
-    return parse_partition_metadata(data, path), parse_partition_configs(data)
+        return None, None, None
+    topic_id = parse_partition_metadata(data, path)
+    return topic_id, parse_partition_configs(data), parse_partition_index(data)
 
 
 def mark_compacted(disk: "Disk", directory: str) -> None:

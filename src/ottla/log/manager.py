@@ -119,6 +119,7 @@ class LogManager:
         self._config_of = config_of
         self._entries: dict[TopicPartition, Log | Unopened] = {}
         self._partitions: dict[str, set[int]] = {}  # of each topic
+        self._renamed: dict[TopicPartition, int] = {}  # whose folder is that of another partition
         self._counts: dict[str, int] = {}  # partitions in each data directory
         self._high_watermarks: Offsets = {}  # as the checkpoints had them at the start
         self._watermarked: set[TopicPartition] = set()  # those above 0, with a folder or without
@@ -226,19 +227,21 @@ class LogManager:
     def read_topic_id(self, directory: str, key: TopicPartition | None = None) -> bytes:
         """The topic id in a folder, zeros if it has none; notes the configs in that of `key`."""
         try:
-            topic_id, configs = checkpoints.read_partition_metadata(self.disk, directory)
+            topic_id, configs, noted = checkpoints.read_partition_metadata(self.disk, directory)
         except (CorruptCheckpoint, OSError) as error:
             logger.warning("%s; the topic's id is taken from the cluster", error)
             return NO_TOPIC_ID
         if configs is not None and key is not None:
             self.found_configs[key] = configs
+        if key is not None and noted is not None and noted != key[1]:
+            self._renamed[key] = noted
         return topic_id or NO_TOPIC_ID
 
     def keep_configs(self, topic: str, partitions: Iterable[int] | None = None) -> None:
         """Writes the topic's id and configs into the folders of its partitions (or of these)."""
         for partition in self._partitions.get(topic, ()) if partitions is None else partitions:
             entry = self._entries[topic, partition]
-            if entry.topic_id != NO_TOPIC_ID:
+            if entry.topic_id != NO_TOPIC_ID and (topic, partition) not in self._renamed:
                 data_dir = (
                     entry.data_dir if isinstance(entry, Unopened) else self.data_dir_of(entry)
                 )
@@ -357,6 +360,12 @@ class LogManager:
         config = self._config_of(topic)
         now_ms = self.clock.now_ms()
         try:
+            if key in self._renamed:
+                # Its batches do not name their partition: other records would be served.
+                raise ValueError(
+                    f"the folder {directory} is that of partition {self._renamed[key]} of the "
+                    "topic; rename it back, or delete it and copy the records from other replicas"
+                )
             log = load_log(
                 self.disk,
                 directory,
@@ -423,6 +432,7 @@ class LogManager:
             now_ms=self.clock.now_ms(),
             jitter_ms=self._jitter(config),
         )
+        self._renamed.pop(key, None)
         self._keep(directory, topic, topic_id)
         self._counts[data_dir.path] = self._counts.get(data_dir.path, 0) + 1
         self._admit(key, log)

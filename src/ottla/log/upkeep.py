@@ -18,6 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.log.checkpoints import PARTITION_METADATA, format_partition_metadata
+from ottla.log.directories import parse_folder
 from ottla.log.syncing import sync_all
 from ottla.log.transaction_index_checkpoint import note_transaction_index
 
@@ -148,7 +149,9 @@ class PartitionMetadataWriter:
         self._running: asyncio.Future[None] | None = None
 
     def add(self, directory: str, topic_id: bytes, configs: Mapping[str, str] | None) -> None:
-        self._waiting[directory] = format_partition_metadata(topic_id, configs)
+        folder = parse_folder(directory.rpartition("/")[2])
+        partition = None if folder is None else folder[1]
+        self._waiting[directory] = format_partition_metadata(topic_id, configs, partition)
         if self._running is None:
             self._next()
 
