@@ -6,7 +6,7 @@ from ottla.log.checkpoints import COMPACTION_METADATA
 from ottla.log.log import Log, Origin
 from ottla.log.manager import LogManager
 from ottla.seams.simulated.disk import SimulatedDisk
-from ottla.wire.records import end_marker
+from ottla.wire.control import ABORT, write_marker
 from tests.log import logs
 from tests.log.cleaning import COMPACT, clean, fill
 from tests.log.managed import contents
@@ -68,14 +68,16 @@ def test_aborted_transactions_move_along() -> None:
         log = await filled(manager, 3)
         of = {"producer_id": 7, "producer_epoch": 0}
         logs.put(log, b"aborted", base_sequence=0, transactional=True, **of)
-        marker = memoryview(bytearray(end_marker(7, 0, commit=False, coordinator_epoch=0)))
-        log.append(marker, leader_epoch=0, now_ms=0, origin=Origin.COORDINATOR)
+        marker = write_marker(ABORT, coordinator_epoch=0, timestamp=logs.NOW_MS, **of)
+        log.append(
+            memoryview(bytearray(marker)), leader_epoch=0, now_ms=0, origin=Origin.COORDINATOR
+        )
         logs.put(log, b"open", base_sequence=1, transactional=True, **of)
         before = log.aborted_transactions(0, log.end_offset)
         new = await moved(manager)
         assert before
         assert new.aborted_transactions(0, new.end_offset) == before
-        assert new.first_unstable_offset() == 5
+        assert new.first_unstable_offset(new.end_offset) == 5
         await manager.close()
 
     run_simulated(run())
