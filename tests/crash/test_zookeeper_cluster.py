@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,18 +40,24 @@ SETTINGS = {
 class ZooKeeperCluster:
     """Three `ottla server` processes, and a look at the tree."""
 
-    def __init__(self, directory: Path, connect: str) -> None:
+    def __init__(self, directory: Path, connect: str, **settings: object) -> None:
         from kazoo.client import KazooClient
 
         self.connect = connect
         self.servers = {
             number: Server(
                 directory / f"broker-{number}",
-                settings={**SETTINGS, "broker.id": number, "zookeeper.connect": connect},
+                settings={
+                    **SETTINGS,
+                    **{name.replace("_", "."): value for name, value in settings.items()},
+                    "broker.id": number,
+                    "zookeeper.connect": connect,
+                },
             )
             for number in (1, 2, 3)
         }
         self.tree = KazooClient(connect)
+        self.suspended = 0  # clients do not begin with this one: it accepts, and does not answer
 
     def start(self) -> None:
         with ThreadPoolExecutor(3) as pool:
@@ -65,7 +72,8 @@ class ZooKeeperCluster:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(each.bootstrap for each in self.servers.values())
+        answering = (each for number, each in self.servers.items() if number != self.suspended)
+        return ",".join(each.bootstrap for each in answering)
 
     def read(self, path: str) -> Any:
         return json.loads(self.tree.get(path)[0])
@@ -277,6 +285,47 @@ def test_a_broker_without_an_id_draws_one_and_keeps_it(
         with server:
             lines = (server.directory / "meta.properties").read_text().splitlines()
             assert "node.id=1001" in lines
+
+
+def test_a_controller_is_suspended_beyond_its_session(tmp_path: Path, zookeeper: ZooKeeper) -> None:
+    """SIGSTOP: the others elect a controller and leaders without it. SIGCONT: it finds its session
+    gone, opens another, writes nothing as the controller it was, and copies what it missed.
+    """
+    cluster = ZooKeeperCluster(
+        tmp_path,
+        f"{zookeeper.connect}/suspended",
+        zookeeper_session_timeout_ms=3000,
+        broker_session_timeout_ms=2000,
+        broker_heartbeat_interval_ms=400,
+        group_initial_rebalance_delay_ms=0,
+    )
+    try:
+        cluster.start()
+        tree, victim = cluster.tree, cluster.controller
+        cluster.create("t", 3)
+        cluster.produce("t", range(100))
+        epoch, node = cluster.epoch, f"/brokers/ids/{victim}"
+        states = [f"/brokers/topics/t/partitions/{index}/state" for index in range(3)]
+        before = tree.get(node)[1].ephemeralOwner
+        os.kill(cluster.servers[victim].pid, signal.SIGSTOP)
+        try:
+            eventually(lambda: cluster.epoch > epoch, "another controller")
+            eventually(lambda: all(cluster.read(path)["leader"] != victim for path in states))
+            cluster.suspended = victim
+            del cluster.producer  # the next one asks the others who leads
+            cluster.produce("t", range(100, 200))
+            assert all(victim not in cluster.read(path)["isr"] for path in states)
+        finally:
+            os.kill(cluster.servers[victim].pid, signal.SIGCONT)
+        eventually(lambda: all(victim in cluster.read(path)["isr"] for path in states))
+        eventually(lambda: tree.exists(node) is not None)
+        assert tree.get(node)[1].ephemeralOwner != before
+        assert cluster.controller != victim
+        assert sorted(cluster.consume("t", 200)) == list(range(200))
+    finally:
+        for server in cluster.servers.values():
+            server.kill()
+        cluster.stop()
 
 
 @pytest.mark.long
