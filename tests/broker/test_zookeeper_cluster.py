@@ -182,6 +182,24 @@ def test_a_dead_controller_is_replaced_before_its_session_ends(brokers: Brokers)
     brokers.simulation.close()
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_who_takes_over_with_an_old_tree_knows_what_was_decided(seed: int) -> None:
+    """The sessions of all but the controller are with a member of the ensemble that is behind."""
+    brokers = Brokers(seed)
+    first = brokers.controller
+    for tree in brokers.ensemble.sessions.values():
+        if tree.machine is not first.node:
+            tree.fall_behind()
+    assert brokers.create(first, "t") == ErrorCode.NONE
+    first.node.crash()
+    brokers.wait(lambda: len(brokers.controllers) == 1)
+    second = brokers.controller.controller
+    assert second is not None
+    assert "t" in second.image.topics
+    assert brokers.epoch == 2
+    brokers.simulation.close()
+
+
 def test_a_controller_that_stops_cleanly_is_followed_at_once(brokers: Brokers) -> None:
     """It ends its session: its nodes are gone, and the watches of the others fire."""
     first = brokers.controller

@@ -82,3 +82,38 @@ def test_the_session_of_a_silent_process_ends(fault: str) -> None:
             assert calls == ["expired"]
             with pytest.raises(SessionExpired):
                 node.run(tree.get("/"))
+
+
+def test_a_session_whose_member_is_behind_reads_what_was() -> None:
+    """Until it syncs or writes; a watch fires before what it tells of can be read."""
+    with Simulation(seed=1) as simulation:
+        ensemble = SimulatedEnsemble(simulation)
+        node = simulation.node("one")
+        writer = node.run(ensemble.connect(node, 20))
+        behind = node.run(ensemble.connect(node, 20))
+        node.run(writer.create("/a", b"old"))
+        seen: list[str] = []
+        node.run(behind.get("/a", lambda event: seen.append(f"before: {event.kind}")))
+        behind.fall_behind()
+        node.run(writer.set("/a", b"new"))
+        node.run(writer.create("/b"))
+        assert node.run(behind.get("/a"))[0] == b"old"
+        assert node.run(behind.exists("/b", lambda event: seen.append(event.kind))) is None
+        assert seen == []
+        node.run(behind.sync())
+        assert seen == ["before: changed", "created"]
+        assert node.run(behind.get("/a"))[0] == b"new"
+
+
+def test_a_write_ends_that_a_session_is_behind() -> None:
+    """What it reads after a write of its own is no older than that."""
+    with Simulation(seed=1) as simulation:
+        ensemble = SimulatedEnsemble(simulation)
+        node = simulation.node("one")
+        writer = node.run(ensemble.connect(node, 20))
+        behind = node.run(ensemble.connect(node, 20))
+        behind.fall_behind()
+        node.run(writer.create("/a"))
+        assert node.run(behind.children("/")) == []
+        node.run(behind.create("/b"))
+        assert node.run(behind.children("/")) == ["a", "b"]

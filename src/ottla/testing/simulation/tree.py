@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.metadata_store.tree import (
+    CHANGED,
     CHILDREN,
     DELETED,
     ConnectionLoss,
@@ -145,7 +146,7 @@ class SimulatedEnsemble:
             if event.kind in (CHILDREN, DELETED):
                 fired += self._child_watches.pop(event.path, ())
             for tree, watch in fired:
-                tree.deliver(lambda watch=watch, event=event: watch(event))  # type: ignore[misc]
+                tree.tell(watch, event)
 
 
 class SimulatedTree(SingleWrites):
@@ -171,6 +172,11 @@ class SimulatedTree(SingleWrites):
         self._under_way: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
         self._unanswered: list[asyncio.Future[Any]] = []  # of requests that have arrived
         self._coming: deque[Callable[[], object]] = deque()
+        # While it is served by a member of the ensemble that is behind: what that member has, and
+        # the watches that were set there or have to fire when it has caught up.
+        self._behind: TreeNodes | None = None
+        self._watches_behind: list[tuple[str, Watcher, bool]] = []
+        self._events_behind: list[tuple[Watcher, Event]] = []
 
     @property
     def alive(self) -> bool:
@@ -183,6 +189,52 @@ class SimulatedTree(SingleWrites):
 
     def when_expired(self, callback: Callable[[], object]) -> None:
         self._expired.append(callback)
+
+    # A member of the ensemble that is behind
+
+    def fall_behind(self) -> None:
+        """Reads see the tree as it is now until `sync`, a write of this session, or `catch_up`."""
+        if self._behind is None:
+            self._behind = self._ensemble.nodes.copy()
+
+    def catch_up(self) -> None:
+        """Reads see the tree as it is; watches fire first, as in ZooKeeper."""
+        behind, self._behind = self._behind, None
+        if behind is None:
+            return
+        events, self._events_behind = self._events_behind, []
+        watches, self._watches_behind = self._watches_behind, []
+        for watch, event in events:
+            self.tell(watch, event)
+        for path, watch, on_children in watches:
+            changed = self._ensemble.nodes.change(behind, path, on_children)
+            if changed is None:
+                self._ensemble.watch(self, path, watch, on_children)
+            else:
+                self.tell(watch, changed)
+
+    def _leave_member_behind(self) -> list[tuple[Watcher, Event]]:
+        """Another member serves the session next: the watches of this one, each with its event."""
+        taken = [
+            *self._events_behind,
+            *(
+                (watch, Event(CHILDREN if on_children else CHANGED, path))
+                for path, watch, on_children in self._watches_behind
+            ),
+        ]
+        self._behind, self._events_behind, self._watches_behind = None, [], []
+        return taken
+
+    def tell(self, watch: Watcher, event: Event) -> None:
+        """A watch fires: at once, or when the member that serves this session knows why."""
+        if self._behind is not None:
+            self._events_behind.append((watch, event))
+        else:
+            self.deliver(lambda: watch(event))
+
+    @property
+    def _nodes(self) -> TreeNodes:
+        return self._ensemble.nodes if self._behind is None else self._behind
 
     # The connection
 
@@ -251,7 +303,7 @@ class SimulatedTree(SingleWrites):
         lost_futures = [*self._unanswered, *(future for _, future in self._under_way)]
         self._under_way.clear()
         self._unanswered.clear()
-        watches = self._ensemble.take_watches(self)
+        watches = [*self._leave_member_behind(), *self._ensemble.take_watches(self)]
         if not self.alive:
             return
 
@@ -293,7 +345,7 @@ class SimulatedTree(SingleWrites):
         self._check(path)
 
         def act() -> tuple[bytes, Stat]:
-            found = self._ensemble.nodes.get(path)
+            found = self._nodes.get(path)
             self._watch(path, watch)
             return found
 
@@ -306,7 +358,7 @@ class SimulatedTree(SingleWrites):
         def act() -> Stat | None:
             self._watch(path, watch)
             try:
-                return self._ensemble.nodes.get(path)[1]
+                return self._nodes.get(path)[1]
             except NoNode:
                 return None
 
@@ -317,7 +369,7 @@ class SimulatedTree(SingleWrites):
         self._check(path)
 
         def act() -> list[str]:
-            names = self._ensemble.nodes.children(path)
+            names = self._nodes.children(path)
             self._watch(path, watch, on_children=True)
             return names
 
@@ -325,26 +377,27 @@ class SimulatedTree(SingleWrites):
         return names
 
     def _watch(self, path: str, watch: Watcher | None, on_children: bool = False) -> None:
-        if watch is not None:
+        if watch is None:
+            return
+        if self._behind is not None:
+            self._watches_behind.append((path, watch, on_children))
+        else:
             self._ensemble.watch(self, path, watch, on_children)
 
     async def subtree(self, path: str) -> dict[str, tuple[bytes, int]]:
         self._check(path)
-        found: dict[str, tuple[bytes, int]] = await self.ask(
-            lambda: self._ensemble.nodes.subtree(path)
-        )
+        found: dict[str, tuple[bytes, int]] = await self.ask(lambda: self._nodes.subtree(path))
         return found
 
     async def get_many(self, paths: Sequence[str]) -> dict[str, tuple[bytes, int]]:
         for path in paths:
             self._check(path)
-        nodes = self._ensemble.nodes
-        found: dict[str, tuple[bytes, int]] = await self.ask(lambda: nodes.get_many(paths))
+        found: dict[str, tuple[bytes, int]] = await self.ask(lambda: self._nodes.get_many(paths))
         return found
 
     async def sync(self) -> None:
         self._check("/")
-        await self.ask(lambda: None)
+        await self.ask(self.catch_up)
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         self._check("/")
@@ -352,7 +405,12 @@ class SimulatedTree(SingleWrites):
             check_path(operation.path)
         check_weight(operations)
         wanted = list(operations)
-        results: list[Result] = await self.ask(lambda: self._ensemble.write(wanted, self._session))
+
+        def act() -> list[Result]:
+            self.catch_up()
+            return self._ensemble.write(wanted, self._session)
+
+        results: list[Result] = await self.ask(act)
         return results
 
     async def close(self) -> None:

@@ -44,6 +44,26 @@ class TreeNodes:
         self._names: dict[str, set[str]] = {"/": set()}  # of children, by parent
         self._writes = 0
 
+    def copy(self) -> TreeNodes:
+        """The nodes as they are now."""
+        copied = TreeNodes()
+        copied._nodes = dict(self._nodes)
+        copied._names = {path: set(names) for path, names in self._names.items()}
+        copied._writes = self._writes
+        return copied
+
+    def change(self, since: TreeNodes, path: str, on_children: bool) -> Event | None:
+        """What a watch that was set when the nodes were as in `since` fires with by now."""
+        before, now = since._nodes.get(path), self._nodes.get(path)
+        if now is None:
+            return None if before is None else Event(DELETED, path)
+        if on_children:
+            same = since._names.get(path) == self._names[path]
+            return None if same else Event(CHILDREN, path)
+        if before is None:
+            return Event(CREATED, path)
+        return None if before.modified == now.modified else Event(CHANGED, path)
+
     def get(self, path: str) -> tuple[bytes, Stat]:
         node = self._nodes.get(path)
         if node is None:
