@@ -30,6 +30,8 @@ def test_a_log_moves_to_another_directory() -> None:
         assert moved is not log
         assert (moved.directory, contents(moved)) == ("/b/first-0", before)
         assert moved.epochs.entries == log.epochs.entries
+        noted = checkpoints.read_partition_metadata(disk, moved.directory)
+        assert (noted[0], noted[2]) == (log.topic_id, 0)
         assert put(moved, (b"k", b"more")) == len(before)
         assert (folders(disk, A), folders(disk, B)) == (["first-0-delete"], ["first-0"])
         await pass_time(61_000)

@@ -251,9 +251,10 @@ class LogManager:
     def _keep(self, directory: str, topic: str, topic_id: bytes) -> None:
         self._metadata_files.add(directory, topic_id, self.topic_configs_of(topic))
 
-    def partition_metadata(self, topic: str, topic_id: bytes) -> bytes:
-        """The content of `partition.metadata` in the folders of a topic."""
-        return checkpoints.format_partition_metadata(topic_id, self.topic_configs_of(topic))
+    def partition_metadata(self, topic: str, partition: int, topic_id: bytes) -> bytes:
+        """The content of `partition.metadata` in the folder of a partition."""
+        configs = self.topic_configs_of(topic)
+        return checkpoints.format_partition_metadata(topic_id, configs, partition)
 
     # Logs
 

@@ -139,7 +139,7 @@ class Moves:
             now_ms=manager.clock.now_ms(),
             jitter_ms=source.jitter_ms,
         )
-        content = manager.partition_metadata(source.topic, source.topic_id)
+        content = manager.partition_metadata(source.topic, source.partition, source.topic_id)
         write_partition_metadata(manager.disk, {log.directory: content})
         self._start(Move(FutureLog(source, log, data_dir)))
 

@@ -1,4 +1,4 @@
-"""DescribeCluster, DescribeTopicPartitions, DescribeLogDirs, UpdateFeatures."""
+"""DescribeCluster, DescribeTopicPartitions, the log directories, UpdateFeatures."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tests.differential.peer import Peer
 CLUSTER = "DescribeCluster"
 PARTITIONS = "DescribeTopicPartitions"
 LOG_DIRS = "DescribeLogDirs"
+MOVES = "AlterReplicaLogDirs"
 FEATURES = "UpdateFeatures"
 
 
@@ -101,3 +102,12 @@ def feature_mistakes(peer: Peer, version: int) -> None:
         ask("removal", ("group.version", 0, 2))
         ask("unsafe", ("metadata.version", 1, 3))
         ask("good and bad", ("transaction.version", 2, 1), ("no.such", 1, 1))
+
+
+@case(MOVES)
+def directories_that_are_not_there(peer: Peer, version: int) -> None:
+    for path in ("/nowhere", "relative", ""):
+        topics = [{"name": "never", "partitions": [0, 1]}]
+        fields: Fields = {"dirs": [{"path": path, "topics": topics}]}
+        peer.ask(MOVES, version, fields, f"to {path!r}")
+    peer.ask(MOVES, version, {"dirs": []}, "nothing")
