@@ -21,6 +21,8 @@ OUTPUT = "output"
 TRANSFORMERS = 2
 SETTINGS: Mapping[str, object] = {
     "offsets.topic.num.partitions": 1,
+    # Each replica compacts by itself: the logs of its coordinators would not match batch by batch.
+    "log.cleaner.enable": "false",
     "transaction.state.log.num.partitions": 1,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
 }
