@@ -171,7 +171,7 @@ class Dispatcher:
         self._broker = broker
         self._monotonic = broker.clock.monotonic
         self._routes: dict[int, Route] = {}
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self._tasks: dict[asyncio.Future[Any], None] = {}  # in the order of their beginning
 
     def handle(self, frame: memoryview, peer: Peer) -> Out | Pending | None:
         """Answer one frame (without its length); None when nothing is to be sent (acks=0)."""
@@ -250,11 +250,11 @@ class Dispatcher:
         What it does (creating a topic, say) must not be torn in the middle by a lost connection.
         """
         task = asyncio.ensure_future(awaitable)
-        self._tasks.add(task)
+        self._tasks[task] = None
         pending = Pending(exclusive=exclusive)
 
         def done(task: asyncio.Future[Any]) -> None:
-            self._tasks.discard(task)
+            del self._tasks[task]
             if task.cancelled():
                 pending.fail(PeerError("the broker is stopping"))
             elif (error := task.exception()) is not None:

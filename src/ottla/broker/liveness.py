@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker_sessions import BrokerSessions, Dialled
 from ottla.broker.dialling import dial
+from ottla.seams.tasks import Tasks
 from ottla.seams.waiting import pause
 from ottla.wire.errors import ErrorCode
 
@@ -44,7 +45,7 @@ class Liveness:
         self._clock = broker.clock
         self._controller = controller
         self._network = network
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._polling: dict[int, Peer] = {}  # by broker id
         self._dialling: set[int] = set()
         self._unanswered: set[int] = set()  # dialled for the first time since they were lost
@@ -70,8 +71,7 @@ class Liveness:
         self._closed = True
         self._controller.feed.on_change.remove(self._follow)
         self._timer.cancel()
-        for task in tuple(self._tasks):
-            task.cancel()
+        self._tasks.cancel()
 
     def polled(self, broker_id: int, epoch: int, peer: Peer) -> None:
         """A broker has asked for changes on this connection."""
@@ -179,5 +179,4 @@ class Liveness:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
         return task

@@ -43,6 +43,7 @@ from ottla.cluster.image import (
     deleted_between,
 )
 from ottla.cluster.state import NotController, RegistrationRefused
+from ottla.seams.tasks import Tasks
 from ottla.seams.waiting import pause
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class MetadataApplier:
         self._broker = broker
         self._controller = controller
         self._task: asyncio.Task[None] | None = None
-        self._confirmations: set[asyncio.Task[None]] = set()
+        self._confirmations = Tasks()
         self._applying = asyncio.Lock()
         self._deleting_again: asyncio.Task[None] | None = None
         self._trouble = ""  # why the latest changes are not applied
@@ -425,7 +426,6 @@ class MetadataApplier:
         broker = self._broker
         task = asyncio.create_task(self._controller.confirm_deletions(broker.node_id, topic_ids))
         self._confirmations.add(task)
-        task.add_done_callback(self._confirmations.discard)
 
 
 async def first_image(broker: Broker, controller: ControllerChannel) -> Snapshot:

@@ -25,6 +25,7 @@ from ottla.broker.throttle import (
 )
 from ottla.replica.follower import Answer, Failure, Fetcher, Limits, Truncation
 from ottla.replica.leader import IsrChange
+from ottla.seams.tasks import Tasks
 from ottla.seams.waiting import pause
 from ottla.wire.errors import ErrorCode
 
@@ -262,7 +263,7 @@ class Replication:
         # The loop that fetches a partition, and the leader epoch in which it does.
         self._following: dict[Partition, tuple[FetchLoop, int]] = {}
         self.leading: dict[Partition, None] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._check: Timer | None = None
         self.gave_up = False
 
@@ -372,17 +373,14 @@ class Replication:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work in the background until it is done or the broker stops."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.add(asyncio.create_task(work))
 
     def close(self) -> None:
         """Stop all loops."""
         self.closed = True
         for loop in self._loops.values():
             loop.close()
-        for task in tuple(self._tasks):
-            task.cancel()
+        self._tasks.cancel()
         if self._check is not None:
             self._check.cancel()
         self.leader_throttle.close()

@@ -11,7 +11,7 @@ entries without a folder.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log import checkpoints
@@ -123,7 +123,7 @@ class LogManager:
         self._counts: dict[str, int] = {}  # partitions in each data directory
         self._high_watermarks: Offsets = {}  # as the checkpoints had them at the start
         self._watermarked: set[TopicPartition] = set()  # those above 0, with a folder or without
-        self._flush_by_time: set[Log] = set()
+        self._flush_by_time: dict[Log, None] = {}
         self._not_synced: dict[str, DataDirectory] = {}  # where a sync failed after a deletion
         self.checkpointer = Checkpointer(background, self._offsets_in)
         self.moves = Moves(self)
@@ -405,7 +405,7 @@ class LogManager:
         self._entries[key] = log
         self._partitions.setdefault(key[0], set()).add(key[1])
         if log.config.flush_ms < FLUSH_MS_NEVER:
-            self._flush_by_time.add(log)
+            self._flush_by_time[log] = None
 
     def _jitter(self, config: "LogConfig") -> int:
         jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
@@ -444,7 +444,7 @@ class LogManager:
         self._counts[self.data_dir_of(old).path] -= 1
         self._counts[self.data_dir_of(new).path] += 1
         self.flusher.forget(old)
-        self._flush_by_time.discard(old)
+        self._flush_by_time.pop(old, None)
         old.flush_wanted = None
         old.offline = old.offline or "it was replaced by a copy in another data directory"
         new.config = old.config
@@ -521,7 +521,7 @@ class LogManager:
         data_dir = entry.data_dir if isinstance(entry, Unopened) else self.data_dir_of(entry)
         if isinstance(entry, Log):
             self.flusher.forget(entry)
-            self._flush_by_time.discard(entry)
+            self._flush_by_time.pop(entry, None)
             entry.flush_wanted = None
             entry.offline = entry.offline or "the partition was deleted"
         folder = f"{data_dir.path}/{partition_folder(*key)}"
@@ -568,9 +568,9 @@ class LogManager:
     def _configure(self, log: Log, config: "LogConfig") -> None:
         log.config = config
         if config.flush_ms < FLUSH_MS_NEVER:
-            self._flush_by_time.add(log)
+            self._flush_by_time[log] = None
         else:
-            self._flush_by_time.discard(log)
+            self._flush_by_time.pop(log, None)
 
     # For the cleaner and the periodic work
 
@@ -602,7 +602,7 @@ class LogManager:
         return sum(log.set_aside_bytes for log in self.opened())
 
     @property
-    def flush_by_time(self) -> set[Log]:
+    def flush_by_time(self) -> Collection[Log]:
         """The logs whose config has a `flush.ms`."""
         return self._flush_by_time
 
