@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,7 @@ from ottla.log.recovery import create_log
 from ottla.log.replaced import mark_replacement, remove_mark
 from ottla.log.replicated import InvalidReplica
 from ottla.log.upkeep import TimeSlice, write_partition_metadata
+from ottla.seams.disk import OutOfDescriptors
 from ottla.seams.waiting import pause
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ logger = logging.getLogger("ottla.log")
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 UNLIMITED_BYTES_PER_SECOND = 2**62  # the option's default is the largest number there is
 HELD_S = 0.01  # until it is looked again whether a truncation is over
+DESCRIPTOR_RETRY_S = 0.1  # until a step that lacked a descriptor is tried again
 REST_S_MAX = 1.0  # at once, so that a rate that was raised takes effect soon
 
 
@@ -245,7 +247,8 @@ class Moves:
         await manager.cleaner.pause(source)
         try:
             async with self._slots:
-                await self._copy_and_replace(move)
+                await self._patiently(self._copy_and_replace, move)
+                await self._finish(move)
         except MoveEnded:
             if move.called_off:
                 self._drop(move.future)
@@ -285,7 +288,15 @@ class Moves:
                 if source.offline is None:
                     self.on_released(source)
             await self._retract(move)
-        await self._finish(move)
+
+    async def _patiently(self, step: Callable[[Move], Awaitable[None]], move: Move) -> None:
+        """Again while no descriptor is free for it: the disks are as they were."""
+        while True:
+            try:
+                return await step(move)
+            except OutOfDescriptors as error:
+                logger.info("%s: its move waits: %s", move.future.source.name, error)
+                await pause(self._manager.clock, DESCRIPTOR_RETRY_S)
 
     async def _catch_up(self, move: Move) -> None:
         """Returns, in the same turn, when the copy has all that the log has."""
@@ -346,6 +357,8 @@ class Moves:
             await thread(mark_compacted, manager.disk, log.directory)
         await manager.flusher.flush([log], indexes=True)
         self._check(move)
+        if log.recovery_point < log.end_offset:
+            raise OutOfDescriptors(f"{log.directory} could not be synced")
         await thread(mark_replacement, manager.disk, log.directory, source.directory)
         if not future.is_cut:
             future.checkpointed = True
@@ -377,13 +390,18 @@ class Moves:
         try:
             disk.rename(source.directory, f"{old_dir.path}/{renamed}")
             await manager.cleaner.sync_names(disk, old_dir.path)
-            await manager.checkpointer.write([future.data_dir, old_dir])
-            await manager.background.thread(remove_mark, disk, log.directory)
+            await self._patiently(self._note_end, move)
         except OSError as error:
             logger.warning("%s: the next start removes it: %s", source.directory, error)
             return
         delay_ms = log.config.file_delete_delay_ms
         manager.remover.folder(f"{old_dir.path}/{renamed}", delay_ms)
+
+    async def _note_end(self, move: Move) -> None:
+        """Step 5."""
+        manager, future = self._manager, move.future
+        await manager.checkpointer.write([future.data_dir, manager.data_dir_of(future.source)])
+        await manager.background.thread(remove_mark, manager.disk, future.log.directory)
 
     # A copy that is given up
 
