@@ -16,7 +16,7 @@ from ottla.wire.api.alter_replica_log_dirs import (
 )
 from ottla.wire.api.describe_log_dirs import DescribeLogDirsPartition, DescribeLogDirsRequest
 from ottla.wire.errors import ErrorCode
-from tests.broker.harness import BrokerHarness, fetch_request
+from tests.broker.harness import BrokerHarness, fetch_request, produce_request
 from tests.broker.harness import values as values_of
 
 A, B, C = "/data", "/more", "/most"
@@ -201,3 +201,25 @@ def test_a_full_target_is_counted(harness: BrokerHarness) -> None:
     text = harness.broker.metrics.text()
     assert f'{name}{{clientId="ReplicaAlterLogDirs"}} 1' in text
     assert values(harness) == [b"value"]
+
+
+def test_the_rate_does_not_hold_back_acknowledgements() -> None:
+    """With log.flush.before.ack: what came while the copy was synced is copied without a rest."""
+    settings = {"log_flush_before_ack": "true", "durations": Durations(thread_s=0.01)}
+    with two_directories(**settings) as harness:
+        harness.create("first", 1)
+        harness.produce("first", 0, b"0")
+        slow_down(harness, 1_000)
+        log = harness.partition("first").log
+        assert alter(harness, B) == ErrorCode.NONE
+        harness.simulation.run_until(lambda: log.holds_syncs, limit_s=1.0)
+        requests = [
+            produce_request("first", 0, harness.batch(b"x" * 200_000), timeout_ms=30_000)
+            for _ in range(3)
+        ]
+        answers = [harness.post(request, 9) for request in requests]
+        harness.advance(5_000)
+        assert [answer.ready for answer in answers] == [True] * 3
+        codes = [each.response.responses[0].partition_responses[0].error_code for each in answers]
+        assert codes == [ErrorCode.NONE] * 3
+        assert folder(harness) == f"{B}/first-0"

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from ottla.seams.simulated.disk import SimulatedDisk
-from tests.log.managed import contents
+from tests.log.managed import contents, make_manager, put
 from tests.log.moving import KEY, A, B, filled, folders, move, over, two_directories
 from tests.simulated import run_simulated
 
@@ -36,6 +36,40 @@ def test_a_move_waits_for_a_free_descriptor(operation: str, after: int) -> None:
         found = again.get(*KEY)
         assert found is not None
         assert contents(found) == before
+        await again.close()
+
+    run_simulated(run())
+
+
+@pytest.mark.parametrize("target", ["/a", "/c"])
+def test_a_folder_that_could_not_be_renamed_does_not_come_back(target: str) -> None:
+    """The replaced folder stays, for its disk fails: the next move puts it aside, and the start
+    after a crash takes the records that were appended since.
+    """
+
+    async def run() -> None:
+        disk = SimulatedDisk()
+        disk.sync_directory("/")
+        manager = make_manager(A, B, "/c", disk=disk)
+        log = await filled(manager)
+        disk.fail("rename", "/a/first-0", errno.EIO, times=1)
+        move(manager)
+        await over(manager)
+        assert (folders(disk, A), folders(disk, B)) == (["first-0"], ["first-0"])
+        moved = manager.get(*KEY)
+        assert moved is not None
+        put(moved, (b"k", b"later"))
+        before = contents(moved)
+        move(manager, target)
+        await over(manager)
+        assert not manager.moves.failed
+        disk.kill()
+        again = make_manager(A, B, "/c", disk=disk)
+        await again.start()
+        found = again.get(*KEY)
+        assert found is not None
+        assert (found.directory, contents(found)) == (f"{target}/first-0", before)
+        assert len(before) == len(contents(log)) + 1
         await again.close()
 
     run_simulated(run())

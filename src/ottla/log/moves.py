@@ -37,7 +37,7 @@ from ottla.log.directories import (
 from ottla.log.failures import LogProblem
 from ottla.log.future import FutureLog
 from ottla.log.recovery import create_log
-from ottla.log.replaced import mark_replacement, remove_mark
+from ottla.log.replaced import mark_replacement, remove_mark, retire_leftovers
 from ottla.log.replicated import InvalidReplica
 from ottla.log.upkeep import TimeSlice, write_partition_metadata
 from ottla.seams.disk import OutOfDescriptors
@@ -278,7 +278,8 @@ class Moves:
             try:
                 future.align()
                 await self._secure(move)
-                await self._catch_up(move)
+                # Acknowledgements may wait for this: the rate does not count.
+                await self._catch_up(move, rests=False)
                 # Nothing has run since the copy was complete.
                 if future.checkpointed and move.key not in self._held:
                     self._replace(move)
@@ -298,7 +299,7 @@ class Moves:
                 logger.info("%s: its move waits: %s", move.future.source.name, error)
                 await pause(self._manager.clock, DESCRIPTOR_RETRY_S)
 
-    async def _catch_up(self, move: Move) -> None:
+    async def _catch_up(self, move: Move, *, rests: bool = True) -> None:
         """Returns, in the same turn, when the copy has all that the log has."""
         future, clock = move.future, self._manager.clock
         while True:
@@ -314,7 +315,7 @@ class Moves:
             if future.lag and future.log.end_offset == end_offset and not future.is_cut:
                 raise InvalidReplica(f"no batch can be read at offset {end_offset}")
             if future.lag:
-                await self._rest(move, copied)
+                await self._rest(move, copied if rests else 0)
 
     def _check(self, move: Move) -> None:
         if move.called_off or self._stopping:
@@ -359,6 +360,10 @@ class Moves:
         self._check(move)
         if log.recovery_point < log.end_offset:
             raise OutOfDescriptors(f"{log.directory} could not be synced")
+        for path in await thread(
+            retire_leftovers, manager.disk, manager.directories, source.directory, manager.unique
+        ):
+            manager.remover.folder(path, 0)
         await thread(mark_replacement, manager.disk, log.directory, source.directory)
         if not future.is_cut:
             future.checkpointed = True

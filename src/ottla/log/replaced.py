@@ -13,6 +13,7 @@ from ottla.log.directories import (
     DELETE_SUFFIX,
     Contents,
     DataDirectory,
+    parse_folder,
     partition_folder,
     renamed_folder,
 )
@@ -42,6 +43,28 @@ def remove_mark(disk: "Disk", directory: str) -> None:
     if disk.exists(path):
         disk.unlink(path, missing_ok=True)
         disk.sync_directory(directory)
+
+
+def retire_leftovers(
+    disk: "Disk", data_dirs: Sequence[DataDirectory], source: str, unique: Callable[[], str]
+) -> list[str]:
+    """On a thread, before a log moves again: folders that it has replaced and that could not be
+    renamed then. Without the mark, which goes with this move, a start could not tell them from it.
+
+    Returns their new paths. Raises OSError: then the mark must stay.
+    """
+    name = source.rpartition("/")[2]
+    key = parse_folder(name)
+    if key is None or not disk.exists(f"{source}/{REPLACEMENT}"):
+        return []
+    renamed = []
+    for data_dir in data_dirs:
+        folder = f"{data_dir.path}/{name}"
+        if folder != source and disk.exists(folder):
+            renamed.append(f"{data_dir.path}/{renamed_folder(*key, unique(), DELETE_SUFFIX)}")
+            disk.rename(folder, renamed[-1])
+            disk.sync_directory(data_dir.path)
+    return renamed
 
 
 def settle_replaced(
