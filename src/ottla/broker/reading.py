@@ -344,7 +344,9 @@ class Reader:
         """Let throttled records pass; False if the partition's are held back."""
         left = self._throttled_left
         if left <= 0:
-            outcome.held = {*outcome.held, cached}
+            if not outcome.held:
+                outcome.held = set()
+            outcome.held.add(cached)
             return False
         if records.size == left < bytes_max:
             # The part of a batch would be sent again: of a low rate it is much.
