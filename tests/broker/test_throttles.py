@@ -114,6 +114,14 @@ def fetches(cluster: Cluster) -> int:
     return sum(each.number for each in cluster.brokers[TARGET].broker.replication.fetchers)
 
 
+def shown_rate(cluster: Cluster, side: str) -> float:
+    """What the metrics of the throttled broker show."""
+    name = f"kafka_server_{side.capitalize()}Replication_byte_rate "
+    text = cluster.brokers[BROKERS[side]].broker.metrics.text()
+    [line] = [each for each in text.splitlines() if each.startswith(name)]
+    return float(line.split()[-1])
+
+
 @pytest.mark.parametrize("side", SIDES)
 class TestOneSide:
     def test_a_move_takes_the_time_that_the_rate_says(self, side: str) -> None:
@@ -264,11 +272,21 @@ class TestOneSide:
             throttle(cluster, side, RATE)
             assert move(cluster, (TARGET,)) == 0
             cluster.simulation.run_for(10)
-            name = f"kafka_server_{side.capitalize()}Replication_byte_rate "
-            text = cluster.brokers[BROKERS[side]].broker.metrics.text()
-            [line] = [each for each in text.splitlines() if each.startswith(name)]
-            assert RATE * 0.8 < float(line.split()[-1]) < RATE * 1.3
+            assert RATE * 0.8 < shown_rate(cluster, side) < RATE * 1.3
             assert cluster.ask(1, request(None), 1).error_code == 0
+
+    def test_nothing_is_counted_without_a_rate(self, side: str) -> None:
+        """It is 0 again when the samples have expired, whatever is copied."""
+        with Cluster(3) as cluster:
+            create(cluster, "u", (SOURCE, TARGET))
+            cover(cluster, side, "*", "u")
+            throttle(cluster, side, RATE)
+            append(cluster, "u", 5)
+            assert shown_rate(cluster, side) > 0
+            throttle(cluster, side, None)
+            cluster.simulation.run_for(20)
+            append(cluster, "u", 5)
+            assert shown_rate(cluster, side) == 0
 
 
 def test_leaders_share_the_quota_of_their_follower() -> None:

@@ -27,6 +27,7 @@ from ottla.replica.follower import Answer, Failure, Fetcher, Limits, Truncation
 from ottla.replica.leader import IsrChange
 from ottla.seams.tasks import Tasks
 from ottla.seams.waiting import pause
+from ottla.settings.option import LONG_MAX
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class FetchLoop:
         fetcher = self.fetcher
         limits = self._replication.limits
         throttle = self._replication.follower_throttle
-        if throttle.active is not None or fetcher.held:
+        if throttle.active is not None or fetcher.throttled:
             limits = self._throttled(limits, throttle)
         overtakes = bool(self._under_way)
         if overtakes and (len(self._under_way) > 1 or not fetcher.may_overtake):
@@ -127,10 +128,11 @@ class FetchLoop:
         fetcher = self.fetcher
         if self._looks_at_throttle:
             self._looks_at_throttle = False
-            fetcher.throttled = dict.fromkeys(filter(throttle.covers, fetcher.partitions))
+            covered = filter(throttle.covers, fetcher.partitions) if throttle.active else ()
+            fetcher.throttled = dict.fromkeys(covered)
         # Also those of which nothing is known yet.
         behind = [each for each in fetcher.throttled if fetcher.lags.get(each) != 0]
-        allowance_bytes = throttle.allowance_bytes if behind else 0
+        allowance_bytes = throttle.allowance_bytes if behind else LONG_MAX
         if allowance_bytes > 0:
             fetcher.hold(())
             bytes_max = min(limits.response_bytes_max, allowance_bytes)
@@ -138,8 +140,7 @@ class FetchLoop:
         if not self._under_way:
             # What a request under way asks for may be on its way already.
             fetcher.hold(behind)
-        if behind:
-            throttle.wake_later()
+        throttle.wake_later()
         return limits
 
     def throttle_moved(self) -> None:
