@@ -97,6 +97,31 @@ def test_a_full_target_gives_the_copy_up() -> None:
     run_simulated(run())
 
 
+def test_a_failed_move_counts_until_the_next_request_or_the_deletion() -> None:
+    """A request for the directory that the log is in is one too."""
+
+    async def run() -> None:
+        disk = SimulatedDisk()
+        manager = two_directories(disk)
+        await filled(manager)
+        disk.fail("write", "-future", errno.ENOSPC, after=3)
+        move(manager)
+        await over(manager)
+        assert manager.moves.failed == {KEY}
+        manager.moves.move(KEY, manager.directories[0])
+        assert not manager.moves.failed
+        disk.heal()
+        disk.fail("write", "-future", errno.ENOSPC, after=3)
+        move(manager)
+        await over(manager)
+        assert manager.moves.failed == {KEY}
+        await manager.delete([KEY])
+        assert not manager.moves.failed
+        await manager.close()
+
+    run_simulated(run())
+
+
 def test_a_second_request_replaces_the_first_and_the_original_directory_cancels() -> None:
     """Another destination drops the copy; so does the directory that the log is in."""
 

@@ -121,7 +121,7 @@ def begin(
             many = "" if len(waiting) == 1 else "s"
             raise Failure(
                 f"Timed out before log directory move{many} could be started for: {names}",
-                "--timeout",
+                "the same again, when the brokers have these replicas",
             )
         time.sleep(RETRY_S)
 

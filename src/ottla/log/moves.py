@@ -115,6 +115,7 @@ class Moves:
 
     def move(self, key: TopicPartition, data_dir: DataDirectory) -> None:
         """Begins to bring a log here; gives up a copy to elsewhere. Raises OSError."""
+        self.failed.discard(key)
         source = self._manager.get(*key)
         if source is None:
             return
@@ -169,6 +170,7 @@ class Moves:
         while (task := self._tasks.get(key)) is not None:
             await asyncio.wait([task])
             await asyncio.sleep(0)
+        self.failed.discard(key)
 
     async def stop(self) -> None:
         """No more steps; the copies stay as they are, for the next start."""

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-PREFERRED_MAX = (
-    10_000  # partitions that are remembered though they are not here; Kafka has no limit
-)
+# Partitions that are remembered though they are not here; Kafka has no limit.
+PREFERRED_MAX = 10_000
 UNIQUE = "0" * 32  # as long as what makes the name of a copy's folder unique
 
 
