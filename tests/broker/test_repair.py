@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from unittest.mock import patch
 
 import pytest
 
 from ottla.replica.partition import Partition
 from ottla.seams.simulated.disk import SimulatedDisk
+from ottla.wire.records import Record, write_batch
 from tests.broker.cluster_harness import Cluster, produce, read
-from tests.broker.harness import DATA
+from tests.broker.harness import DATA, produce_request
 
 LOG_FILE = f"{DATA}/t-0/00000000000000000000.log"
 VALUES = ["a", "b", "c"]
@@ -107,23 +107,69 @@ def test_the_last_member_of_the_isr_stays(caplog: pytest.LogCaptureFixture) -> N
         assert content(cluster, 1) == content(cluster, 2)
 
 
-def test_a_log_that_was_compacted_otherwise_is_copied_again() -> None:
-    """The damaged segment and what follows is kept, and all of it comes from the leader."""
-    with (
-        Cluster(3, **SCRUB) as cluster,
-        patch("ottla.broker.repairs.fits", lambda *_: False),
-    ):
-        written(cluster, 1, 2, 3)
-        log = partition(cluster, 3).log
-        log.config = log.config._replace(cleanup_policy=frozenset({"compact"}))
-        damage(cluster, 3)
+def write_keyed(cluster: Cluster, leader: int, *keys: bytes) -> None:
+    for number, key in enumerate(keys):
+        stamp = cluster.client.clock.now_ms()
+        batch = write_batch([Record(b"%d" % number, key=key, timestamp=stamp)])
+        answer = cluster.ask(leader, produce_request("t", 0, batch), 9)
+        assert not answer.responses[0].partition_responses[0].error_code
+
+
+def roll(cluster: Cluster, broker_id: int) -> None:
+    async def begin_another() -> None:
+        log = partition(cluster, broker_id).log
+        log.roll(now_ms=cluster.client.clock.now_ms())
+        log.flush()
+
+    cluster.run(cluster.brokers[broker_id].node, begin_another())
+
+
+def all_read(cluster: Cluster, broker_id: int) -> list[int]:
+    """The offsets of the batches on a replica's disk."""
+    segments = partition(cluster, broker_id).log.segments
+    return [batch.base_offset for segment in segments for batch in segment.batches()]
+
+
+@pytest.mark.parametrize("compacted", [1, 3])
+def test_a_log_that_was_compacted_otherwise_is_copied_again(compacted: int) -> None:
+    """The leader's log was compacted and the damaged one was not, or the other way round: the
+    damaged segment and what follows is kept, and all of it comes from the leader.
+    """
+    settings = {"log_cleanup_policy": "compact", "log_cleaner_min_cleanable_ratio": 0.01}
+    with Cluster(3, **SCRUB, **settings, log_cleaner_backoff_ms=10**9) as cluster:
+        cluster.create("t", 1, 0, through=1, replicas=(1, 2, 3))
+        write_keyed(cluster, 1, b"a", b"b", b"c", b"a", b"c", b"d")
+        ends = [partition(cluster, each) for each in (1, 2, 3)]
+        cluster.wait(lambda: all(each.high_watermark == 6 for each in ends))
+        for each in (1, 2, 3):
+            roll(cluster, each)
+        write_keyed(cluster, 1, b"e")
+        cluster.wait(lambda: all(each.high_watermark == 7 for each in ends))
+        third = cluster.brokers[compacted]
+        assert cluster.run(third.node, third.broker.logs.cleaner.run()) == 1
+        assert all_read(cluster, compacted) == [1, 3, 4, 5, 6]
+        # The first batch that both have is damaged, with offsets that only one of them has.
+        first = partition(cluster, 3).log.segments[0].batch_at(0)
+        cluster.brokers[3].node.disk.flip_bit(LOG_FILE, (first.size - 1) * 8)
         damaged = content(cluster, 3)
         cluster.wait(lambda: repaired(cluster, 3))
         assert 3 not in isr(cluster)
         cluster.wait(lambda: isr(cluster) == {1, 2, 3})
-        assert content(cluster, 3) == content(cluster, 1)
+        assert all_read(cluster, 3) == all_read(cluster, 1)
         [name] = kept(cluster, 3)
-        assert cluster.brokers[3].node.disk.read(f"{DATA}/t-0/{name}") == damaged
+        assert cluster.brokers[3].node.disk.read(f"{DATA}/t-0/{name}").startswith(damaged)
+
+
+@pytest.mark.parametrize("broker_id", [1, 3])
+def test_a_segment_that_is_cut_while_its_broker_runs(broker_id: int) -> None:
+    """A leader or follower whose file is shorter than it was gets the rest from another replica."""
+    with Cluster(3, **SCRUB, log_index_interval_bytes=1) as cluster:
+        written(cluster, 1, 2, 3)
+        disk = cluster.brokers[broker_id].node.disk
+        disk.cut(LOG_FILE, len(disk.read(LOG_FILE)) // 3 + 5)
+        cluster.wait(lambda: repaired(cluster, broker_id))
+        cluster.wait(lambda: isr(cluster) == {1, 2, 3})
+        assert content(cluster, 1) == content(cluster, 2) == content(cluster, 3)
 
 
 def test_a_leader_checks_what_a_follower_refuses() -> None:

@@ -68,7 +68,15 @@ class Scrubber:
     def reconfigure(self, settings: Settings) -> None:
         """Take over the options; a pass under way goes on at the new rate."""
         self.bytes_per_second = settings.integer("log.scrub.bytes.per.second")
-        self.interval_ms = settings.integer("log.scrub.interval.ms")
+        interval_ms, self.interval_ms = (
+            self.interval_ms,
+            settings.integer("log.scrub.interval.ms"),
+        )
+        if self._timer is not None and (
+            not self.bytes_per_second or interval_ms != self.interval_ms
+        ):
+            self._timer.cancel()
+            self._timer = None
         if self._begun and self._timer is None and self._task is None:
             self.begin()
 
@@ -114,6 +122,9 @@ class Scrubber:
                     await self.scrub(log)
             except OutOfDescriptors as error:
                 logger.info("%s-%d is not scrubbed now: %s", topic, partition, error)
+            except Exception:
+                # One log that cannot be checked keeps no other from it.
+                logger.exception("%s-%d cannot be scrubbed", topic, partition)
             await asyncio.sleep(0)
         self.passes += 1
 
@@ -170,6 +181,13 @@ class Scrubber:
                     end_offset=self._limit_of(log),
                 )
 
+    async def _wait_for(self, size: int) -> None:
+        """Until so many bytes are due; in parts, so that another rate counts from now on."""
+        while size > 0 and (rate := self.bytes_per_second):
+            part = min(size, rate)
+            await pause(self._clock, part / rate)
+            size -= part
+
     async def _read(
         self, log: Log, segment: Segment, position: int, size: int, end: int
     ) -> bytes | None:
@@ -185,9 +203,7 @@ class Scrubber:
             logger.error("%s: cannot be scrubbed: %s", log.name, error)
             return None
         self.bytes_read += len(data)
-        rate = self.bytes_per_second
-        if rate:
-            await pause(self._clock, len(data) / rate)
+        await self._wait_for(len(data))
         # It may have gone meanwhile, or been cut and written again.
         there = any(each is segment for each in log.segments) and segment.size_bytes >= end
         return data if there and log.offline is None and self.bytes_per_second else None

@@ -198,7 +198,10 @@ def sound_batch(read: Read, position: int, end_position: int, offset: int) -> Ba
     """The batch at `position`, if it is a sound one of `offset` or a later one."""
     if position + HEADER_BYTES > end_position:
         return None
-    batch = BatchHeader(read(HEADER_BYTES, position), 0, position)
+    head = read(HEADER_BYTES, position)
+    if len(head) < HEADER_BYTES:
+        return None  # the file was cut
+    batch = BatchHeader(head, 0, position)
     if (
         batch.magic != MAGIC
         or batch.size < HEADER_BYTES
@@ -208,4 +211,6 @@ def sound_batch(read: Read, position: int, end_position: int, offset: int) -> Ba
     ):
         return None
     data = read(batch.size, position)
+    if len(data) < batch.size:
+        return None
     return batch if crc32c(data, ATTRIBUTES_POSITION) == batch.crc else None

@@ -296,7 +296,10 @@ class Segment:
         last_offset, position = entry
         if last_offset > offset or position + HEADER_BYTES > self.size_bytes:
             return False
-        base_offset, _, magic, delta = unpack_bounds(self.file.pread(HEADER_BYTES, position))
+        head = self.file.pread(HEADER_BYTES, position)
+        if len(head) < HEADER_BYTES:
+            return False  # the file was cut
+        base_offset, _, magic, delta = unpack_bounds(head)
         return bool(magic == MAGIC and base_offset + delta == last_offset)
 
     def batch_at(self, position: int) -> BatchHeader:
