@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 
 import pytest
@@ -170,6 +171,27 @@ def test_a_segment_that_is_cut_while_its_broker_runs(broker_id: int) -> None:
         cluster.wait(lambda: repaired(cluster, broker_id))
         cluster.wait(lambda: isr(cluster) == {1, 2, 3})
         assert content(cluster, 1) == content(cluster, 2) == content(cluster, 3)
+
+
+def test_a_full_disk_puts_a_repair_off(caplog: pytest.LogCaptureFixture) -> None:
+    """What is damaged cannot be kept: the replica stays out of the ISR, tries again, and all else
+    of its broker goes on.
+    """
+    with Cluster(3, **SCRUB) as cluster:
+        written(cluster, 1, 2, 3)
+        damage(cluster, 3)
+        disk = cluster.brokers[3].node.disk
+        disk.fail("write", ".corrupt", errno.ENOSPC, times=2)
+        with caplog.at_level(logging.ERROR):
+            cluster.wait(lambda: "cannot be repaired now" in caplog.text)
+        assert isr(cluster) == {1, 2}
+        assert partition(cluster, 3).offline is None
+        assert not cluster.brokers[3].broker.replication.gave_up
+        assert kept(cluster, 3) == []
+        cluster.wait(lambda: repaired(cluster, 3))
+        assert content(cluster, 3) == content(cluster, 1)
+        assert kept(cluster, 3) == [f"{1:020d}.log.corrupt"]
+        cluster.wait(lambda: isr(cluster) == {1, 2, 3})
 
 
 def test_a_leader_checks_what_a_follower_refuses() -> None:

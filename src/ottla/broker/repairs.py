@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from ottla.log.failures import CorruptSegment
-from ottla.log.repair import is_current, put_in_place
+from ottla.log.repair import is_current, keep_damaged, put_in_place
 from ottla.log.scrubber import Scrubber
 from ottla.log.scrubbing import Damage, fits, sound_range
 from ottla.log.truncation import truncation_prepared
@@ -135,8 +135,14 @@ class Repairs:
                 if not is_current(found, damage):
                     damaged.pop(0)
                 elif await self._has_left(partition):
-                    await self._copy(partition, found, damage)
-                    damaged.pop(0)  # what could not be repaired is found again
+                    try:
+                        await self._copy(partition, found, damage)
+                    except OSError as problem:
+                        # A full disk, say. The log is as it was: a later try may succeed.
+                        log.error("%s cannot be repaired now: %s", found.name, problem)
+                        await pause(self._broker.clock, RETRY_S)
+                    else:
+                        damaged.pop(0)  # what could not be repaired is found again
         finally:
             del self.damaged[partition]
             partition.damaged = False
@@ -172,6 +178,7 @@ class Repairs:
         return False
 
     async def _copy(self, partition: Partition, found: Log, damage: Damage) -> None:
+        """Raises OSError when what is damaged cannot be kept: nothing has changed then."""
         sources = [partition.leader_id, *partition.replicas]
         for number in range(TRIES):
             for source in dict.fromkeys(each for each in sources if each != partition.node_id):
@@ -199,6 +206,7 @@ class Repairs:
     async def _put_in_place(
         self, partition: Partition, found: Log, damage: Damage, data: bytes, source: int
     ) -> None:
+        await keep_damaged(self._broker.logs, found, damage)
         try:
             done = await put_in_place(self._broker.logs, found, damage, data)
         except OSError as problem:
@@ -227,9 +235,6 @@ class Repairs:
                     cut.done = True
         except CorruptSegment as problem:
             log.error("%s cannot be cut: %s", found.name, problem)
-            return
-        except OSError as problem:
-            partition.go_offline("cannot be repaired", problem)
             return
         if cut.done:
             self._repaired.value += 1

@@ -29,21 +29,28 @@ def is_current(log: Log, damage: Damage) -> bool:
     )
 
 
-async def put_in_place(logs: LogManager, log: Log, damage: Damage, data: bytes) -> bool:
-    """Write `data` over the damaged bytes; False if these are no longer there. Raises OSError."""
+async def keep_damaged(logs: LogManager, log: Log, damage: Damage) -> None:
+    """Copy the damaged bytes to a file beside the log, synced. Raises OSError, and leaves none."""
     disk, thread = logs.disk, logs.background.thread
-    file = damage.segment.file
     path = f"{log.directory}/{damage.first_offset:020d}{LOG}"
     path += free_suffix(disk, path)
     copy = disk.open(path, create=True)
     try:
-        copy.append(file.pread(damage.size, damage.position))
+        copy.append(damage.segment.file.pread(damage.size, damage.position))
         await thread(copy.sync)
         await thread(disk.sync_directory, log.directory)
+    except OSError:
+        disk.unlink(path, missing_ok=True)
+        raise
     finally:
         copy.close()
+
+
+async def put_in_place(logs: LogManager, log: Log, damage: Damage, data: bytes) -> bool:
+    """Write `data` over the damaged bytes; False if these are no longer there. Raises OSError."""
+    file = damage.segment.file
     if not is_current(log, damage):
         return False
     file.pwrite(data, damage.position)
-    await thread(file.sync)
+    await logs.background.thread(file.sync)
     return True

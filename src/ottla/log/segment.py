@@ -296,9 +296,7 @@ class Segment:
         last_offset, position = entry
         if last_offset > offset or position + HEADER_BYTES > self.size_bytes:
             return False
-        head = self.file.pread(HEADER_BYTES, position)
-        if len(head) < HEADER_BYTES:
-            return False  # the file was cut
+        head = self.file.pread(HEADER_BYTES, position).ljust(HEADER_BYTES)  # of a file that was cut
         base_offset, _, magic, delta = unpack_bounds(head)
         return bool(magic == MAGIC and base_offset + delta == last_offset)
 
