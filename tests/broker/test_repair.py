@@ -101,6 +101,8 @@ def test_the_last_member_of_the_isr_stays(caplog: pytest.LogCaptureFixture) -> N
         with caplog.at_level(logging.ERROR):
             damage(cluster, 1)
             cluster.wait(lambda: "alone in its ISR" in caplog.text)
+            cluster.simulation.run_for(20)
+        assert caplog.text.count("alone in its ISR") == 1
         assert cluster.partition("t").leader == 1
         assert isr(cluster) == {1}
         cluster.brokers[2].start()
@@ -207,6 +209,22 @@ def test_a_leader_checks_what_a_follower_refuses() -> None:
         assert cluster.brokers[1].broker.repairs.scrubber.passes == 0
         cluster.wait(lambda: isr(cluster) == {1, 2, 3})
         assert content(cluster, 1) == content(cluster, 2) == content(cluster, 3)
+
+
+def test_damage_that_is_deleted_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
+    """By retention or DeleteRecords: nobody is asked to restore it, and the replica is back."""
+    with Cluster(2, min_insync_replicas=1, **SCRUB) as cluster:
+        written(cluster, 1, 2)
+        with caplog.at_level(logging.ERROR):
+            damage(cluster, 1)
+            damage(cluster, 2)
+            cluster.wait(lambda: len(isr(cluster)) == 1)
+            for each in (1, 2):
+                partition(cluster, each).log.delete_records_before(2)
+            cluster.wait(lambda: isr(cluster) == {1, 2})
+            cluster.simulation.run_for(20)
+        assert "is to be repaired" in caplog.text
+        assert "no other replica has" not in caplog.text
 
 
 def test_both_copies_are_damaged(caplog: pytest.LogCaptureFixture) -> None:

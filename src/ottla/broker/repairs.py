@@ -54,6 +54,7 @@ class Repairs:
         self.scrubber: Scrubber  # from the start on
         # What is known to be damaged, and being repaired.
         self.damaged: dict[Partition, list[Damage]] = {}
+        self._alone: set[Partition] = set()  # those of them that are said to be alone in their ISR
         # When each was last checked because of a follower.
         self._suspected: dict[tuple[bytes, int], float] = {}
         metrics = broker.metrics
@@ -123,7 +124,8 @@ class Repairs:
         now_s = self._broker.clock.monotonic()
         key = (partition.topic_id, partition.index)
         if now_s - self._suspected.get(key, -SUSPECT_S) >= SUSPECT_S:
-            self._suspected[key] = now_s
+            lately = {k: at_s for k, at_s in self._suspected.items() if now_s - at_s < SUSPECT_S}
+            self._suspected = {**lately, key: now_s}
             self._broker.replication.spawn(self.scrubber.scrub_at(found, offset))
 
     async def _repair(self, partition: Partition, found: Log) -> None:
@@ -144,6 +146,7 @@ class Repairs:
                     else:
                         damaged.pop(0)  # what could not be repaired is found again
         finally:
+            self._alone.discard(partition)
             del self.damaged[partition]
             partition.damaged = False
         self._broker.replication.repaired(partition)
@@ -165,12 +168,14 @@ class Repairs:
             await pause(broker.clock, LOOK_S)
             return False
         if image.isr == (broker.node_id,):
-            log.error(
-                "%s-%d is damaged and alone in its ISR: it is repaired when another replica is in "
-                "sync",
-                partition.topic,
-                partition.index,
-            )
+            if partition not in self._alone:
+                self._alone.add(partition)
+                log.error(
+                    "%s-%d is damaged and alone in its ISR: it is repaired when another replica is "
+                    "in sync",
+                    partition.topic,
+                    partition.index,
+                )
             await pause(broker.clock, RETRY_S)
             return False
         await broker.replication.leave_isr(partition, image)
@@ -183,7 +188,9 @@ class Repairs:
         for number in range(TRIES):
             for source in dict.fromkeys(each for each in sources if each != partition.node_id):
                 data = await self._read_range(source, partition, damage)
-                if data is None or not is_current(found, damage):
+                if not is_current(found, damage):
+                    return  # deleted meanwhile, or copied to another directory
+                if data is None:
                     continue
                 if fits(damage, data):
                     await self._put_in_place(partition, found, damage, data, source)
