@@ -175,6 +175,42 @@ def test_a_segment_that_is_cut_while_its_broker_runs(broker_id: int) -> None:
         assert content(cluster, 1) == content(cluster, 2) == content(cluster, 3)
 
 
+def all_bytes(cluster: Cluster, broker_id: int) -> bytes:
+    """What all segments of a replica contain, one behind the other."""
+    segments = partition(cluster, broker_id).log.segments
+    return b"".join(each.file.pread(each.size_bytes, 0) for each in segments)
+
+
+@pytest.mark.parametrize("how", ["torn", "cut", "removed"])
+def test_a_segment_that_is_cut_while_its_broker_is_stopped(how: str) -> None:
+    """One before the last ends in a batch or behind one, or is gone: the first pass of the scrubber
+    sees that the next one does not follow, and the rest is copied.
+    """
+    with Cluster(3, **SCRUB) as cluster:
+        written(cluster, 1, 2, 3)
+        for end in (5, 7):
+            for each in (1, 2, 3):
+                roll(cluster, each)
+            for _ in range(2):
+                produce(cluster, 1, "more")
+            replicas = [partition(cluster, each) for each in (1, 2, 3)]
+            cluster.wait(lambda: all(each.high_watermark == end for each in replicas))  # noqa: B023
+        third = cluster.brokers[3]
+        cluster.run(third.node, third.stop())
+        third.crash()
+        cluster.wait(lambda: isr(cluster) == {1, 2})
+        disk, path = third.node.disk, LOG_FILE.replace("0.log", "3.log")
+        if how == "removed":
+            disk.unlink(path)
+        else:
+            disk.cut(path, len(disk.read(path)) // 2 + (5 if how == "torn" else 0))
+        third.start()
+        cluster.wait(lambda: third.started and repaired(cluster, 3))
+        cluster.wait(lambda: isr(cluster) == {1, 2, 3})
+        assert all_bytes(cluster, 3) == all_bytes(cluster, 1)
+        assert all_read(cluster, 3) == list(range(7))
+
+
 def test_a_full_disk_puts_a_repair_off(caplog: pytest.LogCaptureFixture) -> None:
     """What is damaged cannot be kept: the replica stays out of the ISR, tries again, and all else
     of its broker goes on.

@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from ottla.log.failures import CorruptSegment
-from ottla.log.repair import is_current, keep_damaged, put_in_place
+from ottla.log.repair import is_current, keep_damaged, may_grow, put_in_place
 from ottla.log.scrubber import Scrubber
 from ottla.log.scrubbing import Damage, fits, sound_range
 from ottla.log.truncation import truncation_prepared
@@ -44,6 +44,7 @@ SUSPECT_S = 60.0  # within which a partition is checked once because of its foll
 TRIES = 3  # to copy a range, from each replica
 # Fetched at once, and kept in memory: of a larger range the segment has to be restored by hand.
 RANGE_BYTES_MAX = 64 * 1024 * 1024
+PIECE_BYTES = 1024 * 1024  # fetched at once where it is not known how many bytes are missing
 
 
 class Repairs:
@@ -192,7 +193,7 @@ class Repairs:
                     return  # deleted meanwhile, or copied to another directory
                 if data is None:
                     continue
-                if fits(damage, data):
+                if fits(damage, data) or (len(data) > damage.size and may_grow(found, damage)):
                     await self._put_in_place(partition, found, damage, data, source)
                     return
                 by_leader = source == partition.leader_id and partition.config.compact
@@ -253,7 +254,8 @@ class Repairs:
         data = b""
         offset = damage.first_offset
         while offset < damage.next_offset and max(len(data), damage.size) <= RANGE_BYTES_MAX:
-            answer = await self._ask(source, partition, offset, max(damage.size - len(data), 1))
+            size = damage.size - len(data)
+            answer = await self._ask(source, partition, offset, size if size > 0 else PIECE_BYTES)
             whole, offset = whole_batches(answer, offset)
             if not whole:
                 return None

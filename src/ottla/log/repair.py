@@ -1,14 +1,16 @@
 """Putting sound bytes in the place of damaged ones, in a segment that is in use.
 
 The batches of another replica are the same bytes at the same offsets, so nothing else of the
-segment changes. What was there is kept beside the log first, in a `.corrupt` file (set_aside.py). A
-crash in between leaves what is damaged damaged, to be found again.
+segment changes; only one that lacks its end gets it back. What was there is kept beside the log
+first, in a `.corrupt` file (set_aside.py). A crash in between leaves what is damaged damaged, to be
+found again.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.log.checkpoints import COMPACTION_METADATA
 from ottla.log.segment import LOG
 from ottla.log.set_aside import free_suffix
 
@@ -29,8 +31,23 @@ def is_current(log: Log, damage: Damage) -> bool:
     )
 
 
+def may_grow(log: Log, damage: Damage) -> bool:
+    """Whether more bytes can take the place of the damaged ones: a segment was cut while the broker
+    did not run, or the one behind it is gone, so this is the end of its file.
+    """
+    at_end = damage.end_position == damage.segment.size_bytes
+    return at_end and damage.segment is not log.active and not may_have_gaps(log)
+
+
+def may_have_gaps(log: Log) -> bool:
+    """Whether the log is compacted, or was."""
+    return log.config.compact or log.disk.exists(f"{log.directory}/{COMPACTION_METADATA}")
+
+
 async def keep_damaged(logs: LogManager, log: Log, damage: Damage) -> None:
     """Copy the damaged bytes to a file beside the log, synced. Raises OSError, and leaves none."""
+    if not damage.size:
+        return
     disk, thread = logs.disk, logs.background.thread
     path = f"{log.directory}/{damage.first_offset:020d}{LOG}"
     path += free_suffix(disk, path)
@@ -48,9 +65,13 @@ async def keep_damaged(logs: LogManager, log: Log, damage: Damage) -> None:
 
 async def put_in_place(logs: LogManager, log: Log, damage: Damage, data: bytes) -> bool:
     """Write `data` over the damaged bytes; False if these are no longer there. Raises OSError."""
-    file = damage.segment.file
+    segment = damage.segment
+    file = segment.file
     if not is_current(log, damage):
         return False
     file.pwrite(data, damage.position)
+    if damage.position + len(data) > segment.size_bytes:
+        segment.size_bytes = damage.position + len(data)
+        segment.largest_timestamp = None  # to be looked up again
     await logs.background.thread(file.sync)
     return True

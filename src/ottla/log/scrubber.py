@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ottla.log.failures import CorruptSegment
 from ottla.log.reading import segments_from
+from ottla.log.repair import may_have_gaps
 from ottla.log.scrubbing import BatchWalk, Damage, damage_of
 from ottla.seams.disk import NO_DESCRIPTOR, OutOfDescriptors
 from ottla.seams.waiting import pause
@@ -180,6 +181,19 @@ class Scrubber:
                     next_offset=damage.next_offset,
                     end_offset=self._limit_of(log),
                 )
+        ends_early = walk.position == end and walk.next_offset < segment.next_offset
+        if ends_early and not walk.is_compacted:
+            self._ends_early(log, segment, walk)
+
+    def _ends_early(self, log: Log, segment: Segment, walk: BatchWalk) -> None:
+        """The batches of a segment end before the next one begins: that was cut off, or a segment
+        between them removed, while the broker did not run; unless it is compaction's work.
+        """
+        is_closed = any(each is segment for each in log.segments[:-1])
+        if not is_closed or segment.next_offset > self._limit_of(log) or may_have_gaps(log):
+            return
+        if segment.next_offset > log.log_start_offset:
+            self._damaged(log, damage_of(segment, walk.cut_short(), walk.position))
 
     async def _wait_for(self, size: int) -> None:
         """Until so many bytes are due; in parts, so that another rate counts from now on."""

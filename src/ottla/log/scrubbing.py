@@ -71,6 +71,7 @@ class BatchWalk:
         self._crc = self._left = 0
         # The batch before this one, if it came behind a gap: its offset may be the wrong one.
         self._behind_gap: Unsound | None = None
+        self.is_compacted = False  # offsets are missing between sound batches, or in one
 
     def take(self, data: bytes) -> Unsound | None:
         """Check the next bytes; the first batch that is not sound ends the walk."""
@@ -127,6 +128,8 @@ class BatchWalk:
         self._behind_gap = (
             self._unsound(f"offset {batch.base_offset} and then a lower one") if gap else None
         )
+        if gap or batch.record_count <= batch.last_offset_delta:
+            self.is_compacted = True
         self._batch = None
         self.position += batch.size
         self.next_offset = batch.last_offset + 1
