@@ -12,6 +12,8 @@ from ottla.cli.failure import Failure
 from ottla.cli.output import show_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.testing.simulation.plan import Plan
     from ottla.testing.simulation.run import ClusterRun, Outcome
 
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--brokers", default=3, show_default=True, type=click.IntRange(3, 9), help="Brokers of each."
+)
+@click.option(
+    "--zookeeper",
+    is_flag=True,
+    help="Brokers keep the cluster's state in ZooKeeper, not in a directory that they share.",
 )
 @click.option(
     "--clients",
@@ -48,6 +55,7 @@ def simulate(
     seed: int,
     seeds: int,
     brokers: int,
+    zookeeper: bool,
     clients: str,
     faults: str | None,
     kinds: str | None,
@@ -65,12 +73,12 @@ def simulate(
     from ottla.testing.simulation.shrinking import shrink as reduced
 
     kind = _run_of(clients)
-    plan_of = _plans(kind, faults, kinds)
+    plan_of = _plans(kind, faults, kinds, zookeeper)
     settings = {"log.flush.before.ack": "true"} if flush_before_ack else {}
     logging.getLogger("ottla").propagate = False  # what brokers log is in the timeline
 
     def run(seed: int, plan: Plan) -> Outcome:
-        return kind(seed, plan, brokers=brokers, settings=settings).run()
+        return kind(seed, plan, brokers=brokers, settings=settings, zookeeper=zookeeper).run()
 
     outcomes = []
     failed = 0
@@ -107,22 +115,41 @@ def _run_of(clients: str) -> type[ClusterRun]:
     return runs[clients]
 
 
-def _plans(kind: type[ClusterRun], faults: str | None, kinds: str | None) -> Any:
+def _plans(
+    kind: type[ClusterRun], faults: str | None, kinds: str | None, zookeeper: bool
+) -> Callable[[int], Plan]:
     """How the faults of a seed are had."""
-    from ottla.testing.simulation.plan import KINDS, USUAL_KINDS, read_plan
+    from ottla.testing.simulation.plan import (
+        KINDS,
+        OF_ZOOKEEPER,
+        USUAL_KINDS,
+        ZOOKEEPER_KINDS,
+        read_plan,
+    )
+
+    def check(kind: str) -> None:
+        if kind in OF_ZOOKEEPER and not zookeeper:
+            raise Failure(
+                f"a fault of kind {kind!r} needs --zookeeper",
+                f"ottla simulate --zookeeper --kinds {kind}",
+            )
 
     if faults is not None:
         try:
             plan = read_plan(faults)
         except ValueError as error:
             raise Failure(str(error), "ottla simulate --faults '3.0 kill leader 1.0'") from None
+        for fault in plan:
+            check(fault.kind)
         return lambda seed: plan
-    some = tuple(kinds.split(",")) if kinds else USUAL_KINDS
+    usual = ZOOKEEPER_KINDS if zookeeper else USUAL_KINDS
+    some = tuple(kinds.split(",")) if kinds else usual
     for each in some:
         if each not in KINDS:
             raise Failure(
                 f"there is no kind of fault {each!r}", f"one of {', '.join(sorted(KINDS))}"
             )
+        check(each)
     return lambda seed: kind.draw_plan(seed, some)
 
 

@@ -39,6 +39,7 @@ class GroupRun(ClusterRun):
         *,
         brokers: int = BROKERS,
         settings: Mapping[str, object] | None = None,
+        zookeeper: bool = False,
     ) -> None:
         super().__init__(
             seed,
@@ -46,6 +47,7 @@ class GroupRun(ClusterRun):
             brokers=brokers,
             partitions=PARTITIONS,
             settings={**SETTINGS, **(settings or {})},
+            zookeeper=zookeeper,
         )
         self.moved = [*self.places, GROUPS]
         self.struck = [self.places[0], GROUPS]

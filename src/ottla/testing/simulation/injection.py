@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import random
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -16,8 +17,9 @@ from typing import TYPE_CHECKING
 from ottla.seams.simulated.background import USUAL, Durations
 from ottla.testing.simulation import tree_faults
 from ottla.testing.simulation.clients import Place
+from ottla.testing.simulation.ensemble_faults import EnsembleFaults
 from ottla.testing.simulation.machines import DATA, Machine
-from ottla.testing.simulation.plan import OF_USERS, Fault
+from ottla.testing.simulation.plan import OF_USERS, OF_ZOOKEEPER, Fault
 
 if TYPE_CHECKING:
     from ottla.testing.simulation.run import ClusterRun
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 # Faults that need no running broker to strike.
 OF_THE_CLUSTER = (
     *("move", "rolling", "join", "step", "session", "lost-answer", "depose", "config"),
-    *OF_USERS,
+    *("ensemble-away", *OF_USERS),
 )
 
 CLOCK_JUMP_MS = 1_800_000  # either way, at each jump
@@ -54,6 +56,11 @@ class Injector:
         self._lost: set[int] = set()  # brokers that lost bytes and have not been in all ISRs since
         self.injected: Counter[str] = Counter()
 
+    @property
+    def _of_ensemble(self) -> EnsembleFaults | None:
+        """For brokers whose tree is in one."""
+        return self._run.ensemble_faults
+
     async def inject(self, fault: Fault) -> None:
         """Wait for the fault's time, let it happen and end."""
         run = self._run
@@ -63,7 +70,13 @@ class Injector:
         machine = self._target(fault, rng)
         if machine is None:
             return
-        act = getattr(self, "_" + fault.kind.replace("-", "_"))
+        name = fault.kind.replace("-", "_")
+        if fault.kind not in OF_ZOOKEEPER:
+            act = getattr(self, "_" + name)
+        elif self._of_ensemble is not None:
+            act = getattr(self._of_ensemble, name)
+        else:
+            return
         if fault.kind not in OF_THE_CLUSTER and not machine.ready:
             return
         self.injected[fault.kind] += 1
@@ -89,6 +102,8 @@ class Injector:
     def heal(self) -> None:
         """End all faults."""
         run = self._run
+        if self._of_ensemble is not None:
+            self._of_ensemble.heal()
         for machine in run.machines.values():
             machine.node.disk.heal()
             tree_faults.heal(machine)
@@ -199,7 +214,8 @@ class Injector:
         run.note(f"{machine.id} is stopped by a signal")
         loop = machine.node.loop
         machine.node.pause()
-        patience_s = run.session_timeout_s * SUPERVISOR_TIMEOUTS
+        # Where the controller has a session with an ensemble, that ends instead.
+        patience_s = run.session_timeout_s * SUPERVISOR_TIMEOUTS if not run.zookeeper else math.inf
         await asyncio.sleep(min(fault.lasts_s, patience_s))
         if fault.lasts_s > patience_s and machine.controller is not None:
             if machine.alive and machine.node.loop is loop:
@@ -237,7 +253,11 @@ class Injector:
     async def _isolate(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
         names = [name for name in self._run.simulation.nodes if name != machine.name]
         links = [(machine.name, each) for each in names] + [(each, machine.name) for each in names]
-        await self._cut_links(fault, f"all links of {machine.id}", links)
+        cut = self._cut_links(fault, f"all links of {machine.id}", links)
+        if self._of_ensemble is None:
+            await cut
+        else:
+            await asyncio.gather(self._of_ensemble.cut(machine, fault.lasts_s), cut)
 
     async def _controller(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
         controller = self._run.view.controller
@@ -395,7 +415,7 @@ class Injector:
                 written.set()
 
         loop = controller.node.loop
-        tree_faults.after_writes(controller, wrote)
+        (self._of_ensemble or tree_faults).after_writes(controller, wrote)
         self._cause_writes(rng)
         try:
             await asyncio.wait_for(written.wait(), fault.lasts_s)
@@ -407,7 +427,10 @@ class Injector:
 
     async def _session(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
         controller = self._run.view.controller
-        if controller is not None:
+        if self._of_ensemble is not None:
+            self._run.note(f"the session of {machine.id} ends")
+            self._of_ensemble.end_session(machine)
+        elif controller is not None:
             self._run.note(f"the session of controller {controller.id} ends")
             tree_faults.end_session(controller)
 
@@ -416,15 +439,19 @@ class Injector:
         if controller is not None:
             times = rng.randint(1, WRITES_MAX)
             self._run.note(f"{times} writes of controller {controller.id} get no answer")
-            tree_faults.lose_answers(controller, rng, times)
+            (self._of_ensemble or tree_faults).lose_answers(controller, rng, times)
             self._cause_writes(rng)
 
     async def _depose(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
         controller = self._run.view.controller
         if controller is not None:
-            self._run.note(f"the lock of controller {controller.id} is lost")
-            tree_faults.lose_lock(controller)
-            await asyncio.sleep(fault.lasts_s)
+            if self._of_ensemble is not None:
+                self._run.note(f"the session of controller {controller.id} ends unknown to it")
+                await self._of_ensemble.depose(fault, controller)
+            else:
+                self._run.note(f"the lock of controller {controller.id} is lost")
+                tree_faults.lose_lock(controller)
+                await asyncio.sleep(fault.lasts_s)
             self._cause_writes(rng)
 
     def _cause_writes(self, rng: random.Random) -> None:

@@ -1,7 +1,8 @@
 """The brokers of a simulated cluster: each a machine, and the process on it while it is alive.
 
-A process is what `ottla server` composes for a cluster on one host: the machines share the
-directory with the metadata tree and the controller's lock, and nothing else.
+A process is what `ottla server` composes: for a cluster on one host, whose machines share the
+directory with the metadata tree and the controller's lock, and nothing else; or for one whose tree
+is in a simulated ZooKeeper ensemble.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ottla.testing.simulation.connection import PORT
 if TYPE_CHECKING:
     from ottla.cluster.controller import Controller
     from ottla.replica.partition import Partition
+    from ottla.testing.simulation.tree import SimulatedEnsemble, SimulatedTree
 
 DATA = "/data"
 SHARED = "/cluster"
@@ -38,11 +40,12 @@ CRC_COVERS_FROM = 21
 RESTART_S = 0.3  # until a supervisor starts a process again that has ended by itself
 SETTINGS: Mapping[str, object] = {
     "log.dirs": DATA,
-    "ottla.cluster.directory": SHARED,
     "listeners": f"PLAINTEXT://:{PORT},INTERNAL://:{INTERNAL_PORT}",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
     "inter.broker.listener.name": "INTERNAL",
 }
+SHARED_DIRECTORY = {"ottla.cluster.directory": SHARED}
+ZOOKEEPER = {"zookeeper.connect": "zookeeper:2181", "zookeeper.session.timeout.ms": 2000}
 CANNOT_START = (OSError, TreeError, NotController, RegistrationRefused)
 
 Changed = Callable[[int, "Partition"], object]
@@ -87,13 +90,19 @@ class Machine:
         *,
         changed: Changed,
         note: Note,
+        ensemble: SimulatedEnsemble | None = None,
     ) -> None:
+        """`ensemble`: where the tree is, instead of in the shared directory."""
         self.id = broker_id
         self._disk = SharingDisk(shared, SHARED)
         self.node = simulation.node(f"broker{broker_id}", disk=self._disk, jobs=JOBS)
         self.broker: Broker | None = None
         self.stopping = False
-        self._settings = Settings.from_properties({**SETTINGS, **settings, "node.id": broker_id})
+        tree = SHARED_DIRECTORY if ensemble is None else ZOOKEEPER
+        self._settings = Settings.from_properties(
+            {**SETTINGS, **tree, **settings, "node.id": broker_id}
+        )
+        self._ensemble = ensemble
         self._changed = changed
         self._note = note
         self._composed: Broker | None = None
@@ -197,6 +206,7 @@ class Machine:
             background=node.background,
             metrics=Metrics(),
             network=node.network,
+            connect_tree=None if self._ensemble is None else self._connect,
         )
         endpoints = [
             Endpoint("PLAINTEXT", node.name, PORT),
@@ -220,6 +230,11 @@ class Machine:
             self._note(f"broker {self.id} cannot start: {error}")
             self.crash()
             self.node.simulation.nodes["operator"].clock.call_later(RESTART_S, self.start)
+
+    async def _connect(self) -> SimulatedTree:
+        assert self._ensemble is not None
+        session_ms = self._settings.integer("zookeeper.session.timeout.ms")
+        return await self._ensemble.connect(self.node, session_ms / 1000)
 
     async def _stop(self) -> None:
         """As `ottla server` stops."""

@@ -44,11 +44,18 @@ KINDS: dict[str, tuple[float, float, str]] = {
     "rot": (0.0, 0.0, "a bit flips in what one replica has synced"),
     "reassign": (0.1, 2.0, "a partition gets other replicas; half of the times it is cancelled"),
     "grow": (0.0, 0.0, "the topic gets one more partition, with a producer and a reader"),
+    "ensemble-cut": (0.1, 5.0, "the broker does not reach ZooKeeper"),
+    "ensemble-away": (0.1, 6.0, "nobody reaches ZooKeeper; in half of the cases sessions end"),
+    "connection": (0.1, 2.0, "the broker's connection to ZooKeeper is lost, several times"),
+    "behind": (0.5, 4.0, "a member of the ensemble that is behind serves the broker"),
 }
+# What only a tree in ZooKeeper has; its seeds draw all that strikes the tree more often.
+OF_ZOOKEEPER = ("ensemble-cut", "ensemble-away", "connection", "behind")
 # What users do with partitions is drawn only where it is named: the faults of a seed stay the same.
 OF_USERS = ("reassign", "grow")
 # Brokers that look for damage all the time take other steps than those that do not.
-USUAL_KINDS = tuple(kind for kind in KINDS if kind not in ("rot", *OF_USERS))
+USUAL_KINDS = tuple(kind for kind in KINDS if kind not in ("rot", *OF_USERS, *OF_ZOOKEEPER))
+ZOOKEEPER_KINDS = (*USUAL_KINDS, *(*OF_ZOOKEEPER, "session", "lost-answer", "depose") * 3)
 DISK_ERRORS = ("full", "sync-error", "write-error")
 # How often each is drawn, where it is not once.
 WEIGHTS = {"kill": 3, "power": 2, "pause": 2, "cut": 2, "controller": 2, "move": 2}

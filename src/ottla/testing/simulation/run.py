@@ -24,6 +24,7 @@ from ottla.testing.simulation import rot
 from ottla.testing.simulation.admin import Admin
 from ottla.testing.simulation.churn import Churn, is_left
 from ottla.testing.simulation.clients import CarelessProducer, Place, Producer
+from ottla.testing.simulation.ensemble_faults import EnsembleFaults
 from ottla.testing.simulation.injection import Injector
 from ottla.testing.simulation.invariants import Invariants
 from ottla.testing.simulation.machines import Machine
@@ -31,12 +32,14 @@ from ottla.testing.simulation.plan import (
     FAULTS,
     SECONDS,
     USUAL_KINDS,
+    ZOOKEEPER_KINDS,
     Plan,
     draw_plan,
     write_plan,
 )
 from ottla.testing.simulation.reader import Reader
 from ottla.testing.simulation.replica_log import content, producer_states
+from ottla.testing.simulation.tree import SimulatedEnsemble
 from ottla.testing.simulation.view import View
 
 BROKERS = 3
@@ -109,10 +112,17 @@ class ClusterRun:
         brokers: int = BROKERS,
         partitions: int | None = None,
         settings: Mapping[str, object] | None = None,
+        zookeeper: bool = False,
     ) -> None:
-        """`plan` and `partitions` are drawn from the seed where they are not given."""
+        """`plan` and `partitions` are drawn from the seed where they are not given.
+
+        `zookeeper`: the brokers' tree is in an ensemble, not in a directory that they share.
+        """
         self.seed = seed
-        self.plan = self.draw_plan(seed) if plan is None else plan
+        self.zookeeper = zookeeper
+        if plan is None:
+            plan = self.draw_plan(seed, ZOOKEEPER_KINDS if zookeeper else USUAL_KINDS)
+        self.plan = plan
         rots = any(fault.kind == rot.KIND for fault in self.plan)
         self.settings = {**SETTINGS, **(rot.SETTINGS if rots else {}), **(settings or {})}
         self.sync_before_ack = self.settings.get("log.flush.before.ack") == "true"
@@ -126,6 +136,8 @@ class ClusterRun:
         self.replicas = min(REPLICAS, brokers)
         self.min_isr = MIN_ISR
         self.session_timeout_s = float(str(self.settings["broker.session.timeout.ms"])) / 1000
+        self.ensemble: SimulatedEnsemble | None = None
+        self.ensemble_faults: EnsembleFaults | None = None
         self.history = History()
         self.done = False
         self.deleted: set[bytes] = set()  # ids of topics whose deletion was answered
@@ -180,6 +192,9 @@ class ClusterRun:
         self.operator = self.simulation.node("operator")
         self.admin = Admin(self.operator, self.hosts, random.Random(f"{self.seed} admin"))
         shared = SimulatedDisk()
+        if self.zookeeper:
+            self.ensemble = SimulatedEnsemble(self.simulation)
+            self.ensemble_faults = EnsembleFaults(self, self.ensemble)
         for broker_id in self.ids:
             self.machines[broker_id] = Machine(
                 self.simulation,
@@ -188,6 +203,7 @@ class ClusterRun:
                 shared,
                 changed=self.invariants.changed,
                 note=self.note,
+                ensemble=self.ensemble,
             )
 
     async def _scenario(self, injector: Injector) -> None:

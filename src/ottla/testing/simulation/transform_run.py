@@ -44,9 +44,15 @@ class TransformRun(ClusterRun):
         *,
         brokers: int = BROKERS,
         settings: Mapping[str, object] | None = None,
+        zookeeper: bool = False,
     ) -> None:
         super().__init__(
-            seed, plan, brokers=brokers, partitions=1, settings={**SETTINGS, **(settings or {})}
+            seed,
+            plan,
+            brokers=brokers,
+            partitions=1,
+            settings={**SETTINGS, **(settings or {})},
+            zookeeper=zookeeper,
         )
         self.source = self.places[0]
         self.output = Place(OUTPUT, 0)

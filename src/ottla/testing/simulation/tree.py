@@ -31,6 +31,7 @@ from ottla.metadata_store.tree import (
     check_path,
     check_weight,
 )
+from ottla.seams.waiting import within
 from ottla.testing.simulation.tree_nodes import TreeNodes
 
 if TYPE_CHECKING:
@@ -52,32 +53,70 @@ class SimulatedEnsemble:
         self._data_watches: dict[str, list[tuple[SimulatedTree, Watcher]]] = {}
         self._child_watches: dict[str, list[tuple[SimulatedTree, Watcher]]] = {}
         self._cut: set[str] = set()
+        self._away = False
+        self._connecting: list[SimulatedTree] = []
         self._ended: list[SimulatedTree] = []  # of machines that are cut off and do not know
 
     async def connect(self, node: Node, session_timeout_s: float) -> SimulatedTree:
-        """A new session of the process that runs on a machine. Waits while it is cut off."""
+        """A new session of the process that runs on a machine.
+
+        Raises ConnectionLoss when the ensemble does not answer within the session's time-out.
+        """
         self._last_session += 1
         tree = SimulatedTree(self, node, self._last_session, session_timeout_s)
-        await tree.ask(lambda: self._begin(tree))
+        self._connecting.append(tree)
+        begun = tree.ask(lambda: self._begin(tree))
+        try:
+            if not await within(node.clock, session_timeout_s, begun):
+                self.sessions.pop(tree.session, None)
+                raise ConnectionLoss("/", f"no answer within {session_timeout_s:g} s")
+        finally:
+            self._connecting.remove(tree)
+        begun.result()
         return tree
 
     def cut(self, name: str) -> None:
         """A machine does not reach the ensemble: what is under way has no answer."""
         self._cut.add(name)
-        for tree in list(self.sessions.values()):
+        for tree in self._clients():
             if tree.machine.name == name:
                 tree.lose_connection()
 
     def heal(self, name: str) -> None:
         """It does again."""
         self._cut.discard(name)
-        for tree in [*self.sessions.values(), *self._ended]:
+        if self.is_cut(name):
+            return
+        for tree in self._clients():
             if tree.machine.name == name:
                 tree.reconnect()
         self._ended = [tree for tree in self._ended if tree.machine.name != name]
 
+    def stop(self) -> None:
+        """The ensemble has no quorum: it answers nobody. No session ends meanwhile."""
+        self._away = True
+        for tree in self._clients():
+            tree.lose_connection()
+
+    def go_on(self) -> None:
+        """It has one again; each session has its whole time-out from now on, as in ZooKeeper."""
+        self._away = False
+        now_s = self.machine.clock.monotonic()
+        for tree in self.sessions.values():
+            tree.seen_s = now_s
+        for name in {tree.machine.name: None for tree in self._clients()}:
+            if not self.is_cut(name):
+                self.heal(name)
+
     def is_cut(self, name: str) -> bool:
-        return name in self._cut
+        return self._away or name in self._cut
+
+    def sessions_of(self, machine: Node) -> list[SimulatedTree]:
+        """Those of the process that runs on a machine now."""
+        return [each for each in self.sessions.values() if each.machine is machine and each.alive]
+
+    def _clients(self) -> list[SimulatedTree]:
+        return [*self.sessions.values(), *self._connecting, *self._ended]
 
     def expire(self, tree: SimulatedTree) -> None:
         """End a session; its process knows when it is connected."""
@@ -104,7 +143,7 @@ class SimulatedEnsemble:
         now_s = self.machine.clock.monotonic()
         if tree.alive and not tree.machine.loop.paused and not self.is_cut(tree.machine.name):
             tree.seen_s = now_s
-        elif now_s - tree.seen_s > tree.timeout_s:
+        elif now_s - tree.seen_s > tree.timeout_s and not self._away:
             self.expire(tree)
             return
         self.machine.clock.call_later(
@@ -162,6 +201,8 @@ class SimulatedTree(SingleWrites):
         self.seen_s = 0.0
         self.ended = False  # at the ensemble; the process may not know yet
         self.withholding = False  # requests arrive, answers do not: for tests
+        # What happens at a write instead of it; it is given the write itself.
+        self.on_write: Callable[[Callable[[], list[Result]]], list[Result]] | None = None
         self._ensemble = ensemble
         self._session = session
         self._starts = machine.starts
@@ -192,10 +233,13 @@ class SimulatedTree(SingleWrites):
 
     # A member of the ensemble that is behind
 
-    def fall_behind(self) -> None:
-        """Reads see the tree as it is now until `sync`, a write of this session, or `catch_up`."""
+    def fall_behind(self, member: TreeNodes | None = None) -> None:
+        """Reads see the tree as it is now until `sync`, a write of this session, or `catch_up`.
+
+        `member`: what the member of the ensemble has that serves the session, if that is older.
+        """
         if self._behind is None:
-            self._behind = self._ensemble.nodes.copy()
+            self._behind = self._ensemble.nodes.copy() if member is None else member
 
     def catch_up(self) -> None:
         """Reads see the tree as it is; watches fire first, as in ZooKeeper."""
@@ -233,6 +277,10 @@ class SimulatedTree(SingleWrites):
             self.deliver(lambda: watch(event))
 
     @property
+    def is_behind(self) -> bool:
+        return self._behind is not None
+
+    @property
     def _nodes(self) -> TreeNodes:
         return self._ensemble.nodes if self._behind is None else self._behind
 
@@ -263,6 +311,7 @@ class SimulatedTree(SingleWrites):
     def _arrive(self) -> None:
         act, future = self._under_way.popleft()
         self._unanswered.append(future)
+        connection = self._connection
         if self.ended:
             error: Exception | None = SessionExpired("/", "the session has expired")
             result = None
@@ -271,6 +320,8 @@ class SimulatedTree(SingleWrites):
                 result, error = act(), None
             except Exception as raised:
                 result, error = None, raised
+            if connection != self._connection:
+                return  # it was lost meanwhile
 
         def answered() -> None:
             self._unanswered.remove(future)
@@ -322,7 +373,10 @@ class SimulatedTree(SingleWrites):
         if not self.alive or self._ensemble.is_cut(self.machine.name):
             return
         if self.ended:
-            self.machine.loop.call_soon(self._expire)
+            # A process that was suspended goes on for a moment, until the ensemble's answer comes.
+            self.machine.loop.call_soon(
+                lambda: self.machine.clock.call_later(self._ensemble.latency_s, self._expire)
+            )
             return
         waiting, self._waiting = self._waiting, deque()
         for act, future in waiting:
@@ -406,9 +460,12 @@ class SimulatedTree(SingleWrites):
         check_weight(operations)
         wanted = list(operations)
 
-        def act() -> list[Result]:
+        def write() -> list[Result]:
             self.catch_up()
             return self._ensemble.write(wanted, self._session)
+
+        def act() -> list[Result]:
+            return write() if self.on_write is None else self.on_write(write)
 
         results: list[Result] = await self.ask(act)
         return results
