@@ -102,11 +102,12 @@ class EnsembleFaults:
             tree.catch_up()
         self._run.note(f"the ensemble's member of {machine.id} has caught up")
 
-    async def depose(self, fault: Fault, machine: Machine) -> None:
-        """Its session ends, and it does not know for a while."""
+    async def depose(self, fault: Fault, machine: Machine, then: Callable[[], object]) -> None:
+        """Its session ends, and it does not know for a while. `then` is called in between."""
         cut = asyncio.ensure_future(self.cut(machine, fault.lasts_s))
         await asyncio.sleep(0)
         self.end_session(machine)
+        then()
         await cut
 
     def end_session(self, machine: Machine) -> None:

@@ -447,7 +447,7 @@ class Injector:
         if controller is not None:
             if self._of_ensemble is not None:
                 self._run.note(f"the session of controller {controller.id} ends unknown to it")
-                await self._of_ensemble.depose(fault, controller)
+                await self._of_ensemble.depose(fault, controller, lambda: self._cause_writes(rng))
             else:
                 self._run.note(f"the lock of controller {controller.id} is lost")
                 tree_faults.lose_lock(controller)

@@ -1,0 +1,61 @@
+"""Simulated clusters whose brokers keep their state in ZooKeeper."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.testing.history import Outcome, Send
+from ottla.testing.simulation.plan import Fault
+from ottla.testing.simulation.run import ClusterRun
+from tests import needs
+from tests.sim.zookeeper_mistakes import ZOOKEEPER_MISTAKES, ZooKeeperMistake
+
+SEEDS = needs.rounds(12, 1000)
+# The number 5 draws an ensemble without a quorum, 0 one that no broker reaches.
+AWAY = Fault(2.0, "ensemble-away", "any", 4.0, 5)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_nothing_acknowledged_is_lost_doubled_or_reordered(seed: int) -> None:
+    """Whatever becomes of sessions and connections, and of the machines and links beside them."""
+    outcome = ClusterRun(seed, zookeeper=True).run()
+    again = f"ottla simulate --zookeeper --seed {seed}"
+    assert outcome.finding is None, f"{outcome}\nTry: {again}"
+
+
+class CountingRun(ClusterRun):
+    """Counts the records that are acknowledged by the time of each note."""
+
+    def note(self, text: str) -> None:
+        super().note(text)
+        self.counts = getattr(self, "counts", [])
+        events = self.history.events
+        done = [each for each in events if isinstance(each, Send) and each.outcome is Outcome.OK]
+        self.counts.append((text, len(done)))
+
+
+@pytest.mark.parametrize("draw", [5, 0])
+def test_records_are_acknowledged_while_the_ensemble_is_away(draw: int) -> None:
+    """Producing needs no change of the tree, and nobody leaves an ISR."""
+    run = CountingRun(1, (AWAY._replace(draw=draw),), partitions=1, zookeeper=True)
+    outcome = run.run()
+    assert outcome.finding is None, outcome
+    (_, before), (_, after) = run.counts[:2]
+    assert after > before + 50
+    assert "epoch 0 isr" in outcome.timeline[-1]
+
+
+def test_a_run_can_be_repeated() -> None:
+    """The same seed gives the same steps with an ensemble, too."""
+    plan = (AWAY._replace(lasts_s=1.0), Fault(2.5, "connection", "controller", 1.0, 0))
+    first = ClusterRun(1, plan, partitions=1, zookeeper=True).run().digest
+    assert ClusterRun(1, plan, partitions=1, zookeeper=True).run().digest == first
+
+
+@pytest.mark.parametrize("mistake", ZOOKEEPER_MISTAKES, ids=lambda each: each.plant.__name__)
+def test_a_planted_mistake_is_found(mistake: ZooKeeperMistake) -> None:
+    """The same runs fail when one decision is wrong: the checks can see what they look for."""
+    for seed in range(mistake.seeds):
+        if mistake.run(seed).finding is not None:
+            return
+    pytest.fail(f"not found within {mistake.seeds} seeds")
