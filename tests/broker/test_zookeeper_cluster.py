@@ -16,6 +16,7 @@ from ottla.cluster.controller import Controller
 from ottla.cluster.requests import NewTopic
 from ottla.log.directories import DirectoryProblem
 from ottla.log.helper import JOBS
+from ottla.metadata_store.tree import CHILDREN, ConnectionLoss, Result
 from ottla.metrics import Metrics
 from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.seams.simulated.simulation import Simulation
@@ -324,6 +325,43 @@ def test_connections_lost_during_an_election_leave_one_controller(seed: int) -> 
         assert len(brokers.controllers) == 1
         first.start()
         brokers.wait(lambda first=first: first.started)  # type: ignore[misc]
+    brokers.simulation.close()
+
+
+def test_lost_connections_do_not_add_up_watches(brokers: Brokers) -> None:
+    """All watches fire each time; the controller looks at what operators ask for once."""
+    (tree,) = brokers.ensemble.sessions_of(brokers.controller.node)
+    counts = []
+    for _ in range(4):
+        tree.lose_connection()
+        brokers.simulation.run_for(2)
+        watches = brokers.ensemble.take_watches(tree)
+        counts.append(len(watches))
+        for watch, event in watches:
+            brokers.ensemble.watch(tree, event.path, watch, event.kind == CHILDREN)
+    assert counts == counts[:1] * 4
+    brokers.simulation.close()
+
+
+def test_after_a_write_without_an_answer_the_controller_reads_what_is_there(
+    brokers: Brokers,
+) -> None:
+    """Also from a member of the ensemble that has not got the write yet: it is in the image."""
+    first = brokers.controller
+    (tree,) = brokers.ensemble.sessions_of(first.node)
+
+    def lost(write: Callable[[], list[Result]]) -> list[Result]:
+        tree.on_write = None
+        before = brokers.ensemble.nodes.copy()
+        write()
+        tree.lose_connection()
+        tree.fall_behind(before)
+        raise ConnectionLoss("/")
+
+    tree.on_write = lost
+    assert brokers.create(first, "t") == ErrorCode.KAFKA_STORAGE_ERROR
+    brokers.simulation.run_for(2)
+    assert "t" in first.broker.image.topics
     brokers.simulation.close()
 
 

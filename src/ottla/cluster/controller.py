@@ -466,6 +466,8 @@ class Controller:
     async def _run(self, act: Callable[[State], Awaitable[Any]]) -> Any:
         try:
             if self._must_load:
+                # Another server of ZooKeeper's may answer now, which has not got the write yet.
+                await self._state.tree.sync()
                 await registration.load(self._state)
                 self._must_load = False
                 log.info("the metadata tree was read again after a failed write")

@@ -41,21 +41,28 @@ class OperatorRequests:
         self._put = put
         self._timer: Timer | None = None
         self._stopped = False
+        self._last = 0  # the number of the last look
 
-    def look(self, event: Event | None = None) -> None:
+    def look(self) -> None:
         """Carry out what is there, and look again after the next change."""
         if self._stopped:
             return
-        done = False
+        self._last += 1
+        number, done = self._last, False
+
+        def changed(event: Event) -> None:
+            # A lost connection fires all watches, those of earlier looks too: one look is enough.
+            if number == self._last:
+                self.look()
 
         async def act(state: State) -> None:
             nonlocal done
-            await carry_out(state, self.look)
+            await carry_out(state, changed)
             done = True
 
         def again_unless_done(answer: Answer) -> None:
             # One that failed, or found the queue full, may have set no watch.
-            if not done and not self._stopped:
+            if not done and not self._stopped and number == self._last:
                 self._timer = self._clock.call_later(AGAIN_S, self.look)
 
         answer: Answer = asyncio.get_running_loop().create_future()
