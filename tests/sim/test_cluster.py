@@ -11,7 +11,7 @@ from ottla.testing.simulation.run import ClusterRun
 from tests import needs
 from tests.sim.mistakes import MISTAKES, Mistake
 
-SEEDS = needs.rounds(80, 2000)
+SEEDS = needs.rounds(68, 2000)
 SEEDS_WITH_SYNC = needs.rounds(4, 200)
 FIRST_WITH_SYNC = 1_000_000
 SEEDS_OF_FIVE = needs.rounds(2, 100)

@@ -23,6 +23,7 @@ Write = Callable[[], list[Result]]
 
 CONNECTIONS = 6  # are lost in a row
 BEHIND_SHARE = 0.5  # of the lost connections are followed by one to a member that is behind
+NO_TIME_S = 1e-6  # simulated time has whole nanoseconds
 QUORUM_SHARE = 0.5  # of the times that the ensemble is away it has no quorum
 TAKES_PLACE_SHARE = 0.5  # of the writes without an answer
 
@@ -94,7 +95,7 @@ class EnsembleFaults:
         """Reads of the broker are old until it syncs or writes, and as old again after that."""
         self._run.note(f"the ensemble's member of {machine.id} falls behind")
         until_s = self._run.simulation.now_s + fault.lasts_s
-        while (left_s := until_s - self._run.simulation.now_s) > 0:
+        while (left_s := until_s - self._run.simulation.now_s) > NO_TIME_S:
             for tree in self._ensemble.sessions_of(machine.node):
                 tree.fall_behind()
             await asyncio.sleep(min(left_s, rng.uniform(0.1, 1.0)))
