@@ -255,6 +255,7 @@ def test_damage_that_is_deleted_meanwhile(caplog: pytest.LogCaptureFixture) -> N
             damage(cluster, 1)
             damage(cluster, 2)
             cluster.wait(lambda: len(isr(cluster)) == 1)
+            cluster.simulation.run_for(1)  # it has asked for the first time, and waits
             for each in (1, 2):
                 partition(cluster, each).log.delete_records_before(2)
             cluster.wait(lambda: isr(cluster) == {1, 2})
