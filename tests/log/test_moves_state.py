@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.log.checkpoints import COMPACTION_METADATA
 from ottla.log.log import Log, Origin
 from ottla.log.manager import LogManager
+from ottla.log.transaction_index_checkpoint import TRANSACTION_INDEX_CHECKPOINT
 from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.wire.control import ABORT, write_marker
 from tests.log import logs
@@ -79,6 +80,10 @@ def test_aborted_transactions_move_along() -> None:
         assert new.aborted_transactions(0, new.end_offset) == before
         assert new.first_unstable_offset(new.end_offset) == 5
         await manager.close()
+        # As every log after a clean stop: with an index, and a note of the aborted transactions.
+        names = manager.disk.listdir(new.directory)
+        assert "00000000000000000000.index" in names
+        assert TRANSACTION_INDEX_CHECKPOINT in names
 
     run_simulated(run())
 

@@ -545,6 +545,9 @@ class Log:
         self._latest_epoch = -1
         self._remove_snapshots([self.end_offset])
         self.take_snapshot()
+        # With a snapshot at its end it counts as closed (`upkeep.is_finished`): so it is all of it.
+        self.active.seal()
+        note_transaction_index(self.disk, self.segments)
 
     def inherit(self, source: Log) -> None:
         """Go on as `source`, which has the same records: its producers, its leader epochs."""
