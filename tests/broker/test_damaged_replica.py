@@ -34,7 +34,7 @@ from ottla.wire.api.delete_records import (
 from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.errors import ErrorCode
 from tests.broker.cluster_clients import SETTINGS, ClusterClient, TransactionalClient, codes, place
-from tests.broker.cluster_harness import Cluster
+from tests.broker.cluster_harness import Cluster, produce, read
 from tests.broker.harness import DATA, produce_request
 from tests.broker.transactional import TOPIC, visible
 
@@ -257,3 +257,36 @@ def test_a_flipped_bit_deletes_no_records(stopped: Callable[..., None]) -> None:
         disk.write_atomically(path, sound.replace(b"t 0 1\n", b"t 0 5\n"), sync=True)
 
     stopped(2, flip_one, deleted=1)
+
+
+def test_a_log_that_was_cut_while_all_were_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both replicas are eligible after their clean stops. The one that lacks a record, and is back
+    first, does not lead: the other would cut its log to the same end.
+    """
+
+    async def none_to_skip(_: object) -> None:
+        """As where the tree is not new: then no log is opened for the ids in it."""
+
+    monkeypatch.setattr("ottla.broker.broker.skip_used_ids", none_to_skip)
+    with Cluster(3, min_insync_replicas=2) as cluster:
+        cluster.create("t", 1, 0, through=1, replicas=(2, 3))
+        sizes = []
+        for value in ("kept", "cut off"):
+            produce(cluster, 2, value)
+            opened = [cluster.brokers[each].broker.partitions.get("t", 0) for each in (2, 3)]
+            cluster.wait(lambda: len({each.high_watermark for each in opened if each}) == 1)  # noqa: B023
+            sizes.append(opened[0].size_bytes if opened[0] else 0)
+        for each in (2, 3):
+            stopped = cluster.brokers[each]
+            cluster.run(stopped.node, stopped.stop())
+            stopped.crash()
+            cluster.wait(lambda: each not in cluster.partition("t").isr)  # noqa: B023
+        assert set(cluster.partition("t").elr) == {2, 3}
+        disk = cluster.brokers[3].node.disk
+        disk.cut(f"{DATA}/t-0/00000000000000000000.log", sizes[0])
+        cluster.brokers[3].start()
+        cluster.wait(lambda: cluster.brokers[3].started)
+        assert cluster.partition("t").elr == (2,)
+        cluster.brokers[2].start()
+        cluster.wait(lambda: set(cluster.partition("t").isr) == {2, 3})
+        assert read(cluster, cluster.partition("t").leader) == ["kept", "cut off"]

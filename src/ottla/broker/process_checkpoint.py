@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.checkpoints import NO_BROKER_EPOCH
+from ottla.log.upkeep import TimeSlice
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -62,6 +63,7 @@ class ProcessCheckpoint:
             return last_epoch
         boot_id = broker.disk.boot_id()
         found = [read(broker.disk, path) for path in self._paths()]
+        await self._open_electable(image)
         epoch = self._previous_epoch(image, kept_incarnations(found, boot_id))
         known = image.brokers.get(broker.node_id)
         synced = broker.group_commit is not None
@@ -86,6 +88,21 @@ class ProcessCheckpoint:
             await broker.background.thread(remove, broker.disk, self._paths())
         except OSError as error:
             log.error("%s cannot be removed: %s", PROCESS_CHECKPOINT, error)
+
+    async def _open_electable(self, image: ClusterImage) -> None:
+        """Open the logs that this broker may lead before it has copied anything.
+
+        A clean stop leaves logs unopened, and only open ones tell whether records are missing: a
+        file was cut meanwhile, or a folder exchanged for an older one. These are few unless all
+        brokers were stopped.
+        """
+        broker, time_slice = self._broker, TimeSlice(self._broker.clock)
+        for topic in image.topics.values():
+            for partition in topic.partitions:
+                electable = (*partition.isr, *partition.elr, partition.last_known_leader)
+                if broker.node_id in electable:
+                    broker.logs.get_if_possible(topic.name, partition.index)
+                    await time_slice.yield_if_over()
 
     def _previous_epoch(self, image: ClusterImage, kept: Collection[str]) -> int:
         lacking = self._lacking(image)
