@@ -14,9 +14,8 @@ from collections.abc import Callable, Container
 from typing import TYPE_CHECKING
 
 from ottla.replica.replication_quota import ReplicationQuota, throttled_partitions
-from ottla.settings import InvalidValue
 from ottla.settings.option import LONG_MAX
-from ottla.settings.validate import THROTTLES
+from ottla.settings.validate import throttle_rate
 
 if TYPE_CHECKING:
     from ottla.metrics import Metrics
@@ -36,19 +35,6 @@ def leader_replicas(config: LogConfig) -> tuple[str, ...]:
 
 def follower_replicas(config: LogConfig) -> tuple[str, ...]:
     return config.follower_replication_throttled_replicas
-
-
-def configured_rate(settings: Settings, name: str) -> int | None:
-    """Bytes a second: this broker's dynamic config, else that of all brokers; None: no limit."""
-    text = settings.dynamic.get(name, settings.dynamic_default.get(name))
-    if text is None:
-        return None
-    try:
-        rate = THROTTLES[name].parse(text)
-    except InvalidValue:
-        return None  # it was judged when it was set
-    assert isinstance(rate, int)
-    return rate if rate < LONG_MAX else None
 
 
 class Throttle:
@@ -122,7 +108,7 @@ class Throttle:
 
     def configure(self, settings: Settings) -> None:
         """The broker's dynamic configs may have changed."""
-        rate = configured_rate(settings, self._rate_name)
+        rate = throttle_rate(settings, self._rate_name)
         if rate != self._quota.rate:
             self._quota.rate = rate
             self.active = self if rate is not None else None

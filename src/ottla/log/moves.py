@@ -42,6 +42,7 @@ from ottla.log.replicated import InvalidReplica
 from ottla.log.upkeep import TimeSlice, write_partition_metadata
 from ottla.seams.disk import OutOfDescriptors
 from ottla.seams.waiting import pause
+from ottla.settings.validate import throttle_rate
 
 if TYPE_CHECKING:
     from ottla.log.checkpoints import TopicPartition
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.log")
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-UNLIMITED_BYTES_PER_SECOND = 2**62  # the option's default is the largest number there is
 HELD_S = 0.01  # until it is looked again whether a truncation is over
 DESCRIPTOR_RETRY_S = 0.1  # until a step that lacked a descriptor is tried again
 REST_S_MAX = 1.0  # at once, so that a rate that was raised takes effect soon
@@ -83,7 +83,7 @@ class Moves:
         self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}  # the last one of each
         self._held: Counter[TopicPartition] = Counter()  # being truncated
         self._slots: asyncio.Semaphore | None = None
-        self._bytes_per_second = UNLIMITED_BYTES_PER_SECOND
+        self._bytes_per_second: int | None = None  # no limit
         self._stopping = False
         self._found: list[tuple[str, TopicPartition, Unopened]] = []
         self.failed: set[TopicPartition] = set()  # given up, and not begun again since
@@ -93,8 +93,7 @@ class Moves:
 
     def reconfigure(self, settings: Settings) -> None:
         """Takes over the rate."""
-        text = settings.dynamic.get(RATE) or settings.dynamic_default.get(RATE)
-        self._bytes_per_second = int(text) if text else UNLIMITED_BYTES_PER_SECOND
+        self._bytes_per_second = throttle_rate(settings, RATE)
 
     # What there is
 
@@ -336,7 +335,7 @@ class Moves:
     async def _rest(self, move: Move, copied_bytes: float) -> None:
         """Waits as long as the rate asks for so many bytes; it may change meanwhile."""
         while copied_bytes >= 1 and not (move.called_off or self._stopping):
-            if self._bytes_per_second >= UNLIMITED_BYTES_PER_SECOND:
+            if self._bytes_per_second is None:
                 break
             # The rate is the broker's; those that copy share it.
             copying = min(len(self._moving), len(self._manager.directories))

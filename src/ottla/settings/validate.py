@@ -37,6 +37,20 @@ THROTTLES: dict[str, Option] = {
     )
 }
 
+
+def throttle_rate(settings: Settings, name: str) -> int | None:
+    """Bytes a second: this broker's dynamic config, else that of all brokers; None: no limit."""
+    text = settings.dynamic.get(name, settings.dynamic_default.get(name))
+    if text is None:
+        return None
+    try:
+        rate = THROTTLES[name].parse(text)
+    except InvalidValue:
+        return None  # it was judged when it was set
+    assert isinstance(rate, int)
+    return rate if rate < LONG_MAX else None
+
+
 # Kafka lets these grow to no more than double and shrink to no less than half at a time.
 THREADS = (
     "background.threads",
