@@ -54,7 +54,7 @@ def test_a_sound_log_is_read_at_the_rate_that_is_set() -> None:
         first, second = (segment.size_bytes for segment in found.segments)
         harness.simulation.run_for(60.0 + first / 100 - 1)
         assert scrubber.bytes_read == first
-        harness.simulation.run_for(1.0 + second / 100)
+        harness.simulation.run_for(1.1 + second / 100)
         assert scrubber.bytes_read == first + second
         assert scrubber.passes == 1
 

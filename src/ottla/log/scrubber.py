@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from ottla.log.failures import CorruptSegment
 from ottla.log.reading import segments_from
 from ottla.log.repair import may_have_gaps
-from ottla.log.scrubbing import BatchWalk, Damage, damage_of
+from ottla.log.scrubbing import BatchWalk, Damage, damage_of, ends_at_next
 from ottla.seams.disk import NO_DESCRIPTOR, OutOfDescriptors
 from ottla.seams.waiting import pause
 
@@ -36,6 +36,7 @@ logger = logging.getLogger("ottla.log")
 SLICE_BYTES = 256 * 1024  # its checksum takes less than a millisecond
 FIRST_DELAY_MS = 60_000  # a start has other things to read
 TIMER_MS_MAX = 2**31
+ENDS_S = 0.005  # between two segments whose ends are looked at
 
 
 class Scrubber:
@@ -111,23 +112,42 @@ class Scrubber:
         self.begin()
 
     async def scrub_all(self) -> None:
-        """One pass over all logs."""
+        """One pass over all logs; the first one looks at the ends of all segments before."""
+        if not self.passes:
+            await self._each(self.check_ends)
+        if await self._each(self.scrub):
+            self.passes += 1
+
+    async def _each(self, check: Callable[[Log], Coroutine[Any, Any, None]]) -> bool:
+        """Apply a check to every log, from one drawn at random on; whether it came to the last."""
         found = sorted(self._logs.found())
         first = self._chance.integer(0, len(found) - 1) if found and self.bytes_per_second else 0
         for topic, partition, _ in [*found[first:], *found[:first]]:
             if not self.bytes_per_second:
-                return
+                return False
             try:
                 log = self._logs.get(topic, partition)
                 if log is not None:
-                    await self.scrub(log)
+                    await check(log)
             except OutOfDescriptors as error:
                 logger.info("%s-%d is not scrubbed now: %s", topic, partition, error)
             except Exception:
                 # One log that cannot be checked keeps no other from it.
                 logger.exception("%s-%d cannot be scrubbed", topic, partition)
             await asyncio.sleep(0)
-        self.passes += 1
+        return True
+
+    async def check_ends(self, log: Log) -> None:
+        """Check the segments that do not reach to the next one: a whole pass may take days."""
+        if log.offline is not None or len(log.segments) < 2 or may_have_gaps(log):
+            return
+        for segment in log.segments[:-1]:
+            try:
+                if not ends_at_next(segment):
+                    await self._scrub_segment(log, segment)
+            except FileNotFoundError:
+                continue  # retention has renamed it
+            await pause(self._clock, ENDS_S)
 
     async def scrub(self, log: Log) -> None:
         """Check a log."""

@@ -17,6 +17,8 @@ from ottla.wire.checksum import crc32c
 if TYPE_CHECKING:
     from ottla.log.segment import Segment
 
+END_BYTES_MAX = 4 * 1024 * 1024  # looked at behind the last entry of an index
+
 Read = Callable[[int, int], bytes]  # so many bytes at a position
 
 
@@ -168,6 +170,20 @@ def sound_range(damage: Damage, data: bytes) -> bytes | None:
         if walk.take(data[at : at + max(batch.size, HEADER_BYTES)]) is not None:
             return None
     return data[: walk.position] if walk.next_offset <= damage.next_offset else None
+
+
+def ends_at_next(segment: Segment) -> bool:
+    """Whether the batches of a closed segment reach to the next one; a few reads at its end.
+
+    True also where the index does not say where to look.
+    """
+    last = segment.index.last()
+    position, next_offset = last[1] if last else 0, -1
+    if segment.size_bytes - position > END_BYTES_MAX:
+        return True
+    for batch in segment.batches(position, strict=False):
+        position, next_offset = batch.position + batch.size, batch.last_offset + 1
+    return position == segment.size_bytes and next_offset == segment.next_offset
 
 
 def damage_of(segment: Segment, unsound: Unsound, end_position: int) -> Damage:
