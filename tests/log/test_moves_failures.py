@@ -9,7 +9,7 @@ import pytest
 from ottla.seams.simulated.disk import SimulatedDisk
 from tests.log.managed import contents, make_manager, put
 from tests.log.moving import KEY, A, B, filled, folders, move, over, two_directories
-from tests.simulated import run_simulated
+from tests.simulated import pass_time, run_simulated
 
 
 @pytest.mark.parametrize(("operation", "after"), [("sync", 0), ("open", 2), ("open", 25)])
@@ -71,5 +71,26 @@ def test_a_folder_that_could_not_be_renamed_does_not_come_back(target: str) -> N
         assert (found.directory, contents(found)) == (f"{target}/first-0", before)
         assert len(before) == len(contents(log)) + 1
         await again.close()
+
+    run_simulated(run())
+
+
+def test_a_move_that_waits_for_a_descriptor_can_be_called_off() -> None:
+    """As long as none is free; a partition is deleted and a broker stops meanwhile."""
+
+    async def run() -> None:
+        disk = SimulatedDisk()
+        manager = two_directories(disk)
+        await filled(manager)
+        disk.fail("open", "/b", errno.EMFILE)
+        move(manager)
+        await pass_time(500)
+        assert manager.moves.futures()
+        await manager.moves.settled(KEY)
+        move(manager)
+        await pass_time(500)
+        await manager.moves.stop()
+        disk.heal()
+        await manager.close()
 
     run_simulated(run())

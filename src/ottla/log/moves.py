@@ -297,6 +297,8 @@ class Moves:
             try:
                 return await step(move)
             except OutOfDescriptors as error:
+                if move.called_off or self._stopping:
+                    raise MoveEnded from error
                 logger.info("%s: its move waits: %s", move.future.source.name, error)
                 await pause(self._manager.clock, DESCRIPTOR_RETRY_S)
 
