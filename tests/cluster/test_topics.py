@@ -459,6 +459,24 @@ def test_the_queue_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     run_scenario(tmp_path, scenario)
 
 
+def test_a_confirmation_waits_until_the_queue_has_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker says once that a topic's folders are gone: the note of the deletion goes, too."""
+
+    async def scenario(harness: ControllerHarness) -> None:
+        (made,) = await harness.create(NewTopic("t", 1, 1))
+        await harness.controller.delete_topics([TopicRef("t")])
+        monkeypatch.setattr(request_queue, "REQUESTS_WAITING_MAX", 3)
+        await asyncio.gather(
+            *(harness.create(NewTopic(f"t{i}", 1, 1)) for i in range(3)),
+            harness.controller.confirm_deletions(1, [made.topic_id]),
+        )
+        assert harness.controller.image.deletions == {}
+
+    run_scenario(tmp_path, scenario)
+
+
 def test_a_topic_fits_into_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may grow up to what one node of the tree holds, and is refused beyond."""
     most = topics.TOPIC_NODE_BYTES_MAX // 26

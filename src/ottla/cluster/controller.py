@@ -59,12 +59,14 @@ from ottla.cluster.state import NotController, Options, RegistrationRefused, Sta
 from ottla.metadata_store.tree import BadVersion, SessionExpired, Tree, TreeError
 from ottla.seams.chance import Chance
 from ottla.seams.clock import Clock, Timer
+from ottla.seams.waiting import pause
 from ottla.wire.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 
 # After a failed write, until the tree is read again if nobody asks for anything before.
 RELOAD_S = 0.5
+BUSY_S = 0.5  # until what nobody would ask for again is put into a full queue
 
 NOT_CONTROLLER = Refusal(ErrorCode.NOT_CONTROLLER, "This is not the correct controller.")
 DUPLICATE = Refusal(
@@ -321,8 +323,16 @@ class Controller:
         return list(answer)
 
     async def confirm_deletions(self, broker_id: int, topic_ids: Sequence[bytes]) -> None:
-        """The broker has moved or removed all directories of these deleted topics."""
-        await self._submit(lambda s: topic_writes.confirm_deletions(s, broker_id, topic_ids))
+        """The broker has moved or removed all directories of these deleted topics.
+
+        It says so once, and again only when it gets a whole image: as after a failed write.
+        """
+
+        async def act(state: State) -> None:
+            await topic_writes.confirm_deletions(state, broker_id, topic_ids)
+
+        while await self._submit(act) == BUSY:
+            await pause(self._state.clock, BUSY_S)
 
     async def create_partitions(
         self, topics: Sequence[NewPartitions], validate_only: bool = False
