@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cluster import request_queue, topics
+from ottla.cluster import topics
 from ottla.cluster.image import ZERO_ID
 from ottla.cluster.nodes import topic_value, uuid_text
 from ottla.cluster.requests import NewPartitions, NewTopic, Refusal, TopicOutcome, TopicRef
@@ -439,40 +439,6 @@ def test_a_cancelled_caller_does_not_stop_the_creation(tmp_path: Path) -> None:
         await asyncio.gather(creation, return_exceptions=True)
         await harness.create(NewTopic("u", 1, 1))
         assert len(harness.controller.image.topics["t"].partitions) == 100
-
-    run_scenario(tmp_path, scenario)
-
-
-def test_the_queue_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not fit is refused with a code that clients retry; the others are done."""
-    monkeypatch.setattr(request_queue, "REQUESTS_WAITING_MAX", 3)
-
-    async def scenario(harness: ControllerHarness) -> None:
-        outcomes = await asyncio.gather(
-            *(harness.create(NewTopic(f"t{i}", 1, 1)) for i in range(6))
-        )
-        codes = [outcome.error_code for (outcome,) in outcomes]
-        assert codes == [ErrorCode.NONE] * 3 + [ErrorCode.REQUEST_TIMED_OUT] * 3
-        assert ErrorCode.REQUEST_TIMED_OUT.retriable
-        assert set(harness.controller.image.topics) == {"t0", "t1", "t2"}
-
-    run_scenario(tmp_path, scenario)
-
-
-def test_a_confirmation_waits_until_the_queue_has_space(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A broker says once that a topic's folders are gone: the note of the deletion goes, too."""
-
-    async def scenario(harness: ControllerHarness) -> None:
-        (made,) = await harness.create(NewTopic("t", 1, 1))
-        await harness.controller.delete_topics([TopicRef("t")])
-        monkeypatch.setattr(request_queue, "REQUESTS_WAITING_MAX", 3)
-        await asyncio.gather(
-            *(harness.create(NewTopic(f"t{i}", 1, 1)) for i in range(3)),
-            harness.controller.confirm_deletions(1, [made.topic_id]),
-        )
-        assert harness.controller.image.deletions == {}
 
     run_scenario(tmp_path, scenario)
 
