@@ -11,6 +11,7 @@ from ottla.cluster.state import State
 from ottla.metadata_store.tree import ConnectionLoss, Operation
 from ottla.testing.simulation.plan import draw_plan
 from ottla.testing.simulation.run import ClusterRun, Outcome
+from tests.sim.mistakes import deposed_controller_writes
 
 flush = State._flush
 
@@ -47,5 +48,7 @@ class ZooKeeperMistake(NamedTuple):
 
 
 ZOOKEEPER_MISTAKES = [
+    # Its session is alive, and /controller is another's.
+    ZooKeeperMistake(deposed_controller_writes, 5, ("depose",)),
     ZooKeeperMistake(unknown_outcome_counts_as_done, 5, ("lost-answer", "session", "move")),
 ]

@@ -9,9 +9,11 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ottla.metadata_store.tree import ConnectionLoss, Result
+from ottla.cluster import nodes
+from ottla.metadata_store.tree import ConnectionLoss, Delete, NoNode, Result
 
 if TYPE_CHECKING:
     from ottla.testing.simulation.machines import Machine
@@ -23,6 +25,8 @@ Write = Callable[[], list[Result]]
 
 CONNECTIONS = 6  # are lost in a row
 BEHIND_SHARE = 0.5  # of the lost connections are followed by one to a member that is behind
+DELETED_SHARE = 0.5  # of the controllers that are deposed
+NO_SESSION = 0
 NO_TIME_S = 1e-6  # simulated time has whole nanoseconds
 QUORUM_SHARE = 0.5  # of the times that the ensemble is away it has no quorum
 TAKES_PLACE_SHARE = 0.5  # of the writes without an answer
@@ -103,13 +107,40 @@ class EnsembleFaults:
             tree.catch_up()
         self._run.note(f"the ensemble's member of {machine.id} has caught up")
 
-    async def depose(self, fault: Fault, machine: Machine, then: Callable[[], object]) -> None:
-        """Its session ends, and it does not know for a while. `then` is called in between."""
+    async def depose(
+        self, fault: Fault, machine: Machine, rng: random.Random, then: Callable[[], object]
+    ) -> None:
+        """Its session ends, or an operator deletes /controller; it does not know for a while.
+
+        `then` is called when that has happened, and when there may be another controller.
+        """
+        if rng.random() < DELETED_SHARE and machine.alive:
+            await self._delete_controller(fault, machine, then)
+            return
+        self._run.note(f"the session of controller {machine.id} ends unknown to it")
         cut = asyncio.ensure_future(self.cut(machine, fault.lasts_s))
         await asyncio.sleep(0)
         self.end_session(machine)
         then()
+        await asyncio.sleep(fault.lasts_s / 2)
+        then()
         await cut
+
+    async def _delete_controller(
+        self, fault: Fault, machine: Machine, then: Callable[[], object]
+    ) -> None:
+        """The process is suspended, for less than its session's time-out: it could write on."""
+        self._run.note(f"/controller of {machine.id} is deleted while it is suspended")
+        loop = machine.node.loop
+        machine.node.pause()
+        with suppress(NoNode):
+            self._ensemble.write([Delete(nodes.CONTROLLER)], NO_SESSION)
+        await asyncio.sleep(fault.lasts_s / 2)
+        then()
+        await asyncio.sleep(fault.lasts_s / 2)
+        then()
+        if machine.alive and machine.node.loop is loop:
+            machine.node.resume()
 
     def end_session(self, machine: Machine) -> None:
         """As a time-out does: its ephemeral nodes go."""

@@ -446,8 +446,9 @@ class Injector:
         controller = self._run.view.controller
         if controller is not None:
             if self._of_ensemble is not None:
-                self._run.note(f"the session of controller {controller.id} ends unknown to it")
-                await self._of_ensemble.depose(fault, controller, lambda: self._cause_writes(rng))
+                await self._of_ensemble.depose(
+                    fault, controller, rng, lambda: self._cause_writes(rng)
+                )
             else:
                 self._run.note(f"the lock of controller {controller.id} is lost")
                 tree_faults.lose_lock(controller)
