@@ -40,7 +40,7 @@ def test_a_wrong_command_line_exits_with_2(arguments: list[str], fact: str, hint
     [
         ("num.partitions=many", "num.partitions"),
         ("num.partitions", "--set: must be name=value"),
-        ("zookeeper.connect=localhost:2181", "zookeeper.connect"),
+        ("zookeeper.connect=localhost:99999", "zookeeper.connect"),
         ("listeners=SSL://127.0.0.1:9093", "SSL is not served yet"),
         ("listeners=PLAINTEXT://0.0.0.0:9092", "non-routable"),
     ],
