@@ -7,9 +7,12 @@ beyond the limit.
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 GIVE_UP_S = 60.0
 
@@ -20,6 +23,25 @@ def eventually(check: Callable[[], object], what: str = "", give_up_s: float = G
     while not check():
         assert time.monotonic() < deadline, f"not within {give_up_s:.0f} s: {what}"
         time.sleep(0.02)
+
+
+def suspend(pid: int) -> None:
+    """SIGSTOP, and wait until no thread runs: on a busy machine others go on until one has it."""
+    os.kill(pid, signal.SIGSTOP)
+    threads = Path(f"/proc/{pid}/task")
+    if threads.exists():  # on Linux
+        eventually(
+            lambda: {thread_state(each) for each in threads.iterdir()} == {"T"},
+            f"process {pid} does not stand still",
+        )
+
+
+def thread_state(thread: Path) -> str:
+    try:
+        # The name before it is in parentheses, and may have spaces.
+        return (thread / "stat").read_text().rpartition(") ")[2][:1]
+    except OSError:  # it has ended meanwhile
+        return "T"
 
 
 def ends(act: Callable[[], object], give_up_s: float = GIVE_UP_S) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from tests.apache import jars
+from tests.waiting import suspend
 
 CLUSTER_ID = "T3R0bGFPdHRsYU90dGxhQQ"
 NODE_ID = 1
@@ -115,7 +116,7 @@ class ApacheKafka:
     def pause(self) -> None:
         """SIGSTOP: it stands still and answers nothing."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        suspend(self._process.pid)
 
     def resume(self) -> None:
         """SIGCONT after `pause`."""

@@ -16,6 +16,7 @@ from typing import IO, Self
 
 from tests.apache import jars
 from tests.apache.kafka import free_ports
+from tests.waiting import suspend
 
 VERSION = "3.9.4"
 ARTIFACTS = (
@@ -119,7 +120,7 @@ class ZooKeeper:
     def suspend(self) -> None:
         """SIGSTOP: the server keeps its connections and answers nothing."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        suspend(self._process.pid)
 
     def resume(self) -> None:
         assert self._process is not None
