@@ -79,7 +79,7 @@ class NoBrokersAvailable(KafkaConnectionError):
     """None of the bootstrap servers answers."""
 
 
-class NodeNotReadyError(RetriableError):
+class NodeNotReadyError(InvalidMetadataError):
     """The broker is not known, or not connected yet."""
 
 
