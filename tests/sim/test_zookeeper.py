@@ -10,12 +10,13 @@ from ottla.testing.simulation.run import ClusterRun
 from tests import needs
 from tests.sim.zookeeper_mistakes import ZOOKEEPER_MISTAKES, ZooKeeperMistake
 
+FIRST_SEED = 300  # of a dozen that take little time each
 SEEDS = needs.rounds(12, 1000)
 # The number 5 draws an ensemble without a quorum, 0 one that no broker reaches.
 AWAY = Fault(2.0, "ensemble-away", "any", 4.0, 5)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
 def test_nothing_acknowledged_is_lost_doubled_or_reordered(seed: int) -> None:
     """Whatever becomes of sessions and connections, and of the machines and links beside them."""
     outcome = ClusterRun(seed, zookeeper=True).run()
