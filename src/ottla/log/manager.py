@@ -533,7 +533,7 @@ class LogManager:
             renamed = ""
         self._forget(key, data_dir)
         if renamed and stray:
-            logger.warning("%s is kept as %s: it belongs to no topic", folder, renamed)
+            logger.warning("%s is kept as %s: no replica here has it", folder, renamed)
         elif renamed:
             self.remover.folder(renamed, self._config_of(key[0]).file_delete_delay_ms)
         return data_dir

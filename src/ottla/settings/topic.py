@@ -29,7 +29,7 @@ MAX_MESSAGE_BYTES_DEFAULT = MiB + 12
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 REPLICAS_FORMAT = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
-_REPLICA = re.compile(r"\d+:\d+")
+_REPLICA = re.compile(r"[0-9]+:[0-9]+")
 
 
 def _check_throttled(name: str, value: Value) -> None:
