@@ -73,7 +73,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "structs": {"client"},
     "spark": {"client"},
     "console": {"client"},
-    "agent": {"client"},
+    "agent": {"client", "settings.properties"},
     "mqtt": {"client"},
     "supervisor": {"metadata_store.shared"},
     "testing": {"client", "supervisor"},

@@ -1,0 +1,23 @@
+"""The `null` sink: takes events and drops them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..events import EventBatch, Position
+
+
+class NullSink:
+    keeps_positions = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def start(self) -> Mapping[str, Position]:
+        return {}
+
+    def deliver(self, batches: Sequence[EventBatch]) -> None:
+        return
+
+    def stop(self) -> None:
+        return
