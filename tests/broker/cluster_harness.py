@@ -164,6 +164,7 @@ class ClusterBroker:
                 supported_features=self.broker.features,
             ),
             ConfigRules(lambda: self.broker.settings),
+            self.broker.election_metrics,
         )
         await controller.start(replace=True)
         self.controller = controller

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from ottla.broker import controller_metrics
 from ottla.broker.adoption import adopt_topics
 from ottla.broker.controller_options import controller_options
 from ottla.broker.coordinators import Coordinators
@@ -45,6 +46,7 @@ from ottla.broker.replication import Replication
 from ottla.broker.sessions import FetchSessionCache
 from ottla.broker.used_producer_ids import skip_used_ids
 from ottla.cluster.controller import Controller
+from ottla.cluster.election_metrics import ElectionMetrics
 from ottla.cluster.features import supported_up_to, understood
 from ottla.cluster.image import ZERO_ID, BrokerInfo, ClusterImage, Endpoint, PartitionImage
 from ottla.cluster.nodes import uuid_bytes
@@ -117,6 +119,8 @@ class Broker:
         self.chance = chance
         self.background = background
         self.metrics = metrics
+        self.election_metrics = ElectionMetrics(metrics)
+        controller_metrics.watch(self)
         # Called with the settings in force whenever dynamic configs may have changed.
         self.on_configured: list[Callable[[Settings], object]] = []
         # The image that requests are answered from, and the one being applied, if any.
@@ -307,7 +311,7 @@ class Broker:
             address=address, others_write=address is not None
         )
         rules = ConfigRules(lambda: self.settings)
-        return Controller(tree, self.clock, self.chance, options, rules)
+        return Controller(tree, self.clock, self.chance, options, rules, self.election_metrics)
 
     async def _adopt(
         self, image: ClusterImage, noted: MetadataCheckpoint | None, behind: bool

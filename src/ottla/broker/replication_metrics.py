@@ -15,6 +15,7 @@ from ottla.replica.leader import effective_min_isr
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.cluster.image import PartitionImage
 
 MANAGER = "kafka_server_ReplicaManager"
 TOPICS = "kafka_server_BrokerTopicMetrics"
@@ -80,6 +81,11 @@ def min_isr_counts(broker: Broker) -> Iterator[Sample]:
     yield Sample(f"{MANAGER}_UnderMinIsrPartitionCount", under)
     yield Sample(f"{MANAGER}_AtMinIsrPartitionCount", at)
     yield Sample(f"{MANAGER}_ReassigningPartitions", reassigning)
+
+
+def missing_replicas(partition: PartitionImage) -> int:
+    """How many replicas the ISR lacks; those that a reassignment adds are not due yet (KIP-455)."""
+    return max(0, len(partition.replicas) - len(partition.adding_replicas) - len(partition.isr))
 
 
 def fetcher_lags(broker: Broker) -> Iterator[Sample]:

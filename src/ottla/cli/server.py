@@ -427,6 +427,7 @@ class Running:
 
     def _start_metrics(self, host: str, port: int) -> None:
         from ottla.broker.readiness import why_behind
+        from ottla.broker.replication_metrics import missing_replicas
         from ottla.server.listener import address_text
         from ottla.server.metrics_http import MetricsServer
         from ottla.server.monitoring import watch
@@ -438,7 +439,7 @@ class Running:
             self.server,
             opened=broker.partitions.all_opened,
             placed=lambda: [
-                (partition.leader == broker.node_id, len(partition.replicas) - len(partition.isr))
+                (partition.leader == broker.node_id, missing_replicas(partition))
                 for topic in broker.image.topics.values()
                 for partition in topic.partitions
                 if broker.node_id in partition.replicas

@@ -27,6 +27,7 @@ from ottla.cluster import (
     topic_writes,
 )
 from ottla.cluster.configs import AnyConfig, ConfigRules
+from ottla.cluster.election_metrics import ElectionMetrics
 from ottla.cluster.features import level_error
 from ottla.cluster.feed import Batch, Feed, Snapshot
 from ottla.cluster.image import BrokerInfo, ClusterImage, Levels
@@ -57,6 +58,7 @@ from ottla.cluster.requests import (
 )
 from ottla.cluster.state import NotController, Options, RegistrationRefused, State
 from ottla.metadata_store.tree import BadVersion, SessionExpired, Tree, TreeError
+from ottla.metrics import Metrics
 from ottla.seams.chance import Chance
 from ottla.seams.clock import Clock, Timer
 from ottla.seams.waiting import pause
@@ -85,8 +87,16 @@ class Controller:
         chance: Chance,
         options: Options | None = None,
         rules: ConfigRules | None = None,
+        elections: ElectionMetrics | None = None,
     ) -> None:
-        self._state = State(tree, clock, chance, options or Options(), rules or AnyConfig())
+        self._state = State(
+            tree,
+            clock,
+            chance,
+            options or Options(),
+            rules or AnyConfig(),
+            elections or ElectionMetrics(Metrics()),
+        )
         # Whether a broker with that id and epoch is seen to be alive, for those who watch brokers:
         # no other process may register in its place.
         self.is_alive: Callable[[int, int], bool] = lambda broker_id, epoch: False

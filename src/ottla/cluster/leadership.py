@@ -91,7 +91,10 @@ async def settle(
             or (stopped.wiped and not stopped.wiped.isdisjoint(each.replicas))
         ]
 
+    began_s, elected = state.clock.monotonic(), state.elections.elected
     await change_all(state, without_leader, decide, first)
+    if state.elections.elected > elected:
+        state.elections.time.observe((state.clock.monotonic() - began_s) * 1000)
     if inactive:  # and so may be unclean ones
         await change_all(state, with_others, decide)
 

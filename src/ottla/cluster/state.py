@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ottla.cluster import nodes, steps
 from ottla.cluster.configs import ELR_FEATURE, MIN_ISR, UNCLEAN_ELECTION, ConfigRules
+from ottla.cluster.election_metrics import ElectionMetrics
 from ottla.cluster.elections import NOBODY, Rules
 from ottla.cluster.features import SUPPORTED, Supported
 from ottla.cluster.feed import Feed
@@ -63,13 +64,20 @@ class State:
     """What requests to the controller read and write."""
 
     def __init__(
-        self, tree: Tree, clock: Clock, chance: Chance, options: Options, rules: ConfigRules
+        self,
+        tree: Tree,
+        clock: Clock,
+        chance: Chance,
+        options: Options,
+        rules: ConfigRules,
+        elections: ElectionMetrics,
     ) -> None:
         self.tree = tree
         self.clock = clock
         self.chance = chance
         self.options = options
         self.rules = rules
+        self.elections = elections
         self.feed = Feed()
         self.values = StateValues(0)
         self.epoch = 0
@@ -136,6 +144,7 @@ class State:
             await self.tree.multi([check, *also, *operations])
         if changes:
             self.decisions.collisions.observe(changes)
+            self.elections.observe(self.image, changes)
             self.feed.publish(changes)
 
     async def take_turns(self, partition_count: int) -> None:

@@ -79,7 +79,6 @@ def watch_partitions(metrics: Metrics, opened: Opened, placed: Placed) -> None:
         yield Sample(f"{prefix}LeaderCount", len(behind))
         yield Sample(f"{prefix}UnderReplicatedPartitions", sum(map(bool, behind)))
         yield Sample(f"{prefix}OfflineReplicaCount", offline)
-        yield Sample("kafka_controller_KafkaController_OfflinePartitionsCount", offline)
         # Kafka gives up a whole directory; here a partition goes offline by itself.
         yield Sample("kafka_log_LogManager_OfflineLogDirectoryCount", 0)
 
