@@ -267,13 +267,13 @@ class Broker:
             self.shared.registered(info)
         if self._channel is None:
             await self._adopt(image, noted, behind)
+        self.repairs.begin(self._opened)
         applier = MetadataApplier(self, self.controller)
         await applier.start()
         self.applier = applier
         self._opened.push_async_callback(applier.stop)
         keep_configs(self)
         self.logs.begin_upkeep()
-        self.repairs.begin(self._opened)
 
     async def _close_logs(self) -> None:
         # A start that came to no registration has changed nothing since the last stop.
@@ -432,6 +432,7 @@ class Broker:
                 on_offline=self.replication.log_failed,
             )
             self.assign(partition, image)
+            self.repairs.opened(partition)
         except OSError as error:
             # The request's other partitions are served; for this one clients try again.
             log.warning("%s-%d: cannot be opened: %s", topic, index, error)

@@ -9,7 +9,7 @@ knows can have lost anything; if not, its stop counts as a clean one, and it sta
 A data directory that was copied may be older than what its broker acknowledged since: a copy of the
 file counts as none. Where the system has no name for its boot, every stop that was not clean counts
 as a loss. So does the rest: a sync has failed, a log is damaged at its end, or ends below its
-checkpointed high watermark, or is gone.
+checkpointed high watermark, or is gone, or a segment of it does not reach to the next.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.checkpoints import NO_BROKER_EPOCH
+from ottla.log.scrubber import Scrubber
 from ottla.log.upkeep import TimeSlice
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.cluster.image import ClusterImage
+    from ottla.log.log import Log
     from ottla.seams.disk import Disk
 
 log = logging.getLogger("ottla.broker")
@@ -63,8 +65,8 @@ class ProcessCheckpoint:
             return last_epoch
         boot_id = broker.disk.boot_id()
         found = [read(broker.disk, path) for path in self._paths()]
-        await self._open_electable(image)
-        epoch = self._previous_epoch(image, kept_incarnations(found, boot_id))
+        damaged = await self._open_electable(image)
+        epoch = self._previous_epoch(image, damaged, kept_incarnations(found, boot_id))
         known = image.brokers.get(broker.node_id)
         synced = broker.group_commit is not None
         incarnations = [broker.incarnation.hex()]
@@ -89,23 +91,43 @@ class ProcessCheckpoint:
         except OSError as error:
             log.error("%s cannot be removed: %s", PROCESS_CHECKPOINT, error)
 
-    async def _open_electable(self, image: ClusterImage) -> None:
+    async def _open_electable(self, image: ClusterImage) -> set[tuple[str, int]]:
         """Open the logs that this broker may lead before it has copied anything.
 
         A clean stop leaves logs unopened, and only open ones tell whether records are missing: a
         file was cut meanwhile, or a folder exchanged for an older one. These are few unless all
-        brokers were stopped.
+        brokers were stopped. Returns those with other replicas that lack records in their middle.
         """
         broker, time_slice = self._broker, TimeSlice(self._broker.clock)
+        damaged: set[tuple[str, int]] = set()
+        scrubber = Scrubber(
+            broker.logs,
+            broker.chance,
+            limit_of=broker.repairs.limit_of,
+            damaged=lambda found, _: damaged.add((found.topic, found.partition)),
+        )
         for topic in image.topics.values():
+            # The image is not in use yet: the logs do not know.
+            compact = broker.settings.log_config(image.configs_of(topic.name)).compact
             for partition in topic.partitions:
                 electable = (*partition.isr, *partition.elr, partition.last_known_leader)
                 if broker.node_id in electable:
-                    broker.logs.get_if_possible(topic.name, partition.index)
+                    found = broker.logs.get_if_possible(topic.name, partition.index)
+                    if found is not None and len(partition.replicas) > 1 and not compact:
+                        await self._check_ends(scrubber, found)
                     await time_slice.yield_if_over()
+        return damaged
 
-    def _previous_epoch(self, image: ClusterImage, kept: Collection[str]) -> int:
-        lacking = self._lacking(image)
+    async def _check_ends(self, scrubber: Scrubber, found: Log) -> None:
+        try:
+            await scrubber.check_ends(found, urgent=True)
+        except OSError as error:
+            log.warning("%s: its segments cannot be looked at for now: %s", found.name, error)
+
+    def _previous_epoch(
+        self, image: ClusterImage, damaged: set[tuple[str, int]], kept: Collection[str]
+    ) -> int:
+        lacking = self._lacking(image, self._broker.logs.short() | damaged)
         if lacking is not None:
             log.error("%s lacks records that it had: they are copied from other replicas", lacking)
             return NO_BROKER_EPOCH
@@ -120,9 +142,9 @@ class ProcessCheckpoint:
     def _paths(self) -> list[str]:
         return [each.path for each in self._broker.logs.directories]
 
-    def _lacking(self, image: ClusterImage) -> str | None:
+    def _lacking(self, image: ClusterImage, short: set[tuple[str, int]]) -> str | None:
         """The first replica here that has lost records, as far as its log tells."""
-        node_id, short = self._broker.node_id, self._broker.logs.short()
+        node_id = self._broker.node_id
         if not short:
             return None
         for topic in image.topics.values():

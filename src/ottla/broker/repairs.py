@@ -5,7 +5,8 @@ elects another leader if it led, and raises the leader epoch, so that no fetch s
 (cluster/elections.py, `withdraws`). It fetches nothing while it is damaged and out of the ISR, so
 it cannot join again, and is not elected. It reads the damaged range from the leader, or from
 another replica, as a consumer would, and puts the bytes in the place of the damaged ones
-(log/repair.py). Then it fetches again, and joins the ISR as any follower does.
+(log/repair.py). Then it fetches again, and joins the ISR as any follower does. One that was found
+at the start does not fetch before the ends of its segments were looked at.
 
 Nothing is cut for it: no record that is sound loses a copy at any step. Only where the leader's log
 was compacted otherwise the replica is cut, and copied again. The last member of an ISR stays in it,
@@ -24,6 +25,7 @@ from ottla.log.repair import is_current, keep_damaged, may_grow, put_in_place
 from ottla.log.scrubber import Scrubber
 from ottla.log.scrubbing import Damage, fits, sound_range
 from ottla.log.truncation import truncation_prepared
+from ottla.seams.disk import OutOfDescriptors
 from ottla.seams.waiting import pause
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.batch_header import HEADER_BYTES, BatchHeader
@@ -56,6 +58,8 @@ class Repairs:
         # What is known to be damaged, and being repaired.
         self.damaged: dict[Partition, list[Damage]] = {}
         self._alone: set[Partition] = set()  # those of them that are said to be alone in their ISR
+        # Replicas whose segments have not been looked at since the start: nothing may be missing.
+        self._not_looked_at: dict[Partition, None] = {}
         # When each was last checked because of a follower.
         self._suspected: dict[tuple[bytes, int], float] = {}
         metrics = broker.metrics
@@ -72,10 +76,10 @@ class Repairs:
         )
 
     def begin(self, opened: AsyncExitStack) -> None:
-        """Begin to scrub; the logs are there. `opened` ends it."""
+        """Begin to scrub, before a partition is opened; the logs are there. `opened` ends it."""
         broker = self._broker
         self.scrubber = scrubber = Scrubber(
-            broker.logs, broker.chance, limit_of=self._limit_of, damaged=self._damage_found
+            broker.logs, broker.chance, limit_of=self.limit_of, damaged=self._damage_found
         )
         broker.metrics.gauge(
             "ottla_log_ScrubbedBytes",
@@ -87,9 +91,39 @@ class Repairs:
         scrubber.begin()
         opened.callback(scrubber.stop)
 
-    def _limit_of(self, found: Log) -> int:
+    def limit_of(self, found: Log) -> int:
         """Below it all is synced and committed."""
         return min(found.recovery_point, self._broker.logs.high_watermark_of(found))
+
+    def opened(self, partition: Partition) -> None:
+        """Look whether segments of a replica miss their ends. Until then it cannot join an ISR: its
+        end may be that of the leader all the same.
+        """
+        if len(partition.replicas) < 2 or partition.segment_count < 2:
+            return
+        partition.damaged = True
+        self._not_looked_at[partition] = None
+        if len(self._not_looked_at) == 1:
+            self._broker.replication.spawn(self._look_at_ends())
+
+    async def _look_at_ends(self) -> None:
+        while self._not_looked_at:
+            partition = next(iter(self._not_looked_at))
+            name = f"{partition.topic}-{partition.index}"
+            try:
+                found = self._broker.logs.get(partition.topic, partition.index)
+                if found is not None:
+                    await self.scrubber.check_ends(found, urgent=True)
+            except OutOfDescriptors as error:
+                log.info("%s waits to be looked at: %s", name, error)
+                await pause(self._broker.clock, RETRY_S)
+                continue
+            except Exception:
+                log.exception("the segments of %s cannot be looked at", name)
+            del self._not_looked_at[partition]
+            if partition not in self.damaged:
+                partition.damaged = False
+                self._broker.replication.repaired(partition)
 
     def _damage_found(self, found: Log, damage: Damage) -> None:
         self._found.value += 1
@@ -149,7 +183,7 @@ class Repairs:
         finally:
             self._alone.discard(partition)
             del self.damaged[partition]
-            partition.damaged = False
+            partition.damaged = partition in self._not_looked_at
         self._broker.replication.repaired(partition)
 
     def _is_here(self, partition: Partition) -> bool:

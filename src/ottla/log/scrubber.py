@@ -20,6 +20,7 @@ from ottla.log.failures import CorruptSegment
 from ottla.log.reading import segments_from
 from ottla.log.repair import may_have_gaps
 from ottla.log.scrubbing import BatchWalk, Damage, damage_of, ends_at_next
+from ottla.log.upkeep import TimeSlice
 from ottla.seams.disk import NO_DESCRIPTOR, OutOfDescriptors
 from ottla.seams.waiting import pause
 
@@ -137,17 +138,24 @@ class Scrubber:
             await asyncio.sleep(0)
         return True
 
-    async def check_ends(self, log: Log) -> None:
-        """Check the segments that do not reach to the next one: a whole pass may take days."""
+    async def check_ends(self, log: Log, *, urgent: bool = False) -> None:
+        """Check the segments that do not reach to the next one: a whole pass may take days.
+
+        `urgent`: somebody waits for it, so no rate counts, and none need be set.
+        """
         if log.offline is not None or len(log.segments) < 2 or may_have_gaps(log):
             return
+        time_slice = TimeSlice(self._clock)
         for segment in log.segments[:-1]:
             try:
                 if not ends_at_next(segment):
-                    await self._scrub_segment(log, segment)
+                    await self._scrub_segment(log, segment, urgent=urgent)
             except FileNotFoundError:
                 continue  # retention has renamed it
-            await pause(self._clock, ENDS_S)
+            if urgent:
+                await time_slice.yield_if_over()
+            else:
+                await pause(self._clock, ENDS_S)
 
     async def scrub(self, log: Log) -> None:
         """Check a log."""
@@ -175,6 +183,8 @@ class Scrubber:
         position: int = 0,
         first_offset: int = 0,
         stop_position: int = 2**62,
+        *,
+        urgent: bool = False,
     ) -> None:
         """Check a segment, or the batches in it from `position` on that begin before another."""
         end = segment.size_bytes
@@ -185,8 +195,14 @@ class Scrubber:
             end_offset=self._limit_of(log),
         )
         while not walk.ended and walk.position < stop_position:
-            data = await self._read(log, segment, position, min(SLICE_BYTES, end - position), end)
+            data = await self._read(log, segment, position, min(SLICE_BYTES, end - position))
             if data is None:
+                return
+            if not urgent:
+                await self._wait_for(len(data))
+            # It may have gone meanwhile, or been cut and written again.
+            there = any(each is segment for each in log.segments) and segment.size_bytes >= end
+            if not there or log.offline is not None or not (urgent or self.bytes_per_second):
                 return
             position += len(data)
             unsound = walk.take(data) if data else walk.cut_short()
@@ -222,10 +238,8 @@ class Scrubber:
             await pause(self._clock, part / rate)
             size -= part
 
-    async def _read(
-        self, log: Log, segment: Segment, position: int, size: int, end: int
-    ) -> bytes | None:
-        """The next bytes, not before they are due; None if the segment is no longer in use."""
+    async def _read(self, log: Log, segment: Segment, position: int, size: int) -> bytes | None:
+        """The next bytes; None if they cannot be read."""
         try:
             data = await self._logs.background.thread(segment.file.reading_once(position, size))
         except FileNotFoundError:
@@ -237,7 +251,4 @@ class Scrubber:
             logger.error("%s: cannot be scrubbed: %s", log.name, error)
             return None
         self.bytes_read += len(data)
-        await self._wait_for(len(data))
-        # It may have gone meanwhile, or been cut and written again.
-        there = any(each is segment for each in log.segments) and segment.size_bytes >= end
-        return data if there and log.offline is None and self.bytes_per_second else None
+        return data

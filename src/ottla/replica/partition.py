@@ -140,7 +140,7 @@ class Partition:
         self.in_sync: tuple[int, ...] = ()
         # Whether the leader came from outside the ISR, so that what was committed may be lost.
         self.recovering = False
-        # Whether records on this disk are damaged: outside of the ISR it does not fetch then.
+        # Whether records on this disk are damaged, or may be: outside of the ISR it does not fetch.
         self.damaged = False
         # What the leader of a partition with other replicas knows of them; None on all others.
         self.leading: LeaderState | None = None
