@@ -95,6 +95,8 @@ MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/log.py": {"log", "wire"} | SHARED,
     "cli/server_options.py": {"server.listener"} | SHARED,
     "cli/server_workers.py": {"supervisor"} | SHARED,
+    "cli/server_zookeeper.py": {"broker.drawn_id", "log.checkpoints", "metadata_store"} | SHARED,
+    "cli/start_failure.py": {"metadata_store.tree"},
     "cli/storage.py": {"log"} | SHARED,
     "cli/simulate.py": {"testing.simulation"},
     "cli/zookeeper_brokers.py": {"settings.zookeeper"},

@@ -14,20 +14,25 @@ import pytest
 
 from ottla.cli.failure import Failure
 from ottla.cli.server_options import read_settings
-from ottla.cli.server_workers import Workers, planned
+from ottla.cli.server_workers import Draw, Workers, planned
 from ottla.supervisor.plan import ClusterPlan
 from ottla.supervisor.ports import free_ports
 from ottla.supervisor.processes import send
 from ottla.supervisor.state import BrokerState, read_state
+from tests.apache.zookeeper import ZooKeeper
 from tests.cli.process import ottla, page
 from tests.waiting import eventually
+
+
+def no_draw(count: int) -> list[int]:
+    raise AssertionError(f"{count} ids are drawn")
 
 
 def plan_of(
     directory: Path, *assignments: str, count: int = 2, metrics: tuple[str, int] | None = None
 ) -> ClusterPlan:
     settings = read_settings(None, assignments, str(directory), None)
-    return planned(settings, Workers(count, None, assignments, metrics, "info", False))
+    return planned(settings, Workers(count, None, assignments, metrics, "info", False), no_draw)
 
 
 def sets(plan: ClusterPlan, place: int) -> dict[str, str]:
@@ -82,6 +87,26 @@ def test_a_shared_directory_that_is_given_is_used(tmp_path: Path) -> None:
     assert sets(plan, 0)["ottla.cluster.directory"] == str(tmp_path / "shared")
 
 
+def test_drawn_ids_stay_with_their_directories(tmp_path: Path) -> None:
+    """With ZooKeeper and no id each worker has one that was drawn; more workers draw more."""
+    settings = read_settings(None, ("zookeeper.connect=zk:2181",), str(tmp_path), None)
+    new = iter((1007, 1003, 1009))
+
+    def draw(count: int) -> list[int]:
+        return [next(new) for _ in range(count)]
+
+    def ids(count: int, draws: Draw) -> list[int]:
+        plan = planned(settings, Workers(count, None, (), None, "info", False), draws)
+        return [each.node_id for each in plan.brokers]
+
+    assert ids(2, draw) == [1003, 1007]
+    for name in ("broker-1003", "broker-1007", "broker-1003.replaced-1", "metadata"):
+        (tmp_path / name).mkdir()
+    assert ids(2, no_draw) == [1003, 1007]
+    assert ids(1, no_draw) == [1003]
+    assert ids(3, draw) == [1003, 1007, 1009]
+
+
 @pytest.mark.parametrize(
     ("assignments", "fact"),
     [
@@ -95,7 +120,7 @@ def test_what_workers_cannot_have_is_refused(assignments: tuple[str, ...], fact:
     """With what to give instead."""
     settings = read_settings(None, assignments, None, None)
     with pytest.raises(Failure, match=re.escape(fact)):
-        planned(settings, Workers(2, None, assignments, None, "info", False))
+        planned(settings, Workers(2, None, assignments, None, "info", False), no_draw)
 
 
 def test_a_worker_that_dies_is_started_again(tmp_path: Path) -> None:
@@ -135,6 +160,36 @@ def test_a_worker_that_dies_is_started_again(tmp_path: Path) -> None:
             for broker in state.brokers if state is not None else ():
                 send(broker.process, signal.SIGKILL)
     assert (data / "broker-2" / ".kafka_cleanshutdown").exists()
+
+
+def test_workers_of_several_hosts_meet_in_zookeeper(tmp_path: Path, zookeeper: ZooKeeper) -> None:
+    """One properties file for all hosts, without an id: each worker draws one, and keeps it."""
+    file = tmp_path / "server.properties"
+    file.write_text(f"zookeeper.connect={zookeeper.connect}/workers\n")
+    data = tmp_path / "data"
+    first_port = free_ports(2)
+    command = [
+        *(sys.executable, "-m", "ottla", "server", "--workers", "2", "--config", str(file)),
+        *("--data-dir", str(data), "--listen", f"127.0.0.1:{first_port}"),
+    ]
+    servers = f"127.0.0.1:{first_port},127.0.0.1:{first_port + 1}"
+    for _ in range(2):
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                assert process.stdout is not None
+                assert f" ready on {servers}, data in {data}" in process.stdout.readline()
+                described = ottla("cluster", "describe", "-b", servers, "--json")
+                ids = [each["broker"] for each in json.loads(described.out)["brokers"]]
+                assert ids == [1001, 1002]
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(60) == 0
+            finally:
+                process.kill()
+                state = read_state(data)
+                for broker in state.brokers if state is not None else ():
+                    send(broker.process, signal.SIGKILL)
 
 
 def second_worker(data: Path) -> BrokerState:

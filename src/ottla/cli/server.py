@@ -9,38 +9,31 @@ The only module that imports every package. What fails before the ready line is 
 from __future__ import annotations
 
 import asyncio
-import errno
 import gc
 import logging
 import os
-import shutil
 import signal
 import socket
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import click
 
 from ottla import __version__
-from ottla.cli.failure import Failure, cannot_listen, cannot_use_directory
+from ottla.cli.failure import Failure, cannot_listen
 from ottla.cli.logs import LEVELS, change_level, start_logging
 from ottla.cli.server_options import metrics_address, read_settings
+from ottla.cli.server_zookeeper import broker_id_of, drawn_ids, tree_of
+from ottla.cli.start_failure import why_not_started
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.cli.control import Control
-    from ottla.metadata_store.tree import Tree
     from ottla.metrics import Metrics
-    from ottla.seams.background import Background
-    from ottla.seams.clock import Clock
     from ottla.server.limits import Limits
     from ottla.server.metrics_http import MetricsServer
     from ottla.settings import Settings
 
 log = logging.getLogger("ottla")
-
-# With less free space than this, a start that failed at its database failed for want of space.
-START_BYTES_MIN = 128 * 1024
 
 # Collect young objects less often: requests make and drop many, hardly any in cycles.
 GC_THRESHOLDS = (20_000, 20, 50)
@@ -115,7 +108,7 @@ def server(
         from ottla.cli.server_workers import Workers, run_workers
 
         chosen = Workers(workers, config, assignments, address, log_level, control)
-        return run_workers(settings, chosen)
+        return run_workers(settings, chosen, lambda count: drawn_ids(settings, count))
     gc.disable()  # what is made while starting stays
     loop = new_loop()
     try:
@@ -140,53 +133,6 @@ def print_options() -> None:
             facts = [row.type.lower(), row.rule, row.update, row.standing]
             click.echo(f"    {row.doc}")
             click.echo(f"    ({'; '.join(fact for fact in facts if fact)})\n")
-
-
-def tree_of(
-    settings: Settings, loop: asyncio.AbstractEventLoop, clock: Clock, background: Background
-) -> Callable[[], Awaitable[Tree]] | None:
-    """Opens sessions with the servers of `zookeeper.connect`, if it is set."""
-    if settings.zookeeper_connect is None:
-        return None
-    try:
-        from ottla.metadata_store.zookeeper import ZooKeeperTree
-        from ottla.seams.zookeeper import new_client
-    except ImportError as error:
-        raise Failure(
-            f"zookeeper.connect needs the package kazoo ({error})", "pip install 'ottla[zookeeper]'"
-        ) from None
-    from ottla.settings.zookeeper import split_connect
-
-    hosts, root = split_connect(settings.zookeeper_connect)
-    session_ms = settings.integer("zookeeper.session.timeout.ms")
-    connection_ms = settings.values["zookeeper.connection.timeout.ms"] or session_ms
-    assert isinstance(connection_ms, int)
-
-    async def connect() -> Tree:
-        client = new_client(hosts, session_ms / 1000, loop)
-        return await ZooKeeperTree.connect(client, root, background, clock, connection_ms / 1000)
-
-    return connect
-
-
-async def broker_id_of(settings: Settings, loop: asyncio.AbstractEventLoop) -> Settings:
-    """The settings of a broker that finds its id in its directories, or draws one."""
-    from ottla.broker.drawn_id import with_broker_id
-    from ottla.log.checkpoints import CorruptCheckpoint
-    from ottla.metadata_store.tree import TreeError
-    from ottla.seams.background import RealBackground
-    from ottla.seams.clock import RealClock
-    from ottla.seams.disk import RealDisk
-
-    background = RealBackground(loop)
-    connect = tree_of(settings, loop, RealClock(loop), background)
-    assert connect is not None, "ids are drawn from ZooKeeper"
-    try:
-        return await with_broker_id(settings, RealDisk(), connect)
-    except (OSError, TreeError, CorruptCheckpoint) as error:
-        raise why_not_started(error, os.path.abspath(settings.data_directory)) from None
-    finally:
-        background.close()
 
 
 def buffer_bytes(settings: Settings, name: str) -> int:
@@ -243,22 +189,6 @@ async def first_of(task: asyncio.Future[None], event: asyncio.Event) -> None:
         await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiting.cancel()
-
-
-def why_not_started(error: Exception, directory: str) -> Failure:
-    """One sentence for what the broker found wrong with its data directory."""
-    from ottla.metadata_store.tree import ConnectionLoss
-
-    cause = error if isinstance(error, OSError) else error.__cause__
-    if isinstance(cause, OSError):
-        return cannot_use_directory(cause, directory)
-    # It is not made yet where ZooKeeper does not answer the first time.
-    made = isinstance(error, ConnectionLoss) and os.path.isdir(directory)
-    if made and shutil.disk_usage(directory).free < START_BYTES_MIN:
-        # SQLite has several words for it, and "disk I/O error" is one of them.
-        return cannot_use_directory(OSError(errno.ENOSPC, "", directory), directory)
-    fact, _, hint = str(error).partition("; ")
-    return Failure(fact, hint or "ottla server --data-dir ANOTHER-DIRECTORY")
 
 
 class Running:

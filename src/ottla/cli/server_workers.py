@@ -1,7 +1,8 @@
 """`ottla server --workers N`: N brokers on one host, one process each, watched and restarted.
 
 They form a cluster below the data directory: broker I keeps its data in DIR/broker-I and logs to
-DIR/broker-I.log. Node ids count from `node.id`, ports from that of the listener, ports of metrics
+DIR/broker-I.log. Node ids count from `node.id`; with ZooKeeper and without it they are drawn there,
+and DIR says which they are from then on. Ports count from that of the listener, those of metrics
 from that of --metrics. The host is the rack of all of them, so replicas are placed on other hosts
 first.
 """
@@ -9,8 +10,9 @@ first.
 from __future__ import annotations
 
 import os
+import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +30,10 @@ HOST_ANYWHERE = ("", "0.0.0.0", "::")
 # Of the options with a default that needs more brokers than there may be.
 INTERNAL_FACTORS = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
 INTERNAL_MIN_ISR = "transaction.state.log.min.isr"
+# Of drawn ids: a worker is given its own, which is beyond those that are set by hand.
+GIVEN_IDS = {"broker.id.generation.enable": "false"}
+
+Draw = Callable[[int], Sequence[int]]  # so many ids that no broker has
 
 
 class Workers(NamedTuple):
@@ -41,20 +47,18 @@ class Workers(NamedTuple):
     controlled: bool
 
 
-def run_workers(settings: Settings, workers: Workers) -> int:
+def run_workers(settings: Settings, workers: Workers, draw: Draw) -> int:
     """Run them until a signal comes; the exit code."""
     from ottla.supervisor.plan import BROKERS_MAX
     from ottla.supervisor.supervisor import ClusterProblem, Supervisor
 
-    if settings.draws_broker_id:
-        raise Failure("--workers: node.id must be set; the others count up", "--set node.id=1")
     if not 1 <= workers.number <= BROKERS_MAX:
         raise Failure(
             f"--workers: must be between 1 and {BROKERS_MAX} (got {workers.number})",
             f"ottla server --workers {os.cpu_count() or 1}, one for each core",
             exit_code=2,
         )
-    plan = planned(settings, workers)
+    plan = planned(settings, workers, draw)
 
     def ready(servers: str) -> None:
         click.echo(f"ottla {__version__} ready on {servers}, data in {plan.directory}")
@@ -73,7 +77,7 @@ def run_workers(settings: Settings, workers: Workers) -> int:
         raise Failure(str(problem), problem.hint) from None
 
 
-def planned(settings: Settings, workers: Workers) -> ClusterPlan:
+def planned(settings: Settings, workers: Workers, draw: Draw) -> ClusterPlan:
     """The workers as the brokers of a cluster."""
     from ottla.supervisor.plan import ClusterPlan
     from ottla.supervisor.ports import free_ports
@@ -99,16 +103,38 @@ def planned(settings: Settings, workers: Workers) -> ClusterPlan:
             exit_code=2,
         )
     given = dict(assignment.split("=", 1) for assignment in workers.assignments)
+    ids = worker_ids(settings, workers.number, draw)
+    drawn = GIVEN_IDS if settings.draws_broker_id else {}
     return ClusterPlan(
         Path(settings.data_directory),
-        tuple(worker(settings, workers, listener, first_port, i) for i in range(workers.number)),
-        {**worker_defaults(settings, workers.number), **given},
+        tuple(
+            worker(settings, workers, listener, first_port, place, node_id)
+            for place, node_id in enumerate(ids)
+        ),
+        {**worker_defaults(settings, workers.number), **given, **drawn},
         None if workers.config is None else os.path.abspath(workers.config),
     )
 
 
+def worker_ids(settings: Settings, count: int, draw: Draw) -> Sequence[int]:
+    """Consecutive ids from `node.id`, or those that were drawn when the directories were made."""
+    if not settings.draws_broker_id:
+        return range(settings.node_id, settings.node_id + count)
+    folder = Path(settings.data_directory)
+    names = [each.name for each in folder.iterdir() if each.is_dir()] if folder.is_dir() else []
+    own = [re.fullmatch(r"broker-(\d+)", each) for each in names]
+    known = sorted(int(found[1]) for found in own if found)
+    missing = count - len(known)
+    return [*known[:count], *(sorted(draw(missing)) if missing > 0 else ())]
+
+
 def worker(
-    settings: Settings, workers: Workers, listener: Listener, first_port: int, place: int
+    settings: Settings,
+    workers: Workers,
+    listener: Listener,
+    first_port: int,
+    place: int,
+    node_id: int,
 ) -> BrokerPlan:
     """The worker at a place, counted from 0."""
     from ottla.supervisor.plan import BrokerPlan
@@ -128,7 +154,7 @@ def worker(
         metrics_host, metrics_port = workers.metrics
         metrics_host = f"[{metrics_host}]" if ":" in metrics_host else metrics_host
         arguments += ["--metrics", f"{metrics_host}:{metrics_port + place if metrics_port else 0}"]
-    return BrokerPlan(settings.node_id + place, host, port, options, tuple(arguments))
+    return BrokerPlan(node_id, host, port, options, tuple(arguments))
 
 
 def worker_defaults(settings: Settings, count: int) -> Mapping[str, str]:
