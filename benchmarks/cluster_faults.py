@@ -13,33 +13,54 @@ from benchmarks.cluster_clients import (
     longest_gap_s,
 )
 from benchmarks.cluster_run import ClusterRun, Kinds, both
-from benchmarks.cluster_servers import NODE_IDS, Cluster, until
+from benchmarks.cluster_servers import (
+    NODE_IDS,
+    Cluster,
+    KafkaCluster,
+    OttlaCluster,
+    OttlaOnZooKeeper,
+    until,
+)
 from benchmarks.servers import STOP_TIMEOUT_S
 
 PER_SECOND = 500
+ENGINES = tuple(kind.engine for kind in (OttlaCluster, OttlaOnZooKeeper))
+KILL_LEADER = "SIGKILL of a leader{}: longest gap, s"
+KILL_ALL_IN_ONE = "SIGKILL of leader, controller and coordinator in one{}: longest gap, s"
+KILL_CONTROLLER = "controller killed{}: longest gap in topic creation, s"
 PARTITIONS = 3  # of the topic that is written to in a rolling restart
+
+
+def each_engine(kinds: Kinds) -> Kinds:
+    """Ottla on ZooKeeper as well."""
+    return (*kinds, OttlaOnZooKeeper) if OttlaCluster in kinds else kinds
+
+
+def record(run: ClusterRun, row: str, cluster: Cluster, value: float) -> None:
+    """Kafka has one engine: its figure stands beside each of Ottla's."""
+    for engine in ENGINES if cluster.name == KafkaCluster.name else (cluster.engine,):
+        run.record(row.format(engine), cluster.name, value)
 
 
 def kill_leader(run: ClusterRun, kinds: Kinds) -> None:
     """SIGKILL of a broker that leads, and is neither controller nor coordinator of anybody."""
-    with both(kinds) as clusters:
+    with both(each_engine(kinds)) as clusters:
         for number in run.numbers():
             for cluster in clusters:
                 controller = cluster.controller()
                 leader = next(each for each in NODE_IDS if each != controller)
                 gap_s = kill_gap_s(cluster, leader, f"leader-{number}")
-                run.record("SIGKILL of a leader: longest gap, s", cluster.name, gap_s)
+                record(run, KILL_LEADER, cluster, gap_s)
 
 
 def kill_all_in_one(run: ClusterRun, kinds: Kinds) -> None:
     """SIGKILL of the broker that leads, is the controller, and coordinates a group at work."""
-    with both(kinds) as clusters:
+    with both(each_engine(kinds)) as clusters:
         for number in run.numbers():
             for cluster in clusters:
                 controller = cluster.controller()
                 gap_s = kill_gap_s(cluster, controller, f"all-{number}", coordinates=True)
-                row = "SIGKILL of leader, controller and coordinator in one: longest gap, s"
-                run.record(row, cluster.name, gap_s)
+                record(run, KILL_ALL_IN_ONE, cluster, gap_s)
 
 
 def kill_gap_s(cluster: Cluster, victim: int, topic: str, *, coordinates: bool = False) -> float:
@@ -64,7 +85,7 @@ def kill_gap_s(cluster: Cluster, victim: int, topic: str, *, coordinates: bool =
 
 def kill_controller(run: ClusterRun, kinds: Kinds) -> None:
     """SIGKILL of the controller while topics are made through all brokers."""
-    with both(kinds) as clusters:
+    with both(each_engine(kinds)) as clusters:
         for _ in run.numbers():
             for cluster in clusters:
                 victim = cluster.controller()
@@ -73,8 +94,7 @@ def kill_controller(run: ClusterRun, kinds: Kinds) -> None:
                     cluster.members[victim].kill()
                     creator.flows(2.0)
                     gap_s = longest_gap_s(creator.made_s, killed_s, time.monotonic())
-                row = "controller killed: longest gap in topic creation, s"
-                run.record(row, cluster.name, gap_s)
+                record(run, KILL_CONTROLLER, cluster, gap_s)
                 cluster.restart(victim)
 
 

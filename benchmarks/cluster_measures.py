@@ -13,7 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import clients, raw
-from benchmarks.cluster_faults import FAULTS
+from benchmarks.cluster_faults import (
+    ENGINES,
+    FAULTS,
+    KILL_ALL_IN_ONE,
+    KILL_CONTROLLER,
+    KILL_LEADER,
+)
 from benchmarks.cluster_links import LINKS
 from benchmarks.cluster_run import QUICK, ClusterRun, Kinds, both
 from benchmarks.cluster_scale import SCALE
@@ -32,13 +38,7 @@ TARGETS: Targets = {
     "CPU s of the three per GB": [("ratio", AT_MOST, 0.55)],
     "small requests/s acks=all, 50 in flight": [("ratio", AT_LEAST, 3)],
     "end-to-end p99 at 2,000 msg/s, ms": [("ratio", AT_MOST, 0.7)],
-    "SIGKILL of a leader: longest gap, s": [("value", AT_MOST, 1), ("ratio", AT_MOST, 0.15)],
-    "SIGKILL of leader, controller and coordinator in one: longest gap, s": [
-        ("value", AT_MOST, 1),
-        ("ratio", AT_MOST, 0.15),
-    ],
     "link of a leader cut: longest gap, s": [("value", AT_MOST, 10)],  # session time-out + 1 s
-    "controller killed: longest gap in topic creation, s": [("value", AT_MOST, 1.5)],
     "rolling restart: failed requests": [("value", AT_MOST, 0)],
     "rolling restart: longest gap, s": [("value", AT_MOST, 0.5)],
     "new follower: catching up, MB/s": [("ratio", AT_LEAST, 1)],
@@ -48,7 +48,14 @@ TARGETS: Targets = {
     "3,000 partitions x 3: idle CPU of the three, % of a core": [("value", AT_MOST, 5)],
     "memory of the three, idle, MB": [("ratio", AT_MOST, 0.15)],
     "memory of the three after the load, MB": [("ratio", AT_MOST, 0.15)],
-} | {ROW.format(label): [("value", AT_MOST, 1.05)] for label in LABELS}
+}
+for engine in ENGINES:
+    TARGETS |= {
+        row.format(engine): [("value", AT_MOST, 1), ("ratio", AT_MOST, 0.15)]
+        for row in (KILL_LEADER, KILL_ALL_IN_ONE)
+    }
+    TARGETS[KILL_CONTROLLER.format(engine)] = [("value", AT_MOST, 1.5)]
+TARGETS |= {ROW.format(label): [("value", AT_MOST, 1.05)] for label in LABELS}
 
 
 def produce(run: ClusterRun, kinds: Kinds) -> None:

@@ -1,8 +1,8 @@
 """The two clusters under measure: three broker processes each, and what they say of themselves.
 
-Ottla's brokers share a directory, as those of `ottla cluster up` do, with the same options. Apache
-Kafka's are broker and controller in one process each. Both have three replicas of everything, two
-of which acknowledge.
+Ottla's brokers share a directory, as those of `ottla cluster up` do, with the same options; or keep
+the cluster's state in ZooKeeper. Apache Kafka's are broker and controller in one process each. All
+have three replicas of everything, two of which acknowledge.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import confluent_kafka as ck
 from confluent_kafka import admin as cka
 
 from benchmarks import raw
 from benchmarks.servers import READY_TIMEOUT_S, Broker
-from ottla.supervisor.plan import BrokerPlan, ClusterPlan, replication_options
+from ottla.supervisor.plan import ZOOKEEPER_OPTION, BrokerPlan, ClusterPlan, replication_options
 from ottla.supervisor.ports import free_ports
-from tests.apache import jars
+from tests.apache import jars, zookeeper
 from tests.apache.kafka import DEFAULTS as KAFKA_DEFAULTS
 from tests.apache.kafka import format_directory
 from tests.crash.namespaces import Namespaces
@@ -100,7 +101,8 @@ class Member(Broker):
 
 class OttlaMember(Member):
     def command(self) -> list[str]:
-        plan = ClusterPlan(self.cluster.directory, (), replication_options(BROKERS))
+        options = replication_options(BROKERS) | self.cluster.options
+        plan = ClusterPlan(self.cluster.directory, (), options)
         return plan.command(BrokerPlan(self.node_id, self.host, self.port))
 
     @property
@@ -159,6 +161,8 @@ class Cluster:
     """Brokers 1 to 3 in a directory of their own; the subclasses say which broker it is."""
 
     name: str
+    engine = ""  # of the tree, where it is not the default: in the name of a measure
+    options: ClassVar[dict[str, str]] = {}  # of every broker
     member: type[Member]
     network: Namespaces | None = None  # where each broker has a network namespace of its own
 
@@ -278,6 +282,25 @@ class OttlaCluster(Cluster):
     def controller(self) -> int:
         found: int = self.admin.list_topics(timeout=10).controller_id
         return found
+
+
+class OttlaOnZooKeeper(OttlaCluster):
+    """Brokers that share nothing but a ZooKeeper server, which outlives them."""
+
+    engine = ", on ZooKeeper"
+
+    def start(self) -> None:
+        zookeeper.fetch()
+        self.zookeeper = zookeeper.ZooKeeper(self.directory / "zookeeper")
+        self.zookeeper.start()
+        self.zookeeper.wait_until_serving()
+        self.options = {ZOOKEEPER_OPTION: self.zookeeper.connect}
+        super().start()
+
+    def remove(self) -> None:
+        if hasattr(self, "zookeeper"):
+            self.zookeeper.kill()
+        super().remove()
 
 
 class KafkaCluster(Cluster):
