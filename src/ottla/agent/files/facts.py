@@ -1,0 +1,92 @@
+"""What a stream remembers of its file, so that the file is found again whatever its name is.
+
+Device and inode say which file it was; hashes of its first bytes and of those before the position
+confirm that it still holds what was read. An inode is given to another file after a deletion, and
+a file can be emptied and written again: its content decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+CONFIRM_BYTES = 1024  # hashed at the beginning and before the position; Filebeat's fingerprint
+DIGEST_BYTES = 16
+
+
+class Content(Protocol):
+    """The bytes of a file; those of a compressed one are what it decompresses to."""
+
+    def size(self) -> int:
+        """How many bytes there are now."""
+
+    def pread(self, length: int, offset: int) -> bytes:
+        """Up to so many bytes; fewer only at the end."""
+
+
+@dataclass(slots=True, frozen=True)
+class FileFacts:
+    """A file as it was when the stream was at `offset`."""
+
+    path: str
+    device: int
+    inode: int
+    head: str = ""  # hash of the first CONFIRM_BYTES, of fewer if the offset is less
+    before: str = ""  # hash of the CONFIRM_BYTES before the offset
+    start: int = 0  # where reading began: behind 0 with skipToEnd and in a copy that went on
+
+    def as_json(self) -> dict[str, object]:
+        """What a position carries; written out, because it is made for each batch."""
+        return {
+            "path": self.path,
+            "device": self.device,
+            "inode": self.inode,
+            "head": self.head,
+            "before": self.before,
+            "start": self.start,
+        }
+
+    @classmethod
+    def from_json(cls, held: Mapping[str, object]) -> FileFacts:
+        def number(name: str) -> int:
+            value = held.get(name, 0)
+            return value if isinstance(value, int) else 0
+
+        def text(name: str) -> str:
+            value = held.get(name, "")
+            return value if isinstance(value, str) else ""
+
+        return cls(
+            text("path"),
+            number("device"),
+            number("inode"),
+            text("head"),
+            text("before"),
+            number("start"),
+        )
+
+
+def digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
+
+
+def head_digest(content: Content, offset: int) -> str:
+    """The hash of the first bytes, as far as the offset."""
+    return digest(content.pread(min(offset, CONFIRM_BYTES), 0)) if offset else ""
+
+
+def before_digest(content: Content, offset: int) -> str:
+    """The hash of the bytes before the offset."""
+    length = min(offset, CONFIRM_BYTES)
+    return digest(content.pread(length, offset - length)) if offset else ""
+
+
+def holds(content: Content, head: str, before: str, offset: int) -> bool:
+    """Whether a file still has, or a copy has, what was read up to the offset."""
+    return (
+        content.size() >= offset
+        and before_digest(content, offset) == before
+        and head_digest(content, offset) == head
+    )

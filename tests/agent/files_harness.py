@@ -1,0 +1,64 @@
+"""A source of files that runs in a test: what it emitted, and what a sink would have of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import TracebackType
+
+from ottla.agent.events import EventBatch, Position
+from ottla.agent.parts import Source
+from tests.waiting import GIVE_UP_S
+
+
+class Collected:
+    """An output that keeps what it gets, and the position of each stream."""
+
+    def __init__(self, positions: Mapping[str, Position] | None = None) -> None:
+        self.batches: list[EventBatch] = []
+        self.positions: dict[str, Position] = dict(positions or {})
+        self._changed = asyncio.Event()
+
+    async def put(self, batch: EventBatch) -> None:
+        assert batch.position is not None
+        held = self.positions.get(batch.position.stream)
+        assert held is None or batch.position.offset > held.offset, "a position went back"
+        self.batches.append(batch)
+        self.positions[batch.position.stream] = batch.position
+        self._changed.set()
+
+    @property
+    def lines(self) -> list[str]:
+        return [body.decode() for batch in self.batches for body in batch.bodies]
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(GIVE_UP_S):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+class Running:
+    """Runs a source until the block ends."""
+
+    def __init__(self, source: Source, output: Collected) -> None:
+        self._source = source
+        self._output = output
+
+    async def __aenter__(self) -> Running:
+        self._task = asyncio.create_task(
+            self._source.run(self._output, dict(self._output.positions))
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        ended = self._task.done()
+        self._task.cancel()
+        [result] = await asyncio.gather(self._task, return_exceptions=True)
+        if ended and isinstance(result, BaseException):
+            raise result
