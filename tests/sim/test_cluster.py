@@ -9,6 +9,7 @@ import pytest
 from ottla.testing.simulation.plan import OF_USERS, USUAL_KINDS, Fault, draw_plan
 from ottla.testing.simulation.run import ClusterRun
 from tests import needs
+from tests.sim.judging import judge
 from tests.sim.mistakes import MISTAKES, Mistake
 
 SEEDS = needs.rounds(68, 2000)
@@ -26,11 +27,6 @@ CLOCK_FAR_BACK = (
 )
 
 
-def check(run: ClusterRun) -> None:
-    outcome = run.run()
-    assert outcome.finding is None, f"{outcome}\nTry: ottla simulate --seed {outcome.seed}"
-
-
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_nothing_acknowledged_is_lost_doubled_or_reordered(seed: int) -> None:
     """With acks=all and min.insync.replicas=2, whatever is killed, stopped or cut off.
@@ -39,32 +35,32 @@ def test_nothing_acknowledged_is_lost_doubled_or_reordered(seed: int) -> None:
     others, cut links (random, of the leader, one way), clock jumps, rolling restarts, new leaders;
     quiet windows and a final read follow. Coordinators: `tests/crash/test_cluster_transactions.py`.
     """
-    check(ClusterRun(seed))
+    judge(ClusterRun(seed))
 
 
 def test_a_leader_whose_clock_is_far_back_takes_records() -> None:
     """Timestamps more than an hour ahead of it are allowed here: to refuse them is no fault."""
-    check(ClusterRun(686, CLOCK_FAR_BACK))
+    judge(ClusterRun(686, CLOCK_FAR_BACK))
 
 
 @pytest.mark.parametrize("seed", range(FIRST_WITH_SYNC, FIRST_WITH_SYNC + SEEDS_WITH_SYNC))
 def test_all_may_lose_power_when_replicas_sync_before_they_acknowledge(seed: int) -> None:
     """With log.flush.before.ack a follower's next fetch leaves after its sync."""
     plan = draw_plan(seed, ("power", "power", "kill", *USUAL_KINDS))
-    check(ClusterRun(seed, plan, settings={"log.flush.before.ack": "true"}))
+    judge(ClusterRun(seed, plan, settings={"log.flush.before.ack": "true"}))
 
 
 @pytest.mark.parametrize("seed", range(FIRST_OF_FIVE, FIRST_OF_FIVE + SEEDS_OF_FIVE))
 def test_the_promise_holds_for_five_brokers(seed: int) -> None:
     """As for three."""
-    check(ClusterRun(seed, brokers=5))
+    judge(ClusterRun(seed, brokers=5))
 
 
 @pytest.mark.parametrize("seed", range(FIRST_WITH_USERS, FIRST_WITH_USERS + SEEDS_WITH_USERS))
 def test_the_promise_holds_while_partitions_move_and_are_added(seed: int) -> None:
     """Four brokers; reassignments, some cancelled, are over when all is healed."""
     kinds = random.Random(seed).sample(USUAL_KINDS, 2)
-    check(ClusterRun(seed, draw_plan(seed, ("reassign", "reassign", *OF_USERS, *kinds)), brokers=4))
+    judge(ClusterRun(seed, draw_plan(seed, ("reassign", "reassign", *OF_USERS, *kinds)), brokers=4))
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: each.plant.__name__)

@@ -9,6 +9,7 @@ import pytest
 from ottla.testing.simulation.group_member import GroupMember
 from ottla.testing.simulation.group_run import GroupRun
 from tests import needs
+from tests.sim.judging import judge
 from tests.sim.transaction_mistakes import coordinator_answers_before_the_watermark
 
 SEEDS = needs.rounds(12, 300)
@@ -19,9 +20,7 @@ SEEDS_OF_MISTAKES = 5
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_every_record_is_processed_and_no_commit_goes_back(seed: int) -> None:
     """Whoever dies: members, the coordinator, leaders. A generation has one owner of each."""
-    outcome = GroupRun(seed).run()
-    again = f"ottla simulate --clients group --seed {seed}"
-    assert outcome.finding is None, f"{outcome}\nTry: {again}"
+    judge(GroupRun(seed))
 
 
 def test_a_commit_that_is_answered_too_early_is_found() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.testing.simulation.run import ClusterRun
 from tests import needs
+from tests.sim.judging import judge
 from tests.sim.mistakes import bits_flip
 
 FIRST_SEED = 3_000_000
@@ -15,8 +16,7 @@ SEEDS = needs.rounds(10, 200)
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
 def test_damaged_replicas_are_repaired(seed: int) -> None:
     """Nothing acknowledged is lost, and in the end all replicas agree byte by byte."""
-    outcome = ClusterRun(seed, bits_flip(seed)).run()
-    assert outcome.finding is None, f"{outcome}\nTry: ottla simulate --seed {outcome.seed}"
+    judge(ClusterRun(seed, bits_flip(seed)))
 
 
 def test_bits_do_flip_and_are_found() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 
@@ -10,6 +11,7 @@ from ottla.cli.main import run
 from ottla.testing.simulation.plan import Fault, Plan, read_plan
 from ottla.testing.simulation.run import ClusterRun, Outcome
 from ottla.testing.simulation.shrinking import LASTS_S_MIN, RUNS_MAX, shrink
+from tests.sim.judging import judge
 from tests.sim.mistakes import answer_before_the_watermark
 
 PASSES = "3.0 kill leader 0.5"
@@ -61,6 +63,21 @@ def test_a_failing_seed_is_shrunk_and_shown(capsys: pytest.CaptureFixture[str]) 
     shown = capsys.readouterr().out
     assert facts["finding"].splitlines()[0] in shown
     assert "1 failed" in shown
+
+
+def test_a_seed_that_fails_in_a_test_is_shrunk_and_shown() -> None:
+    """With its timeline, and the command that repeats it: on the same cluster, with the same
+    options."""
+    with answer_before_the_watermark():
+        with pytest.raises(pytest.fail.Exception) as failed:
+            judge(ClusterRun(0, read_plan(FAILS), settings={"log.flush.before.ack": "true"}))
+        said = str(failed.value)
+        assert "FINDING" in said
+        again = shlex.split(said.rpartition("\nTry: ")[2])
+        assert again[:4] == ["ottla", "simulate", "--seed", "0"]
+        assert "--flush-before-ack" in again
+        assert len(read_plan(again[-1])) < len(read_plan(FAILS))
+        assert run([*again[1:], "--no-shrink"]) == 1
 
 
 def test_seeds_that_pass_are_counted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.testing.simulation.transform_run import TransformRun
 from tests import needs
+from tests.sim.judging import judge
 from tests.sim.transaction_mistakes import TRANSACTION_MISTAKES, TransactionMistake
 
 SEEDS = needs.rounds(30, 1000)
@@ -14,9 +15,7 @@ SEEDS = needs.rounds(30, 1000)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_every_record_is_transformed_once_and_in_order(seed: int) -> None:
     """Whoever dies: clients, coordinators, leaders. Readers of committed records see no other."""
-    outcome = TransformRun(seed).run()
-    again = f"ottla simulate --clients transactions --seed {seed}"
-    assert outcome.finding is None, f"{outcome}\nTry: {again}"
+    judge(TransformRun(seed))
 
 
 def test_a_run_with_transactions_can_be_repeated() -> None:
