@@ -3,64 +3,179 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import contextlib
+import threading
+from collections.abc import Callable
+
+import pytest
 
 from ottla.agent.channels.memory import MemoryChannel
 from ottla.agent.delivery import Delivery
+from ottla.agent.events import FORGET, EventBatch, Position
 from ottla.agent.output import SourceOutput
+from ottla.agent.parts import FencedError
 from ottla.agent.positions import SinkIdentity
 from ottla.agent.runner import Wiring, run_agent
 from ottla.agent.sinks.kafka import KafkaSink
 from ottla.agent.sources.seq import SequenceSource
-from ottla.client.consumer.consumer import Consumer
-from ottla.client.structs import TopicPartition
+from ottla.client.producer.producer import Producer
 from ottla.testing.broker import Broker
+from tests.agent.reading import numbers
+from tests.apache.kafka import ApacheKafka
 
 
-def wiring(broker: Broker, topic: str, events_total: int) -> Wiring:
+def exactly_once_sink(bootstrap: str, topic: str, instance: str = "here") -> KafkaSink:
+    options = {"bootstrap.servers": bootstrap, "request.timeout.ms": 5000}
+    return KafkaSink("k1", topic, options, SinkIdentity(instance, topic, "k1"))
+
+
+def wiring(bootstrap: str, topic: str, events_total: int, instance: str = "here") -> Wiring:
     channel = MemoryChannel("c1", 1000, 1 << 20)
-    sink = KafkaSink(
-        "k1",
-        topic,
-        {"bootstrap.servers": broker.bootstrap_servers},
-        SinkIdentity("here", topic, "k1"),
-    )
+    sink = exactly_once_sink(bootstrap, topic, instance)
     source = SequenceSource("r1", 10, events_total)
     return Wiring(
         [(source, SourceOutput([channel], []), [channel])], [channel], [Delivery(sink, channel, 25)]
     )
 
 
-async def run_until(wiring: Wiring, offset: int) -> None:
+async def run_until(made: Callable[[], Wiring], offset: int) -> None:
     """Runs the agent until its sink has delivered so far, then cancels it."""
-    running = asyncio.create_task(run_agent(wiring))
-    [delivery] = wiring.deliveries
+    wired = made()
+    running = asyncio.create_task(run_agent(wired))
+    [delivery] = wired.deliveries
     while not any(position.offset >= offset for position in delivery.positions.values()):
         assert not running.done(), running.exception()
         await asyncio.sleep(0.01)
     running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
 
 
-def values(broker: Broker, topic: str) -> list[int]:
-    with Consumer(
-        bootstrap_servers=broker.bootstrap_servers,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-    ) as consumer:
-        partition = TopicPartition(topic, 0)
-        consumer.assign([partition])
-        end = consumer.end_offsets([partition])[partition]
-        found: list[Any] = []
-        while consumer.position(partition) < end:
-            for records in consumer.poll(timeout_ms=500).values():
-                found.extend(int(record.value) for record in records)
-        return found
+def numbered(first: int, last: int) -> EventBatch:
+    """A batch of the numbers from `first` up to before `last`."""
+    return EventBatch(
+        [b"%d" % number for number in range(first, last)],
+        position=Position("r1/numbers", last),
+        ends=range(first + 1, last + 1),
+    )
+
+
+def restarted_agent(bootstrap: str, topic: str) -> None:
+    asyncio.run(run_until(lambda: wiring(bootstrap, topic, 1000), 100))
+    asyncio.run(run_until(lambda: wiring(bootstrap, topic, 1000), 1000))
+    assert numbers(bootstrap, topic) == list(range(1000))
 
 
 def test_a_restarted_agent_continues_where_its_sink_committed(ottla_broker: Broker) -> None:
     """The position is in the transaction: cancelled and started again, each number arrives once."""
-    topic = "agent-numbers"
-    asyncio.run(run_until(wiring(ottla_broker, topic, 1000), 100))
-    asyncio.run(run_until(wiring(ottla_broker, topic, 1000), 1000))
-    assert values(ottla_broker, topic) == list(range(1000))
+    restarted_agent(ottla_broker.bootstrap_servers, "agent-numbers")
+
+
+@pytest.mark.apache
+def test_a_restarted_agent_continues_on_apache_kafka(apache_kafka: ApacheKafka) -> None:
+    """The same on Apache Kafka: the positions are in a topic that it compacts."""
+    restarted_agent(apache_kafka.bootstrap, "agent-numbers")
+
+
+def test_two_instances_of_one_file_do_not_fence_each_other(ottla_broker: Broker) -> None:
+    """Each has positions of its own: both deliver all."""
+    bootstrap, topic = ottla_broker.bootstrap_servers, "agent-two-instances"
+
+    async def both() -> None:
+        await asyncio.gather(
+            *(
+                run_agent(wiring(bootstrap, topic, 300, instance), until_drained=True)
+                for instance in ("web1", "web2")
+            )
+        )
+
+    asyncio.run(both())
+    found = numbers(bootstrap, topic)
+    assert sorted(found) == sorted([*range(300), *range(300)])
+
+
+def test_an_older_process_of_the_instance_is_fenced(ottla_broker: Broker) -> None:
+    """The older one ends with a sentence; the newer one goes on, and nothing is doubled."""
+    bootstrap, topic = ottla_broker.bootstrap_servers, "agent-fenced"
+    old, new = (exactly_once_sink(bootstrap, topic) for _ in range(2))
+    old.start()
+    old.deliver([numbered(0, 5)])
+    assert new.start()["r1/numbers"].offset == 5
+    with pytest.raises(Exception, match=r"epoch|fenced"):
+        old.deliver([numbered(5, 10)])
+    with pytest.raises(FencedError, match="another agent"):
+        old.recover()
+    with pytest.raises(Exception, match=r"epoch|fenced"):
+        new.deliver([numbered(5, 10)])
+    assert new.recover()["r1/numbers"].offset == 5
+    new.deliver([numbered(5, 10)])
+    assert numbers(bootstrap, topic) == list(range(10))
+    old.stop()
+    new.stop()
+
+
+@pytest.mark.parametrize("fault", ["answer lost", "request lost"])
+def test_a_commit_without_an_answer_is_settled_before_going_on(
+    ottla_own_broker: Broker, fault: str
+) -> None:
+    """The position that is committed says whether it happened: nothing is doubled or lost."""
+    bootstrap, topic = ottla_own_broker.bootstrap_servers, "agent-unknown"
+    options = {
+        "bootstrap.servers": bootstrap,
+        "request.timeout.ms": 300,
+        "max.block.ms": 300,
+        "retry.backoff.ms": 10,
+    }
+    sink = KafkaSink("k1", topic, options, SinkIdentity("here", topic, "k1"))
+    sink.start()
+    sink.deliver([numbered(0, 5)])
+    if fault == "answer lost":
+        ottla_own_broker.delay("EndTxn", 2000, times=10)
+    else:
+        ottla_own_broker.disconnect("EndTxn", times=None)
+    with pytest.raises(Exception, match=r"not known|no answer"):
+        sink.deliver([numbered(5, 10)])
+    ottla_own_broker.clear_faults()
+    held = sink.recover()["r1/numbers"].offset
+    assert held == (10 if fault == "answer lost" else 5)
+    rest = numbered(5, 10).beyond(held)
+    if rest is not None:
+        sink.deliver([rest])
+    sink.deliver([numbered(10, 12)])
+    assert numbers(bootstrap, topic) == list(range(12))
+    sink.stop()
+
+
+def test_another_agents_open_transaction_hides_no_position(ottla_own_broker: Broker) -> None:
+    """It holds back the last stable offset of the topic of positions: a start waits for it."""
+    bootstrap, topic = ottla_own_broker.bootstrap_servers, "agent-hidden"
+    first = exactly_once_sink(bootstrap, topic)
+    first.start()
+    other = Producer(
+        bootstrap_servers=bootstrap, transactional_id="other", transaction_timeout_ms=2000
+    )
+    other.init_transactions()
+    other.begin_transaction()
+    for partition in other.partitions_for("__ottla_agent_positions"):
+        key = b'["x", "x", "x", "x/x"]'
+        other.send("__ottla_agent_positions", b"{}", key, partition=partition).get(10)
+    first.deliver([numbered(0, 5)])
+    first.stop()
+    ending = threading.Timer(0.5, other.abort_transaction)
+    ending.start()
+    second = exactly_once_sink(bootstrap, topic)
+    assert second.start()["r1/numbers"].offset == 5
+    second.stop()
+    ending.join()
+    other.close()
+
+
+def test_a_forgotten_stream_leaves_a_tombstone(ottla_broker: Broker) -> None:
+    """Positions of files that are gone do not grow for ever."""
+    bootstrap, topic = ottla_broker.bootstrap_servers, "agent-forget"
+    sink = exactly_once_sink(bootstrap, topic)
+    sink.start()
+    sink.deliver([numbered(0, 5)])
+    sink.deliver([EventBatch([], position=Position("r1/numbers", FORGET))])
+    assert sink.recover() == {}
+    sink.stop()

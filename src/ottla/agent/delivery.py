@@ -1,66 +1,224 @@
 """From a channel to a sink: take, drop what the sink has already, deliver, commit.
 
-A delivery that fails is tried again with a growing pause; the channel fills meanwhile, and the
-source waits. Nothing is dropped.
+What waits is gathered into one delivery: until it is large, or the one before it is done and a
+short time has passed. A sink that can encodes the next delivery while one is on its way. A delivery
+that fails is tried again with a growing pause; the channel fills meanwhile, and the source waits.
+Nothing is dropped.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
-from ottla.client.errors import ProducerFencedError
-
-from .events import EventBatch, Position
-from .parts import Channel, Sink
+from .events import FORGET, EventBatch, Position
+from .parts import Channel, FencedError, PreparingSink, Sink
+from .positions import PositionFile
 
 logger = logging.getLogger(__name__)
 PAUSE_MIN_S = 0.1
 PAUSE_MAX_S = 5.0  # Flume's limit of a sink's pause
+DELIVERY_BYTES_MAX = 4 * 1024 * 1024
+# How long a delivery gathers at least. A transaction costs the broker markers and a flush of its
+# state, so there are at most so many a second.
+GATHER_S = 0.002
+GATHER_TRANSACTION_S = 0.025
+STOP_S = 10.0  # for the delivery under way when the agent stops
+
+
+class Counts:
+    """What a sink has done, for the monitoring."""
+
+    def __init__(self) -> None:
+        self.taken = 0  # events, each time they are taken
+        self.delivered = 0
+        self.deliveries = 0
+        self.failures = 0
+        self.skipped = 0  # events that the sink had already
+
+
+class Gathered(NamedTuple):
+    """One delivery: what was taken from the channel, and what of it is new to the sink."""
+
+    taken: list[EventBatch]
+    fresh: list[EventBatch]
 
 
 class Delivery:
-    """Runs one sink in a thread of its own."""
+    """Runs one sink in threads of its own."""
 
-    def __init__(self, sink: Sink, channel: Channel, events_max: int) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        channel: Channel,
+        events_max: int,
+        positions_file: PositionFile | None = None,
+        gather_s: float | None = None,
+    ) -> None:
+        """A sink that does not keep positions itself has them in `positions_file`."""
         self.sink = sink
         self.channel = channel
         self.events_max = events_max
         self.positions: dict[str, Position] = {}  # what the sink has delivered
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"sink-{sink.name}")
+        self.counts = Counts()
+        self.started = asyncio.Event()
+        self.delivered = asyncio.Event()  # set after each delivery
+        self.gather_s = (
+            gather_s
+            if gather_s is not None
+            else GATHER_TRANSACTION_S
+            if sink.keeps_positions
+            else GATHER_S
+        )
+        self._file = None if sink.keeps_positions else positions_file
+        self._taking: asyncio.Task[list[EventBatch]] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._sending_since = 0.0
+        self._open: list[EventBatch] = []  # taken, and neither committed nor rolled back
+        name = f"sink-{sink.name}"
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._encoder = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-encoder")
 
     async def start(self) -> Mapping[str, Position]:
+        """Connects, for as long as it takes; raises what trying again does not mend."""
         loop = asyncio.get_running_loop()
-        self.positions.update(await loop.run_in_executor(self._thread, self.sink.start))
+        if self._file is not None:
+            self.positions.update(await loop.run_in_executor(self._thread, self._file.open))
+        self.positions.update(await self._persist(self.sink.start, transient))
+        self.started.set()
         return self.positions
 
-    async def run(self) -> None:
-        """Until it is cancelled; a fenced sink raises, because another instance delivers."""
+    async def _persist(
+        self,
+        action: Callable[[], Mapping[str, Position]],
+        may_pass: Callable[[Exception], bool],
+    ) -> Mapping[str, Position]:
+        """Calls start or recover until it succeeds."""
         loop = asyncio.get_running_loop()
         pause_s = PAUSE_MIN_S
         while True:
-            taken = await self.channel.take(self.events_max)
-            fresh = [batch for one in taken if (batch := self._fresh(one)) is not None]
             try:
-                if fresh:
-                    await loop.run_in_executor(self._thread, self.sink.deliver, fresh)
-            except ProducerFencedError:
-                raise
+                return await loop.run_in_executor(self._thread, action)
             except Exception as error:
+                if not may_pass(error):
+                    raise
                 logger.warning(
                     "Sink %s: %s. Trying again in %.1f s", self.sink.name, error, pause_s
                 )
-                self.channel.roll_back(taken)
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, PAUSE_MAX_S)
-                continue
-            pause_s = PAUSE_MIN_S
-            self.channel.commit(taken)
-            for batch in fresh:
-                if batch.position is not None:
-                    self.positions[batch.position.stream] = batch.position
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_MAX_S)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is taken that is not delivered."""
+        return not self._open and (self._taking is None or not self._taking.done())
+
+    async def run(self) -> None:
+        """Until it is cancelled; a fenced sink raises, because another instance delivers."""
+        pause_s = PAUSE_MIN_S
+        while True:
+            deliveries = self.counts.deliveries
+            try:
+                await self._deliver_until_failure()
+            except FencedError:
+                raise
+            except Exception as error:
+                self.counts.failures += 1
+                if self.counts.deliveries > deliveries:
+                    pause_s = PAUSE_MIN_S
+                logger.warning(
+                    "Sink %s: %s. Trying again in %.1f s", self.sink.name, error, pause_s
+                )
+            except asyncio.CancelledError:
+                await self._give_up(STOP_S)
+                raise
+            await self._give_up(None)
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_MAX_S)
+            if isinstance(self.sink, PreparingSink):
+                recovered = await self._persist(
+                    self.sink.recover, lambda error: not isinstance(error, FencedError)
+                )
+                if self.sink.keeps_positions:
+                    self.positions = dict(recovered)
+
+    async def _deliver_until_failure(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            gathered = await self._gather()
+            prepared: Any = None
+            if isinstance(self.sink, PreparingSink) and gathered.fresh:
+                prepared = await loop.run_in_executor(
+                    self._encoder, self.sink.prepare, gathered.fresh
+                )
+            if self._sending is not None:
+                await self._sending
+            self._sending_since = time.monotonic()
+            self._sending = asyncio.create_task(self._send(gathered, prepared))
+
+    async def _gather(self) -> Gathered:
+        """What the next delivery has. Raises if the one under way fails meanwhile."""
+        taken: list[EventBatch] = []
+        fresh: list[EventBatch] = []
+        size = events = 0
+        while True:
+            if self._taking is None:
+                self._taking = asyncio.create_task(self.channel.take(self.events_max))
+            sending = self._sending
+            if sending is not None and sending.done():
+                sending.result()
+                self._sending = sending = None
+            wait_s = None
+            if taken and sending is None:
+                wait_s = max(0.0, self._sending_since + self.gather_s - time.monotonic())
+            if not self._taking.done():
+                waiting = {self._taking} if sending is None else {self._taking, sending}
+                await asyncio.wait(waiting, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+            if self._taking.done():
+                new, self._taking = self._taking.result(), None
+                self._open += new
+                taken += new
+                for batch in new:
+                    events += len(batch)
+                    if (part := self._fresh(batch)) is not None:
+                        fresh.append(part)
+                        size += part.byte_count()
+                        self.counts.skipped += len(batch) - len(part)
+                    else:
+                        self.counts.skipped += len(batch)
+                if size >= DELIVERY_BYTES_MAX:
+                    break
+            elif taken and wait_s is not None:
+                break
+        self.counts.taken += events
+        return Gathered(taken, fresh)
+
+    async def _send(self, gathered: Gathered, prepared: Any) -> None:
+        """Delivers in the sink's thread, then commits."""
+        loop = asyncio.get_running_loop()
+        if isinstance(self.sink, PreparingSink):
+            if prepared is not None:
+                await loop.run_in_executor(self._thread, self.sink.deliver_prepared, prepared)
+        elif gathered.fresh:
+            await loop.run_in_executor(self._thread, self.sink.deliver, gathered.fresh)
+        new = positions_of(gathered.fresh)
+        if self._file is not None and new:
+            await loop.run_in_executor(self._thread, self._file.write, new.values())
+        del self._open[: len(gathered.taken)]
+        self.channel.commit(gathered.taken)
+        for stream, position in new.items():
+            if position.offset == FORGET:
+                self.positions.pop(stream, None)
+            else:
+                self.positions[stream] = position
+        self.counts.deliveries += 1
+        self.counts.delivered += sum(map(len, gathered.fresh))
+        self.delivered.set()
 
     def _fresh(self, batch: EventBatch) -> EventBatch | None:
         """What of a batch the sink does not have."""
@@ -68,6 +226,42 @@ class Delivery:
             return batch
         return batch.beyond(self.positions[batch.position.stream].offset)
 
+    async def _give_up(self, timeout_s: float | None) -> None:
+        """After a failure or at the end: what is under way ends, the rest goes back."""
+        if self._sending is not None:
+            done, _ = await asyncio.wait([self._sending], timeout=timeout_s)
+            if not done:  # it fails when the sink has stopped
+                await asyncio.to_thread(self.sink.stop)
+                await asyncio.wait([self._sending])
+            if not self._sending.cancelled():
+                self._sending.exception()  # it is in the log already, or the agent ends
+            self._sending = None
+        if self._taking is not None:
+            self._taking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                self._open += await self._taking
+            self._taking = None
+        self.channel.roll_back(self._open)
+        self._open = []
+
     async def stop(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, self.sink.stop)
+        if self._file is not None:
+            self._file.close()
         self._thread.shutdown()
+        self._encoder.shutdown()
+
+
+def transient(error: Exception) -> bool:
+    """Whether trying again may help: the broker is down, a disk is full."""
+    return bool(getattr(error, "retriable", isinstance(error, OSError)))
+
+
+def positions_of(batches: Sequence[EventBatch]) -> dict[str, Position]:
+    """The last of each stream."""
+    found: dict[str, Position] = {}
+    for batch in batches:
+        for position in (batch.position, batch.source_position):
+            if position is not None:
+                found[position.stream] = position
+    return found

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 NO_HEADERS: Mapping[str, str] = {}
+FORGET = -1  # the offset of a stream that will not come back: sinks forget its position
 
 
 class Position(NamedTuple):
@@ -33,6 +34,8 @@ class EventBatch:
     own_headers: list[Mapping[str, str]] | None = None
     position: Position | None = None  # behind the last event
     ends: Sequence[int] = ()  # the offset behind each event, where there is a position
+    # Behind a durable channel `position` is the channel's, and this is where the source was.
+    source_position: Position | None = None
 
     def __len__(self) -> int:
         return len(self.bodies)
@@ -57,7 +60,7 @@ class EventBatch:
 
     def beyond(self, offset: int) -> EventBatch | None:
         """What lies behind an offset of the stream; None if all was delivered before."""
-        if self.position is None or offset < 0:
+        if self.position is None or offset < 0 or self.position.offset == FORGET:
             return self
         if self.position.offset <= offset:
             return None

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from .events import EventBatch, Position
+
+TAKE_BYTES_MAX = 2 * 1024 * 1024
+
+
+class FencedError(RuntimeError):
+    """Another agent of the same instance has taken over: this one must end."""
 
 
 class Output(Protocol):
@@ -35,9 +41,9 @@ class Channel(Protocol):
     async def put(self, batch: EventBatch) -> None:
         """Waits while the channel is full."""
 
-    async def take(self, events_max: int) -> list[EventBatch]:
-        """The next batches, about so many events; waits for the first. They count against the
-        capacity until they are committed."""
+    async def take(self, events_max: int, bytes_max: int = TAKE_BYTES_MAX) -> list[EventBatch]:
+        """The next batches, about so many events and bytes; waits for the first. A cancelled take
+        has taken nothing. What was taken is bounded by who takes it, not by the capacity."""
 
     def commit(self, batches: Sequence[EventBatch]) -> None:
         """What `take` returned is delivered."""
@@ -46,6 +52,15 @@ class Channel(Protocol):
         """What `take` returned is not delivered, and is next again."""
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class DurableChannel(Channel, Protocol):
+    """A channel that outlives the agent. It knows where its sources continue."""
+
+    async def start(self, delivered: Mapping[str, Position]) -> Mapping[str, Position]:
+        """Reads what it holds; `delivered` are the positions of its sinks, the least of each
+        stream. Returns where the sources of what it holds continue, by stream."""
 
 
 class Sink(Protocol):
@@ -60,4 +75,20 @@ class Sink(Protocol):
     def deliver(self, batches: Sequence[EventBatch]) -> None:
         """Returns when all is delivered; raises if anything may not be."""
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """Gives up what is not delivered; may be called while `deliver` waits."""
+
+
+@runtime_checkable
+class PreparingSink(Sink, Protocol):
+    """A sink that encodes in another thread while it delivers what was encoded before."""
+
+    def prepare(self, batches: Sequence[EventBatch]) -> Any:
+        """Encodes; nothing leaves the agent."""
+
+    def deliver_prepared(self, prepared: Any) -> None:
+        """As `deliver`, of what `prepare` returned."""
+
+    def recover(self) -> Mapping[str, Position]:
+        """After a delivery that failed: makes the sink usable again, and returns the positions
+        that it keeps: what had an unknown outcome is among them, or did not happen."""

@@ -1,23 +1,54 @@
-"""Positions of streams: how far each sink has delivered, kept where it outlives the agent."""
+"""Positions of streams: how far each sink has delivered, kept where it outlives the agent.
+
+`PositionTopic` keeps them in the compacted topic `__ottla_agent_positions`, in the transactions of
+the sink: key and value are JSON, the key is `[instance, agent, sink, stream]`. `PositionFile` keeps
+them in the agent's data directory, written after what was delivered.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import NamedTuple
+import logging
+import time
+import uuid
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from ottla.client.admin import Admin
 from ottla.client.admin.types import NewTopic
+from ottla.client.codec.records import BatchBuilder, murmur2
+from ottla.client.config import COMMON
 from ottla.client.consumer.consumer import Consumer
-from ottla.client.errors import TopicAlreadyExistsError
-from ottla.client.producer.producer import Producer
+from ottla.client.errors import AuthorizationError, KafkaTimeoutError, TopicAlreadyExistsError
+from ottla.client.producer.batch_encoding import seal
+from ottla.client.producer.raw_producer import BatchFuture, RawProducer
 from ottla.client.structs import TopicPartition
 
-from .events import Position
+from .atomic_file import replace_file
+from .events import FORGET, Position
+from .parts import FencedError
+
+logger = logging.getLogger(__name__)
 
 TOPIC = "__ottla_agent_positions"
-TOPIC_CONFIGS = {"cleanup.policy": "compact", "compression.type": "producer"}
-PARTITIONS = 1
+# A start reads one partition of it, so segments are small and cleaned early.
+TOPIC_CONFIGS = {
+    "cleanup.policy": "compact",
+    "compression.type": "producer",
+    "segment.bytes": str(4 * 1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+PARTITIONS = 10  # by instance: a start waits for the open transactions of its partition only
+READ_TIMEOUT_S = 120.0  # longer than a transaction that a dead agent left open lasts
+FETCH_WAIT_MS = 100
+BATCH_BYTES_MAX = 512 * 1024  # of positions; half of what a broker takes by default
+RECORD_OVERHEAD_BYTES = 64  # of a record's own numbers
+LINES_MIN = 1000  # a file with fewer is not written anew
+# Reserved in place of a stream, whose name always has a slash.
+OWNER = "owner"  # the process that started last
+BARRIER = "barrier"  # its offset is where reading ends
 
 
 class SinkIdentity(NamedTuple):
@@ -32,47 +63,203 @@ class SinkIdentity(NamedTuple):
         return f"ottla-agent-{self.instance}-{self.agent}-{self.sink}"
 
 
+def common_options(options: Mapping[str, object]) -> dict[str, object]:
+    """Those of a producer's options that each client has: servers, security, timeouts."""
+    names = {option.name for option in COMMON} | {
+        name for option in COMMON for name in option.properties
+    }
+    return {name: value for name, value in options.items() if name.replace(".", "_") in names}
+
+
 class PositionTopic:
     """The positions of one sink in the topic."""
 
     def __init__(self, client_options: Mapping[str, object], identity: SinkIdentity) -> None:
-        self._servers = client_options["bootstrap.servers"]
+        self._options = common_options(client_options)
         self._identity = identity
+        self._process = uuid.uuid4().hex  # tells this process from an older one of the same id
+        self._partition = 0
+        self._claimed = False
 
     def ensure_exists(self) -> None:
-        with Admin(bootstrap_servers=self._servers) as admin:
+        with Admin(self._options) as admin:
             try:
                 admin.create_topics([NewTopic(TOPIC, PARTITIONS, -1, topic_configs=TOPIC_CONFIGS)])
             except TopicAlreadyExistsError:
                 return
+            except AuthorizationError:
+                return  # whoever runs the cluster has made it; else the first send says so
 
-    def read(self) -> dict[str, Position]:
-        """What is committed; an open transaction of this sink was ended by the fence before."""
+    def read(self, producer: RawProducer) -> dict[str, Position]:
+        """What is committed, of a producer that was just initialized.
+
+        The first time the sink becomes the owner; later it raises `FencedError` if another process
+        has become so since. Reading ends at the sink's own record, not at the end of what is
+        committed: an open transaction of another agent may stand before both.
+        """
+        count = producer.partitions_for(TOPIC)
+        self._partition = murmur2(self._identity.instance.encode()) % len(count)
+        producer.begin_transaction()
+        sent = self._send(
+            producer, {BARRIER if self._claimed else OWNER: {"process": self._process}}
+        )
+        producer.commit_transaction()
+        [(end, _)] = sent.stored()
+        found, owner = self._read_until(end)
+        if owner != self._process:
+            raise FencedError(
+                f"sink {self._identity.sink}: another agent {self._identity.agent} of instance "
+                f"{self._identity.instance} has started and delivers now; this one ends\n"
+                "Try: --instance with an id of its own, if both are to run"
+            )
+        self._claimed = True
+        return found
+
+    def _read_until(self, end: int) -> tuple[dict[str, Position], str | None]:
+        """The positions up to an offset, which is committed, and the owner."""
         found: dict[str, Position] = {}
+        owner = None
         mine = list(self._identity)
+        deadline = time.monotonic() + READ_TIMEOUT_S
         with Consumer(
-            bootstrap_servers=self._servers,
+            self._options,
             isolation_level="read_committed",
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
         ) as consumer:
-            partition = TopicPartition(TOPIC, 0)
+            partition = TopicPartition(TOPIC, self._partition)
             consumer.assign([partition])
-            end = consumer.end_offsets([partition])[partition]
-            while (consumer.position(partition) or 0) < end:
+            while (consumer.position(partition) or 0) <= end:
+                if time.monotonic() > deadline:
+                    raise KafkaTimeoutError(
+                        f"{TOPIC}-{self._partition} is not readable up to offset {end}: "
+                        "another agent's transaction is open\n"
+                        "Try: ottla transactions list, for one that hangs"
+                    )
                 for records in consumer.poll(timeout_ms=1000).values():
                     for record in records:
-                        *owner, stream = json.loads(record.key)
-                        if owner != mine:
+                        *holder, stream = json.loads(record.key)
+                        if holder != mine:
                             continue
                         if record.value is None:
                             found.pop(stream, None)
-                        else:
-                            held = json.loads(record.value)
+                            continue
+                        held = json.loads(record.value)
+                        if stream == OWNER:
+                            owner = held["process"]
+                        elif stream != BARRIER:
                             found[stream] = Position(stream, held["offset"], held["facts"])
-        return found
+        return found, owner
 
-    def send(self, producer: Producer[bytes, bytes], position: Position) -> None:
-        key = json.dumps([*self._identity, position.stream])
-        value = json.dumps({"offset": position.offset, "facts": dict(position.facts)})
-        producer.send(TOPIC, value.encode(), key.encode(), partition=0)
+    def send(self, producer: RawProducer, positions: Iterable[Position]) -> None:
+        """Put positions into the producer's transaction; a forgotten one is a tombstone."""
+        values: dict[str, Mapping[str, object] | None] = {
+            position.stream: (
+                None
+                if position.offset == FORGET
+                else {"offset": position.offset, "facts": dict(position.facts)}
+            )
+            for position in positions
+        }
+        if values:
+            self._send(producer, values)
+
+    def _send(
+        self, producer: RawProducer, values: Mapping[str, Mapping[str, object] | None]
+    ) -> BatchFuture:
+        """Send records, in batches that a broker takes; returns the outcome of the last."""
+        now_ms = int(time.time() * 1000)
+        builder = BatchBuilder(0)
+        for stream, value in values.items():
+            key = json.dumps([*self._identity, stream]).encode()
+            data = None if value is None else json.dumps(value).encode()
+            size = len(key) + len(data or b"") + RECORD_OVERHEAD_BYTES
+            if builder.record_count and builder.byte_count + size > BATCH_BYTES_MAX:
+                producer.send_batch(TOPIC, self._partition, seal(builder, 0, None))
+                builder = BatchBuilder(0)
+            if builder.byte_count + size > builder.byte_capacity:
+                builder.grow(max(builder.byte_count + size, 2 * builder.byte_capacity))
+            builder.append(now_ms, key, data, None)
+        return producer.send_batch(TOPIC, self._partition, seal(builder, 0, None))
+
+
+class PositionFile:
+    """Positions in a file: lines are appended, each a checksum and JSON, and the file is written
+    anew when most of it is out of date. A line that is not whole ends it: only the last can be so,
+    and what it said is delivered again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._positions: dict[str, Position] = {}
+        self._lines = 0
+        self._out: BinaryIO | None = None
+
+    def open(self) -> dict[str, Position]:
+        """The positions that are kept."""
+        self.close()
+        self._positions = {}
+        damaged = False
+        try:
+            lines = self._path.read_bytes().splitlines(keepends=True)
+        except FileNotFoundError:
+            lines = []
+        for number, line in enumerate(lines, start=1):
+            position = _position_of(line)
+            if position is None:
+                if number < len(lines):
+                    logger.error("%s line %d is damaged; it is left out", self._path, number)
+                    damaged = True
+                continue
+            self._keep(position)
+        if damaged:
+            aside = self._path.with_name(f"{self._path.name}.damaged-{uuid.uuid4().hex[:8]}")
+            aside.write_bytes(b"".join(lines))
+        self._rewrite()
+        return dict(self._positions)
+
+    def write(self, positions: Iterable[Position]) -> None:
+        """Keep these; in the hands of the operating system when it returns."""
+        lines = []
+        for position in positions:
+            self._keep(position)
+            lines.append(_line_of(position))
+        if not lines:
+            return
+        self._lines += len(lines)
+        if self._out is None or self._lines > LINES_MIN + 2 * len(self._positions):
+            self._rewrite()
+        else:
+            self._out.write(b"".join(lines))
+            self._out.flush()
+
+    def _keep(self, position: Position) -> None:
+        if position.offset == FORGET:
+            self._positions.pop(position.stream, None)
+        else:
+            self._positions[position.stream] = position
+
+    def _rewrite(self) -> None:
+        self.close()
+        replace_file(self._path, b"".join(map(_line_of, self._positions.values())))
+        self._lines = len(self._positions)
+        self._out = self._path.open("ab")
+
+    def close(self) -> None:
+        if self._out is not None:
+            self._out.close()
+            self._out = None
+
+
+def _line_of(position: Position) -> bytes:
+    text = json.dumps([position.stream, position.offset, dict(position.facts)]).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _position_of(line: bytes) -> Position | None:
+    """None if the line is not whole."""
+    checksum, _, text = line.partition(b" ")
+    if not text.endswith(b"\n") or b"%08x" % zlib.crc32(text[:-1]) != checksum:
+        return None
+    stream, offset, facts = json.loads(text)
+    return Position(stream, offset, facts)

@@ -1,15 +1,24 @@
-"""An agent while it runs: sinks start first, because they know where the sources continue."""
+"""An agent while it runs: sinks start first, because they know where the sources continue.
+
+Then durable channels read what they hold, then each source begins once the sinks and channels that
+it feeds have started. At the end sources stop first, the channels drain for a while, and what is
+still under way is rolled back.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .delivery import Delivery
 from .events import Position
 from .output import SourceOutput
-from .parts import Channel, Source
+from .parts import Channel, DurableChannel, Source
+
+logger = logging.getLogger(__name__)
+DRAIN_S = 5.0
 
 
 @dataclass
@@ -21,37 +30,139 @@ class Wiring:
     deliveries: Sequence[Delivery]
 
 
-async def run_agent(wiring: Wiring) -> None:
-    """Runs until it is cancelled, or until all sources have ended and the channels are empty."""
-    for delivery in wiring.deliveries:
+class Agent:
+    """The tasks of a running agent."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self.wiring = wiring
+        self._held: dict[str, Mapping[str, Position]] = {}  # by durable channels, by their name
+        self._ready = {channel.name: asyncio.Event() for channel in wiring.channels}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._sources: list[asyncio.Task[None]] = []
+
+    async def run(self, *, until_drained: bool = False, drain_s: float = DRAIN_S) -> None:
+        """Runs until it is cancelled or a part fails for good; with `until_drained` also until
+        all sources have ended and everything is delivered."""
+        wiring = self.wiring
+        self._tasks = [
+            *(asyncio.create_task(self._run_channel(channel)) for channel in wiring.channels),
+            *(asyncio.create_task(self._run_sink(delivery)) for delivery in wiring.deliveries),
+        ]
+        self._sources = [
+            asyncio.create_task(self._run_source(source, output, channels))
+            for source, output, channels in wiring.sources
+        ]
+        try:
+            if until_drained:
+                await self._first_failure(self._sources)
+                await self._drained()
+            else:
+                await self._first_failure([*self._tasks, *self._sources])
+                await asyncio.Event().wait()  # sources may have ended; the agent goes on
+        finally:
+            await self._stop(drain_s)
+
+    async def _run_channel(self, channel: Channel) -> None:
+        if isinstance(channel, DurableChannel):
+            fed = [each for each in self.wiring.deliveries if each.channel is channel]
+            for delivery in fed:
+                await delivery.started.wait()
+            delivered = [dict(delivery.positions) for delivery in fed]
+            self._held[channel.name] = await channel.start(least_of(delivered))
+        self._ready[channel.name].set()
+
+    async def _run_sink(self, delivery: Delivery) -> None:
         await delivery.start()
-    sinks = [asyncio.create_task(delivery.run()) for delivery in wiring.deliveries]
-    sources = []
-    for source, output, channels in wiring.sources:
-        fed = [delivery for delivery in wiring.deliveries if delivery.channel in channels]
-        positions = least_positions(source.name, [delivery.positions for delivery in fed])
-        sources.append(asyncio.create_task(source.run(output, positions)))
-    try:
-        done, _ = await asyncio.wait([*sources, *sinks], return_when=asyncio.FIRST_EXCEPTION)
-        for task in done:
-            task.result()
-    finally:
-        for task in [*sources, *sinks]:
+        await self._ready[delivery.channel.name].wait()
+        await delivery.run()
+
+    async def _run_source(
+        self, source: Source, output: SourceOutput, channels: Sequence[Channel]
+    ) -> None:
+        held: list[Mapping[str, Position]] = []
+        for channel in channels:
+            await self._ready[channel.name].wait()
+            if channel.name in self._held:
+                held.append(self._held[channel.name])
+                continue
+            for delivery in self.wiring.deliveries:
+                if delivery.channel is channel:
+                    await delivery.started.wait()
+                    held.append(delivery.positions)
+        await source.run(output, least_positions(source.name, held))
+
+    async def _first_failure(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Until all have ended; raises what one of them, or any sink or channel, raises first."""
+        waiting = set(tasks)
+        watched = {*self._tasks, *waiting}
+        while waiting:
+            done, watched = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            waiting -= done
+
+    async def _drained(self) -> None:
+        """Until the channels that have a sink are empty and what was taken is delivered."""
+        while not all(
+            delivery.idle and getattr(delivery.channel, "events", 0) == 0
+            for delivery in self.wiring.deliveries
+        ):
+            for delivery in self.wiring.deliveries:
+                delivery.delivered.clear()
+            waits = [
+                asyncio.create_task(delivery.delivered.wait())
+                for delivery in self.wiring.deliveries
+            ]
+            try:
+                done, _ = await asyncio.wait(
+                    [*waits, *self._tasks], return_when=asyncio.FIRST_COMPLETED, timeout=0.1
+                )
+                for task in done:
+                    task.result()
+            finally:
+                for wait in waits:
+                    wait.cancel()
+
+    async def _stop(self, drain_s: float) -> None:
+        for task in self._sources:
             task.cancel()
-        await asyncio.gather(*sources, *sinks, return_exceptions=True)
-        for delivery in wiring.deliveries:
+        await asyncio.gather(*self._sources, return_exceptions=True)
+        if not any(
+            task.done() and not task.cancelled() and task.exception() for task in self._tasks
+        ):
+            try:
+                await asyncio.wait_for(self._drained(), drain_s)
+            except Exception:
+                logger.info("The agent stops with events that are not delivered")
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for delivery in self.wiring.deliveries:
             await delivery.stop()
-        for channel in wiring.channels:
+        for channel in self.wiring.channels:
             await channel.close()
 
 
-def least_positions(source: str, held: Sequence[Mapping[str, Position]]) -> dict[str, Position]:
-    """Where a source continues: a stream that a sink has not begun begins anew for all."""
+async def run_agent(wiring: Wiring, *, until_drained: bool = False) -> None:
+    """Runs until it is cancelled or a part fails for good."""
+    await Agent(wiring).run(until_drained=until_drained)
+
+
+def least_of(held: Sequence[Mapping[str, Position]]) -> dict[str, Position]:
+    """Where all continue: a stream that one has not begun begins anew."""
     if not held:
         return {}
     streams = set.intersection(*(set(positions) for positions in held))
     return {
         stream: min((positions[stream] for positions in held), key=lambda one: one.offset)
         for stream in streams
+    }
+
+
+def least_positions(source: str, held: Sequence[Mapping[str, Position]]) -> dict[str, Position]:
+    """Where a source continues."""
+    return {
+        stream: position
+        for stream, position in least_of(held).items()
         if stream.startswith(f"{source}/")
     }

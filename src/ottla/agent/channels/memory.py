@@ -1,70 +1,91 @@
 """The `memory` channel: bounded by events and bytes; a crash empties it.
 
 That loses nothing where the source replays: its position moves only when a sink has delivered.
+
+`capacity` counts the events that wait. A batch that is larger than the whole channel goes in alone,
+so that no size of a source's batch stops the agent. In Flume `keep-alive` is how long a source
+waits for space before it gets an error and tries again: here it waits.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Sequence
 
 from ..events import EventBatch
+from ..parts import TAKE_BYTES_MAX
+from .waiting import WaitingLine
+
+BYTE_CAPACITY = 32 * 1024 * 1024  # Flume takes 80 % of the heap
+BUFFER_PERCENTAGE = 20  # of the byte capacity, for headers and objects
 
 
 class MemoryChannel:
     durable = False
 
-    def __init__(self, name: str, capacity: int, byte_capacity: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        capacity: int,
+        byte_capacity: int = BYTE_CAPACITY,
+        *,
+        byte_buffer_percentage: int = BUFFER_PERCENTAGE,
+    ) -> None:
         self.name = name
         self.capacity = capacity
-        self.byte_capacity = byte_capacity
-        self.events = 0  # put and not committed
+        self.byte_capacity = byte_capacity * (100 - byte_buffer_percentage) // 100
+        self.events = 0  # that wait to be taken
         self.bytes = 0
-        self._waiting: deque[EventBatch] = deque()
-        self._changed = asyncio.Condition()
+        self.events_put = 0
+        self.events_taken = 0  # and committed
+        self._waiting: deque[tuple[EventBatch, int]] = deque()
+        self._putting = WaitingLine()
+        self._taking = WaitingLine()
 
     async def put(self, batch: EventBatch) -> None:
-        size = batch.byte_count()
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._has_space(len(batch), size))
-            self.events += len(batch)
-            self.bytes += size
-            self._waiting.append(batch)
-            self._changed.notify_all()
+        count, size = len(batch), batch.byte_count()
+        await self._putting.wait_for(lambda: self._has_space(count, size))
+        self.events += count
+        self.bytes += size
+        self.events_put += count
+        self._waiting.append((batch, size))
+        self._taking.wake()
+        self._putting.wake()
 
     def _has_space(self, events: int, size: int) -> bool:
-        """A batch larger than the channel goes through alone."""
         return self.events == 0 or (
             self.events + events <= self.capacity and self.bytes + size <= self.byte_capacity
         )
 
-    async def take(self, events_max: int) -> list[EventBatch]:
+    async def take(self, events_max: int, bytes_max: int = TAKE_BYTES_MAX) -> list[EventBatch]:
+        waiting = self._waiting
+        await self._taking.wait_for(lambda: bool(waiting))
         taken: list[EventBatch] = []
-        count = 0
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._waiting)
-            while self._waiting and (not taken or count + len(self._waiting[0]) <= events_max):
-                batch = self._waiting.popleft()
-                count += len(batch)
-                taken.append(batch)
+        events = taken_bytes = 0
+        while waiting:
+            batch, size = waiting[0]
+            if taken and (events + len(batch) > events_max or taken_bytes + size > bytes_max):
+                break
+            waiting.popleft()
+            events += len(batch)
+            taken_bytes += size
+            taken.append(batch)
+        self.events -= events
+        self.bytes -= taken_bytes
+        self._putting.wake()
+        self._taking.wake()
         return taken
 
     def commit(self, batches: Sequence[EventBatch]) -> None:
-        self.events -= sum(map(len, batches))
-        self.bytes -= sum(batch.byte_count() for batch in batches)
-        self._wake()
+        self.events_taken += sum(map(len, batches))
 
     def roll_back(self, batches: Sequence[EventBatch]) -> None:
-        self._waiting.extendleft(reversed(batches))
-        self._wake()
-
-    def _wake(self) -> None:
-        async def notify() -> None:
-            async with self._changed:
-                self._changed.notify_all()
-
-        self._notifying = asyncio.ensure_future(notify())
+        for batch in reversed(batches):
+            size = batch.byte_count()
+            self.events += len(batch)
+            self.bytes += size
+            self._waiting.appendleft((batch, size))
+        self._taking.wake()
 
     async def close(self) -> None:
         return

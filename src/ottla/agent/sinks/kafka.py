@@ -1,84 +1,167 @@
 """`KafkaSink`: events become records; with exactly once their positions are in the transaction.
 
-A position is a record of the compacted topic `__ottla_agent_positions`: the key names the instance,
-the agent, the sink and the stream, the value says where the stream continues. Data and positions
-are committed together, so what a reader sees as committed is what a restart does not send again.
+A position is a record of the compacted topic `__ottla_agent_positions` (see positions.py). Data and
+positions are committed together, so what a reader sees as committed is what a restart does not send
+again. A transaction whose end got no answer is settled by `recover`: a new epoch ends what was
+open, then the positions that are committed say what happened.
 """
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from ottla.client.errors import ProducerFencedError
-from ottla.client.producer.producer import Producer
+from ottla.client.errors import KafkaError
+from ottla.client.producer.raw_producer import RawProducer
 
 from ..events import EventBatch, Position
+from ..flume_event import check_available, encode_event
 from ..positions import PositionTopic, SinkIdentity
+from .record_batches import EncodedBatch, RecordBatches
+from .routing import Routing
+
+logger = logging.getLogger(__name__)
+
+DEFAULTS: dict[str, object] = {
+    "client.id": "ottla-agent",
+    # Deliveries are bounded before they reach the producer: see delivery.py.
+    "buffer.memory": 16 * 1024 * 1024,
+}
+# A transaction lasts well below a second. A dead agent's must not hold up readers for a minute.
+TRANSACTION_TIMEOUT_MS = 15_000
+START_TRIES = 5  # against an older process of the same instance that has not noticed yet
+
+
+class Prepared(NamedTuple):
+    """One delivery, encoded."""
+
+    batches: list[EncodedBatch]
+    positions: dict[str, Position]
 
 
 class KafkaSink:
     def __init__(
         self,
         name: str,
-        topic: str,
+        routing: Routing | str,
         producer_options: Mapping[str, object],
         identity: SinkIdentity | None,
+        *,
+        flume_format: bool = False,
     ) -> None:
         """With an identity delivery is exactly once; without, at least once."""
         self.name = name
-        self.topic = topic
+        self.routing = Routing(routing) if isinstance(routing, str) else routing
         self.keeps_positions = identity is not None
-        self._options = dict(producer_options)
-        self._identity = identity
+        self._options = {**DEFAULTS, **producer_options}
+        self._flume_format = flume_format
         self._positions: PositionTopic | None = None
-        self._producer: Producer[bytes, bytes] | None = None
+        if identity is not None:
+            self._options.setdefault("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
+            self._options["transactional.id"] = identity.transactional_id
+            self._positions = PositionTopic(self._options, identity)
+        self._producer: RawProducer | None = None
+        self._encoder: RecordBatches | None = None
+        self._stopped = False
 
     def start(self) -> Mapping[str, Position]:
-        if self._identity is None:
-            self._producer = Producer(self._options)
+        if self._flume_format:
+            check_available()
+        if self._positions is not None:
+            self._positions.ensure_exists()
+        return self.recover()
+
+    def recover(self) -> Mapping[str, Position]:
+        for tries_left in reversed(range(START_TRIES)):
+            self._close()
+            self._open()
+            try:
+                return self._read_positions()
+            except KafkaError as problem:
+                if problem.retriable or not tries_left:
+                    raise
+                logger.info("Sink %s: initialized again after %s", self.name, problem)
+        raise AssertionError
+
+    def _open(self) -> None:
+        producer = RawProducer(self._options)
+        if self._stopped:
+            producer.close(0)
+            raise KafkaError("the sink was stopped")
+        self._producer = producer
+        self._encoder = RecordBatches(
+            lambda topic: len(producer.partitions_for(topic)),
+            codec=producer.config["compression_type"],
+            level=producer.config["compression_level"],
+            batch_bytes=producer.config["batch_size"],
+        )
+
+    def _read_positions(self) -> Mapping[str, Position]:
+        assert self._producer is not None
+        if self._positions is None:
             return {}
-        self._options["transactional.id"] = self._identity.transactional_id
-        self._producer = Producer(self._options)
-        self._positions = PositionTopic(self._options, self._identity)
-        self._positions.ensure_exists()
         # First the fence, then the positions: nobody else commits one after they were read.
         self._producer.init_transactions()
-        return self._positions.read()
+        return self._positions.read(self._producer)
+
+    def prepare(self, batches: Sequence[EventBatch]) -> Prepared:
+        encoder = self._encoder
+        assert encoder is not None
+        now_ms = int(time.time() * 1000)
+        positions: dict[str, Position] = {}
+        for batch in batches:
+            if batch.bodies:
+                self._encode(encoder, batch, now_ms)
+            for position in (batch.position, batch.source_position):
+                if position is not None:
+                    positions[position.stream] = position
+        return Prepared(encoder.finish(), positions)
+
+    def _encode(self, encoder: RecordBatches, batch: EventBatch, now_ms: int) -> None:
+        bodies = batch.bodies
+        if self._flume_format:
+            bodies = [
+                encode_event(batch.headers_of(index), body) for index, body in enumerate(bodies)
+            ]
+        if batch.own_headers is None:
+            route = self.routing.route(batch.headers, now_ms)
+            encoder.add(route, bodies, now_ms, sum(map(len, bodies)))
+            return
+        for index, body in enumerate(bodies):
+            route = self.routing.route(batch.headers_of(index), now_ms)
+            encoder.add(route, (body,), now_ms, len(body))
 
     def deliver(self, batches: Sequence[EventBatch]) -> None:
+        self.deliver_prepared(self.prepare(batches))
+
+    def deliver_prepared(self, prepared: Prepared) -> None:
         producer = self._producer
         assert producer is not None
         if self._positions is None:
-            self._send(producer, batches)
+            self._send(producer, prepared.batches)
             return
+        # An error leaves the transaction as it is: `recover` ends it and finds out what happened.
         producer.begin_transaction()
-        try:
-            self._send(producer, batches)
-            latest = {batch.position.stream: batch.position for batch in batches if batch.position}
-            for position in latest.values():
-                self._positions.send(producer, position)
-            producer.commit_transaction()
-        except ProducerFencedError:
-            raise
-        except BaseException:
-            producer.abort_transaction()
-            raise
+        for topic, partition, data, records in prepared.batches:
+            producer.send_batch(topic, partition, data, records)
+        self._positions.send(producer, prepared.positions.values())
+        producer.commit_transaction()
 
-    def _send(self, producer: Producer[bytes, bytes], batches: Sequence[EventBatch]) -> None:
-        futures = []
-        for batch in batches:
-            for index, body in enumerate(batch.bodies):
-                headers = batch.headers_of(index)
-                key = headers.get("key")
-                futures.append(
-                    producer.send(
-                        headers.get("topic", self.topic), body, key.encode() if key else None
-                    )
-                )
-        producer.flush()
-        for future in futures:
-            future.get(0)
+    def _send(self, producer: RawProducer, batches: Sequence[EncodedBatch]) -> None:
+        outcomes = [
+            producer.send_batch(topic, partition, data, records)
+            for topic, partition, data, records in batches
+        ]
+        for outcome in outcomes:
+            outcome.stored()
 
     def stop(self) -> None:
-        if self._producer is not None:
-            self._producer.close()
+        self._stopped = True
+        self._close()
+
+    def _close(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close(0)

@@ -1,0 +1,101 @@
+"""The memory channel: bounded, in order, and nothing lost by a cancelled take."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from ottla.agent.channels.memory import MemoryChannel
+from ottla.agent.events import EventBatch
+
+
+def batch(*bodies: bytes) -> EventBatch:
+    return EventBatch(list(bodies))
+
+
+def test_a_full_channel_makes_the_source_wait_until_something_is_taken() -> None:
+    async def scenario() -> None:
+        channel = MemoryChannel("c", 2)
+        await channel.put(batch(b"1", b"2"))
+        second = asyncio.create_task(channel.put(batch(b"3")))
+        third = asyncio.create_task(channel.put(batch(b"4")))
+        await asyncio.sleep(0)
+        assert not second.done()
+        assert [one.bodies for one in await channel.take(10)] == [[b"1", b"2"]]
+        await asyncio.gather(second, third)
+        assert [one.bodies for one in await channel.take(10)] == [[b"3"], [b"4"]]
+
+    asyncio.run(scenario())
+
+
+def test_bytes_are_bounded_too_less_the_share_for_headers() -> None:
+    async def scenario() -> None:
+        channel = MemoryChannel("c", 100, 1000, byte_buffer_percentage=50)
+        await channel.put(batch(b"x" * 400))
+        waiting = asyncio.create_task(channel.put(batch(b"y" * 200)))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await channel.take(1)
+        await waiting
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_larger_than_the_channel_goes_in_alone() -> None:
+    async def scenario() -> None:
+        channel = MemoryChannel("c", 2)
+        await channel.put(batch(b"1", b"2", b"3"))
+        assert len((await channel.take(1))[0]) == 3
+
+    asyncio.run(scenario())
+
+
+def test_what_is_rolled_back_is_next_again() -> None:
+    async def scenario() -> None:
+        channel = MemoryChannel("c", 10)
+        for body in (b"1", b"2", b"3"):
+            await channel.put(batch(body))
+        taken = await channel.take(2)
+        channel.roll_back(taken)
+        assert [one.bodies for one in await channel.take(10)] == [[b"1"], [b"2"], [b"3"]]
+
+    asyncio.run(scenario())
+
+
+def test_random_puts_takes_cancels_and_roll_backs_lose_nothing() -> None:
+    """Each event comes out once and in order, whoever is cancelled while it waits."""
+
+    async def scenario(seed: int) -> None:
+        chance = random.Random(seed)
+        channel = MemoryChannel("c", 5)
+        total = 200
+        done: list[bytes] = []
+
+        async def put_all() -> None:
+            for number in range(total):
+                await channel.put(batch(b"%d" % number))
+                if chance.random() < 0.3:
+                    await asyncio.sleep(0)
+
+        putting = asyncio.create_task(put_all())
+        while len(done) < total:
+            taking = asyncio.create_task(channel.take(chance.randrange(1, 4)))
+            for _ in range(chance.randrange(3)):
+                await asyncio.sleep(0)
+            if chance.random() < 0.4:
+                taking.cancel()
+            try:
+                taken = await taking
+            except asyncio.CancelledError:
+                continue
+            if chance.random() < 0.3:
+                channel.roll_back(taken)
+            else:
+                channel.commit(taken)
+                done += [body for one in taken for body in one.bodies]
+        await putting
+        assert done == [b"%d" % number for number in range(total)]
+        assert channel.events == channel.bytes == 0
+
+    for seed in range(20):
+        asyncio.run(scenario(seed))

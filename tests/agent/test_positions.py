@@ -1,0 +1,99 @@
+"""Positions in a file, and who owns those in the topic."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.agent.events import FORGET, Position
+from ottla.agent.instance import InstanceError, open_instance
+from ottla.agent.positions import LINES_MIN, PositionFile
+
+
+def test_positions_are_there_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "k1.positions"
+    kept = PositionFile(path)
+    assert kept.open() == {}
+    kept.write([Position("s/a", 5, {"inode": 7}), Position("s/b", 1)])
+    kept.write([Position("s/a", 9, {"inode": 7})])
+    again = PositionFile(path).open()
+    assert again == {"s/a": Position("s/a", 9, {"inode": 7}), "s/b": Position("s/b", 1, {})}
+
+
+def test_a_forgotten_stream_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "k1.positions"
+    kept = PositionFile(path)
+    kept.open()
+    kept.write([Position("s/a", 5), Position("s/b", 1)])
+    kept.write([Position("s/a", FORGET)])
+    assert set(PositionFile(path).open()) == {"s/b"}
+
+
+def test_the_file_does_not_grow_with_what_is_out_of_date(tmp_path: Path) -> None:
+    path = tmp_path / "k1.positions"
+    kept = PositionFile(path)
+    kept.open()
+    for offset in range(3 * LINES_MIN):
+        kept.write([Position("s/a", offset)])
+    assert len(path.read_bytes().splitlines()) <= LINES_MIN + 2
+
+
+def test_any_torn_tail_leaves_the_positions_before_it(tmp_path: Path) -> None:
+    """Cut at each byte: what a line said that is not whole is delivered again, no more."""
+    path = tmp_path / "k1.positions"
+    kept = PositionFile(path)
+    kept.open()
+    for offset in range(5):
+        kept.write([Position("s/a", offset)])
+    whole = path.read_bytes()
+    for size in range(len(whole) + 1):
+        path.write_bytes(whole[:size])
+        lines = whole[:size].count(b"\n")
+        found = PositionFile(path).open()
+        assert found == ({"s/a": Position("s/a", lines - 1, {})} if lines else {})
+
+
+def test_a_damaged_line_is_left_out_and_the_file_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "k1.positions"
+    kept = PositionFile(path)
+    kept.open()
+    kept.write([Position("s/a", 1), Position("s/b", 2), Position("s/a", 3)])
+    damaged = path.read_bytes().replace(b'"s/b", 2', b'"s/b", 9')
+    path.write_bytes(damaged)
+    assert PositionFile(path).open() == {"s/a": Position("s/a", 3, {})}
+    [aside] = tmp_path.glob("*.damaged-*")
+    assert aside.read_bytes() == damaged
+    assert "line 2 is damaged" in caplog.text
+
+
+def test_an_instance_keeps_its_id_and_directory(tmp_path: Path) -> None:
+    """The id is the same after a restart, and for all agents of the directory."""
+    first = open_instance(tmp_path, "a1")
+    other = open_instance(tmp_path, "a2")
+    assert first.id == other.id
+    first.close()
+    again = open_instance(tmp_path, "a1")
+    assert again.id == first.id
+    assert again.directory == tmp_path / "a1"
+    assert open_instance(tmp_path, "a3", "web-7").id == "web-7"
+    with pytest.raises(InstanceError, match="--instance"):
+        open_instance(tmp_path, "a4", "no spaces")
+
+
+def test_a_second_process_on_one_directory_is_refused(tmp_path: Path) -> None:
+    held = open_instance(tmp_path, "a1")
+    text = (
+        "import sys; from pathlib import Path; from ottla.agent.instance import open_instance\n"
+        "try: open_instance(Path(sys.argv[1]), 'a1')\n"
+        "except Exception as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert "another agent a1 runs on it" in done.stdout
+    held.close()
