@@ -12,6 +12,7 @@ BYTES = b"\x02\x08host\x08web1\x00\x0ahello"
 
 
 def test_an_event_has_the_bytes_that_flume_writes() -> None:
+    """An event has the bytes that flume writes."""
     assert encode_event({"host": "web1"}, b"hello") == BYTES
     assert decode_event(BYTES) == ({"host": "web1"}, b"hello")
 

@@ -14,6 +14,8 @@ def batch(*bodies: bytes) -> EventBatch:
 
 
 def test_a_full_channel_makes_the_source_wait_until_something_is_taken() -> None:
+    """A full channel makes the source wait until something is taken."""
+
     async def scenario() -> None:
         channel = MemoryChannel("c", 2)
         await channel.put(batch(b"1", b"2"))
@@ -29,6 +31,8 @@ def test_a_full_channel_makes_the_source_wait_until_something_is_taken() -> None
 
 
 def test_bytes_are_bounded_too_less_the_share_for_headers() -> None:
+    """Bytes are bounded too less the share for headers."""
+
     async def scenario() -> None:
         channel = MemoryChannel("c", 100, 1000, byte_buffer_percentage=50)
         await channel.put(batch(b"x" * 400))
@@ -42,6 +46,8 @@ def test_bytes_are_bounded_too_less_the_share_for_headers() -> None:
 
 
 def test_a_batch_larger_than_the_channel_goes_in_alone() -> None:
+    """A batch larger than the channel goes in alone."""
+
     async def scenario() -> None:
         channel = MemoryChannel("c", 2)
         await channel.put(batch(b"1", b"2", b"3"))
@@ -51,6 +57,8 @@ def test_a_batch_larger_than_the_channel_goes_in_alone() -> None:
 
 
 def test_what_is_rolled_back_is_next_again() -> None:
+    """What is rolled back is next again."""
+
     async def scenario() -> None:
         channel = MemoryChannel("c", 10)
         for body in (b"1", b"2", b"3"):

@@ -14,6 +14,7 @@ from ottla.agent.positions import LINES_MIN, PositionFile
 
 
 def test_positions_are_there_after_a_restart(tmp_path: Path) -> None:
+    """Positions are there after a restart."""
     path = tmp_path / "k1.positions"
     kept = PositionFile(path)
     assert kept.open() == {}
@@ -24,6 +25,7 @@ def test_positions_are_there_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_forgotten_stream_is_gone(tmp_path: Path) -> None:
+    """A forgotten stream is gone."""
     path = tmp_path / "k1.positions"
     kept = PositionFile(path)
     kept.open()
@@ -33,6 +35,7 @@ def test_a_forgotten_stream_is_gone(tmp_path: Path) -> None:
 
 
 def test_the_file_does_not_grow_with_what_is_out_of_date(tmp_path: Path) -> None:
+    """The file does not grow with what is out of date."""
     path = tmp_path / "k1.positions"
     kept = PositionFile(path)
     kept.open()
@@ -59,6 +62,7 @@ def test_any_torn_tail_leaves_the_positions_before_it(tmp_path: Path) -> None:
 def test_a_damaged_line_is_left_out_and_the_file_set_aside(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A damaged line is left out and the file set aside."""
     path = tmp_path / "k1.positions"
     kept = PositionFile(path)
     kept.open()
@@ -86,6 +90,7 @@ def test_an_instance_keeps_its_id_and_directory(tmp_path: Path) -> None:
 
 
 def test_a_second_process_on_one_directory_is_refused(tmp_path: Path) -> None:
+    """A second process on one directory is refused."""
     held = open_instance(tmp_path, "a1")
     text = (
         "import sys; from pathlib import Path; from ottla.agent.instance import open_instance\n"

@@ -13,6 +13,7 @@ from ottla.wire.records import read_records
 
 
 def test_the_topic_header_overrides_unless_forbidden() -> None:
+    """The topic header overrides unless forbidden."""
     assert Routing("t").route({"topic": "other"}, 0).topic == "other"
     assert Routing("t", allow_topic_override=False).route({"topic": "other"}, 0).topic == "t"
     assert Routing("t", topic_header="to").route({"topic": "other", "to": "x"}, 0).topic == "x"
@@ -27,6 +28,7 @@ def test_escapes_count_where_an_override_is_allowed() -> None:
 
 
 def test_the_partition_header_overrides_the_default() -> None:
+    """The partition header overrides the default."""
     routing = Routing("t", default_partition=1, partition_header="p")
     assert routing.route({}, 0) == Route("t", 1, None)
     assert routing.route({"p": "3", "key": "k"}, 0) == Route("t", 3, b"k")
