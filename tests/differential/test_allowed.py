@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from ottla.broker.dispatch import HANDLERS
 from tests.apache import messages
 from tests.differential import cluster_deaths  # noqa: F401, registers its cases
-from tests.differential.allowed import ALLOWED, OTHER_ANSWERS
+from tests.differential.allowed import ALLOWED, LATER_APIS, OTHER_ANSWERS
 from tests.differential.case import all_cases
 from tests.differential.cluster_cases import CASES
 from tests.differential.normal import Names, differences, normal
@@ -26,6 +27,11 @@ def test_every_allowance_is_about_a_case() -> None:
     ids += [f"cluster-{body.__name__}" for _, body in CASES]
     for each in OTHER_ANSWERS:
         assert any(re.fullmatch(each.cases, case_id) for case_id in ids), each.name
+
+
+def test_apis_that_are_served_are_compared() -> None:
+    """An API that is left out of the comparison of ApiVersions is not served here."""
+    assert LATER_APIS & HANDLERS.keys() == set()
 
 
 def test_differences_are_found() -> None:
