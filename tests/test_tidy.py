@@ -83,6 +83,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/server.py": {"broker", "cluster.state", "metadata_store", "log", "server", "wire"}
     | SHARED,
+    "cli/agent.py": {"agent"},
     "cli/cluster_disk.py": {"wire"},
     "cli/cluster_processes.py": {"supervisor"},
     "cli/cluster_restart.py": {"supervisor"},

@@ -32,6 +32,7 @@ COMMANDS = {
     "cluster": ("ottla.cli.cluster", "cluster"),
     "transactions": ("ottla.cli.transactions", "transactions"),
     "pipeline": ("ottla.cli.pipeline", "pipeline"),
+    "agent": ("ottla.cli.agent", "agent"),
     "simulate": ("ottla.cli.simulate", "simulate"),
 }
 

@@ -12,12 +12,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from ..config.options import LONG_MAX, Options
+from ..context import Context
 from ..events import EventBatch
 from ..parts import TAKE_BYTES_MAX
 from .waiting import WaitingLine
 
 BYTE_CAPACITY = 32 * 1024 * 1024  # Flume takes 80 % of the heap
 BUFFER_PERCENTAGE = 20  # of the byte capacity, for headers and objects
+
+# Flume takes 80 % of the JVM's memory, which an agent of Python's has no measure for.
+BYTE_CAPACITY = 32 << 20
 
 
 class MemoryChannel:
@@ -89,3 +94,11 @@ class MemoryChannel:
 
     async def close(self) -> None:
         return
+
+
+def from_options(name: str, options: Options, context: Context) -> MemoryChannel:
+    """`byteCapacityBufferPercentage` of the bytes is kept for headers; 0 bytes is no limit."""
+    capacity = options.number_or_none("byteCapacity")
+    share = 100 - options.number("byteCapacityBufferPercentage")
+    size = LONG_MAX if capacity == 0 else (capacity or BYTE_CAPACITY) * share // 100
+    return MemoryChannel(name, options.number("capacity"), size)

@@ -16,6 +16,8 @@ from typing import NamedTuple
 from ottla.client.errors import KafkaError
 from ottla.client.producer.raw_producer import RawProducer
 
+from ..config.options import Options
+from ..context import Context
 from ..events import EventBatch, Position
 from ..flume_event import check_available, encode_event
 from ..positions import PositionTopic, SinkIdentity
@@ -165,3 +167,21 @@ class KafkaSink:
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.close(0)
+
+
+def from_options(name: str, options: Options, context: Context) -> KafkaSink:
+    producer: dict[str, object] = {"acks": "1", **options.family("kafka.producer.")}
+    producer["bootstrap.servers"] = options.text("kafka.bootstrap.servers")
+    identity = None
+    if context.exactly_once:
+        producer["acks"] = "all"  # a transaction has no other
+        identity = SinkIdentity(context.instance, context.agent, name)
+    routing = Routing(
+        options.text("kafka.topic"),
+        options.flag("allowTopicOverride"),
+        options.text("topicHeader"),
+        options.number_or_none("defaultPartitionId"),
+        options.text_or_none("partitionIdHeader"),
+    )
+    flume_format = options.flag("useFlumeEventFormat")
+    return KafkaSink(name, routing, producer, identity, flume_format=flume_format)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from ..config.options import Options
+from ..context import Context
 from ..events import EventBatch, Position
 
 logger = logging.getLogger(__name__)
@@ -33,3 +35,7 @@ class LoggerSink:
 
     def stop(self) -> None:
         return
+
+
+def from_options(name: str, options: Options, context: Context) -> LoggerSink:
+    return LoggerSink(name, options.number("maxBytesToLog"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..config.options import Options
+from ..context import Context
 from ..events import EventBatch, Position
 
 
@@ -21,3 +23,7 @@ class NullSink:
 
     def stop(self) -> None:
         return
+
+
+def from_options(name: str, options: Options, context: Context) -> NullSink:
+    return NullSink(name)

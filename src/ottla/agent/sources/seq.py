@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..config.options import LONG_MAX, Options
+from ..context import Context
 from ..events import EventBatch, Position
 from ..parts import Output
 
@@ -27,3 +29,8 @@ class SequenceSource:
             position = Position(stream, end)
             await output.put(EventBatch(bodies, position=position, ends=range(start + 1, end + 1)))
             start = end
+
+
+def from_options(name: str, options: Options, context: Context) -> SequenceSource:
+    total = options.number("totalEvents")
+    return SequenceSource(name, options.number("batchSize"), None if total == LONG_MAX else total)

@@ -1,0 +1,138 @@
+"""From a checked description to the parts of an agent, put together.
+
+A factory is imported when a part of its type is made, so that an agent pays for what it uses:
+`from_options(name, options, context)` makes a source, a channel, a sink or an interceptor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from .config.description import AgentDescription, ConfigError, Part, Problem, SourcePart
+from .config.promises import promise_of
+from .config.types import PartKind
+from .context import Context
+from .delivery import Delivery
+from .output import SourceOutput
+from .parts import Channel, Sink, Source
+from .runner import Wiring
+
+SOURCE, CHANNEL, SINK = PartKind.SOURCE, PartKind.CHANNEL, PartKind.SINK
+INTERCEPTOR = PartKind.INTERCEPTOR
+# Events that a sink without such an option takes at a time.
+SINK_EVENTS_MAX = 100
+
+# (kind, type) -> module below ottla.agent, and the function in it.
+FACTORIES: dict[tuple[PartKind, str], tuple[str, str]] = {
+    (SOURCE, "exec"): ("sources.exec", "from_options"),
+    (SOURCE, "spooldir"): ("sources.spooldir", "from_options"),
+    (SOURCE, "taildir"): ("sources.taildir", "from_options"),
+    (SOURCE, "netcat"): ("sources.netcat", "from_options"),
+    (SOURCE, "netcatudp"): ("sources.netcatudp", "from_options"),
+    (SOURCE, "syslogtcp"): ("sources.syslogtcp", "from_options"),
+    (SOURCE, "syslogudp"): ("sources.syslogudp", "from_options"),
+    (SOURCE, "multiport_syslogtcp"): ("sources.multiport_syslogtcp", "from_options"),
+    (SOURCE, "http"): ("sources.http", "from_options"),
+    (SOURCE, "seq"): ("sources.seq", "from_options"),
+    (SOURCE, "kafka"): ("sources.kafka", "from_options"),
+    (CHANNEL, "memory"): ("channels.memory", "from_options"),
+    (CHANNEL, "file"): ("channels.file", "from_options"),
+    (CHANNEL, "kafka"): ("channels.kafka", "from_options"),
+    (SINK, "kafka"): ("sinks.kafka", "from_options"),
+    (SINK, "logger"): ("sinks.logger", "from_options"),
+    (SINK, "null"): ("sinks.null", "from_options"),
+    (SINK, "file_roll"): ("sinks.file_roll", "from_options"),
+    (INTERCEPTOR, "timestamp"): ("interceptors", "timestamp"),
+    (INTERCEPTOR, "host"): ("interceptors", "host"),
+    (INTERCEPTOR, "static"): ("interceptors", "static"),
+    (INTERCEPTOR, "remove_header"): ("interceptors", "remove_header"),
+    (INTERCEPTOR, "uuid"): ("interceptors", "uuid"),
+    (INTERCEPTOR, "search_replace"): ("interceptors", "search_replace"),
+    (INTERCEPTOR, "regex_filter"): ("interceptors", "regex_filter"),
+    (INTERCEPTOR, "regex_extractor"): ("interceptors", "regex_extractor"),
+    (INTERCEPTOR, "python"): ("interceptors", "python"),
+}
+# output_of(selector part, channels by name in the source's order, interceptors)
+SELECTORS = ("selectors", "output_of")
+# group_of(name, processor part, sinks by name): one sink to the channel
+GROUPS = ("sink_groups", "group_of")
+
+
+def build(agent: AgentDescription, data_directory: Path, instance: str) -> Wiring:
+    """The parts of an agent, not started. Raises ConfigError for what cannot be made."""
+    context = Context(agent.name, instance, data_directory)
+    channels: dict[str, Channel] = {
+        name: made(part, context) for name, part in agent.channels.items()
+    }
+    sources = [
+        source_of(part, {name: channels[name] for name in part.channels}, context)
+        for part in agent.sources.values()
+    ]
+    return Wiring(sources, list(channels.values()), deliveries_of(agent, channels, context))
+
+
+def source_of(
+    part: SourcePart, channels: Mapping[str, Channel], context: Context
+) -> tuple[Source, SourceOutput, list[Channel]]:
+    interceptors = [made(interceptor, context) for interceptor in part.interceptors]
+    selector = part.selector
+    if selector.type.name == "replicating" and not selector.options.names("optional"):
+        output = SourceOutput(list(channels.values()), interceptors)
+    else:
+        output = factory(SELECTORS, selector)(selector, channels, interceptors)
+    return made(part, context), output, list(channels.values())
+
+
+def deliveries_of(
+    agent: AgentDescription, channels: Mapping[str, Channel], context: Context
+) -> list[Delivery]:
+    """One for each sink that stands alone, one for each group."""
+    sinks: dict[str, Sink] = {}
+    for name, part in agent.sinks.items():
+        promise = promise_of(agent, part)
+        own = Context(context.agent, context.instance, context.data_directory, promise.exactly_once)
+        sinks[name] = made(part, own)
+    deliveries = []
+    grouped: set[str] = set()
+    for group in agent.groups.values():
+        grouped.update(group.sinks)
+        members = {name: sinks[name] for name in group.sinks}
+        first = agent.sinks[group.sinks[0]]
+        if group.processor.type.name == "default":
+            unit = members[first.name]
+        else:
+            unit = factory(GROUPS, group.processor)(group.name, group.processor, members)
+        most = max(events_max(agent.sinks[name]) for name in group.sinks)
+        deliveries.append(Delivery(unit, channels[first.channel], most))
+    for name, part in agent.sinks.items():
+        if name not in grouped:
+            deliveries.append(Delivery(sinks[name], channels[part.channel], events_max(part)))
+    return deliveries
+
+
+def events_max(sink: Part) -> int:
+    option = sink.type.batch_option
+    return sink.options.number(option) if option else SINK_EVENTS_MAX
+
+
+def made(part: Part, context: Context) -> Any:
+    """A source, channel, sink or interceptor."""
+    make = factory(FACTORIES[part.type.kind, part.type.name], part)
+    return make(part.name, part.options, context)
+
+
+def factory(place: tuple[str, str], part: Part) -> Callable[..., Any]:
+    module, function = place
+    try:
+        there = find_spec(f"ottla.agent.{module}") is not None
+    except ModuleNotFoundError:
+        there = False
+    if not there:
+        rule = f"({part.type.name}) is not built yet"
+        raise ConfigError([Problem(part.where, part.name, rule, "a later version of ottla")])
+    found: Callable[..., Any] = getattr(import_module(f"ottla.agent.{module}"), function)
+    return found

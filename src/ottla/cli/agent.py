@@ -1,0 +1,218 @@
+"""`ottla agent`: run an agent that its file describes, check the file, convert it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.agent.config.description import AgentDescription, ConfigError, Problem
+from ottla.cli.common import Noun, json_option
+from ottla.cli.failure import Failure, lower
+from ottla.cli.output import show_json
+
+if TYPE_CHECKING:
+    from ottla.agent.runner import Wiring
+
+DATA_DIRECTORY = "~/.ottla/agent"
+
+
+@click.group(cls=Noun)
+def agent() -> None:
+    """Bring events into topics: files, syslog, commands and more, by Flume's property files.
+
+    \b
+    a1.sources = r1
+    a1.channels = c1
+    a1.sinks = k1
+    a1.sources.r1.type = TAILDIR
+    …
+    """
+
+
+files_argument = click.argument("files", nargs=-1, required=True, metavar="FILE...")
+name_option = click.option(
+    "-n", "--name", metavar="AGENT", help="The agent, where the file describes several."
+)
+define_option = click.option(
+    "-D", "definitions", multiple=True, metavar="NAME=VALUE", help="What ${sys:NAME} stands for."
+)
+
+
+@agent.command()
+@files_argument
+@name_option
+@define_option
+@click.option(
+    "--data-dir",
+    metavar="DIR",
+    envvar="OTTLA_AGENT_DATA_DIR",
+    help=f"Where the agent keeps its id and positions.  [default: {DATA_DIRECTORY}/AGENT]",
+)
+@click.option(
+    "--instance",
+    metavar="ID",
+    envvar="OTTLA_AGENT_INSTANCE",
+    help="The id of this instance, where the data directory does not last (containers).",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What is logged on stderr.",
+)
+def run(
+    files: tuple[str, ...],
+    name: str | None,
+    definitions: tuple[str, ...],
+    data_dir: str | None,
+    instance: str | None,
+    log_level: str,
+) -> int:
+    """Run an agent of FILE until SIGINT (Ctrl-C) or SIGTERM.
+
+    What later files say counts more.
+
+    \b
+    ottla agent run jobs/flume-kafka.conf --name a1
+    ottla agent run agent.toml --instance web-1 --data-dir /var/lib/agent
+    """
+    from ottla.agent.build import build
+    from ottla.agent.data_directory import DataDirectory, DirectoryInUse
+    from ottla.cli.logs import start_logging
+
+    described = read(files, name, definitions)
+    start_logging(log_level)
+    say_warnings(described)
+    where = Path(data_dir or f"{DATA_DIRECTORY}/{described.name}").expanduser()
+    try:
+        directory = DataDirectory(where, instance)
+    except DirectoryInUse as error:
+        raise Failure(str(error), "--data-dir ANOTHER-DIRECTORY") from None
+    except ValueError as error:
+        raise Failure(f"--instance {instance}: {error}", "--instance web-1") from None
+    except OSError as error:
+        reason = lower(error.strerror) or str(error)
+        raise Failure(f"cannot use {where}: {reason}", "--data-dir ANOTHER-DIRECTORY") from None
+    try:
+        wiring = build(described, directory.path, directory.instance)
+        return run_wiring(wiring, described.name)
+    except ConfigError as error:
+        raise failure_of(error) from None
+    finally:
+        directory.close()
+
+
+@agent.command()
+@files_argument
+@name_option
+@define_option
+@json_option
+def check(
+    files: tuple[str, ...], name: str | None, definitions: tuple[str, ...], as_json: bool
+) -> int:
+    """Check FILE, and say what its agents promise."""
+    from ottla.agent.config.promises import promise_of
+    from ottla.agent.config.reading import agents_in
+
+    shown = []
+    for one in [name] if name else agents_in([Path(file) for file in files]):
+        described = read(files, one, definitions)
+        if not as_json:
+            say_warnings(described)
+        promises = {
+            sink.name: str(promise_of(described, sink)) for sink in described.sinks.values()
+        }
+        shown.append({
+            "agent": described.name,
+            "sources": list(described.sources),
+            "channels": list(described.channels),
+            "sinks": promises,
+            "warnings": [warning.fact() for warning in described.warnings],
+        })  # fmt: skip
+        if not as_json:
+            click.secho(f"{described.name} is in order", fg="green")
+            for sink, promise in promises.items():
+                click.echo(f"  {sink} delivers {promise}")
+    if as_json:
+        show_json(shown)
+    return 0
+
+
+def read(
+    files: tuple[str, ...], name: str | None, definitions: tuple[str, ...]
+) -> AgentDescription:
+    from ottla.agent.config.reading import read_agent
+
+    system = {}
+    for text in definitions:
+        key, _, value = text.partition("=")
+        system[key] = value
+    try:
+        return read_agent([Path(file) for file in files], name, system=system)
+    except ConfigError as error:
+        raise failure_of(error) from None
+
+
+def failure_of(error: ConfigError) -> Failure:
+    """All problems: the first as the fact, the others below, each with what to try."""
+    *others, last = error.problems
+    facts = [text_of(problem) for problem in others]
+    return Failure("\n".join([*facts, last.fact()]).removeprefix("ottla: "), last.hint)
+
+
+def text_of(problem: Problem) -> str:
+    return f"{problem.fact()}\nTry: {problem.hint}" if problem.hint else problem.fact()
+
+
+def say_warnings(described: AgentDescription) -> None:
+    for warning in described.warnings:
+        hint = f" (did you mean {warning.hint}?)" if warning.hint else ""
+        click.secho(f"warning: {warning.fact()}{hint}", fg="yellow", err=True)
+
+
+def run_wiring(wiring: Wiring, name: str) -> int:
+    """Runs until a signal comes; a sink that another instance fences ends it with a sentence."""
+    from ottla.client.errors import KafkaError, ProducerFencedError
+
+    try:
+        runner = asyncio.Runner(loop_factory=loop_factory())
+        with runner:
+            runner.run(until_stopped(wiring))
+    except ProducerFencedError:
+        raise Failure(
+            f"agent {name}: another process of this instance has taken over",
+            "one agent for each data directory, or --instance ANOTHER-ID",
+        ) from None
+    except (KafkaError, OSError) as error:
+        raise Failure(f"agent {name}: {error}") from None
+    return 0
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    made: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return made
+
+
+async def until_stopped(wiring: Wiring) -> None:
+    from ottla.agent.runner import run_agent
+
+    running = asyncio.create_task(run_agent(wiring))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, running.cancel)
+    try:
+        await running
+    except asyncio.CancelledError:
+        if not running.cancelled():
+            raise

@@ -1,0 +1,107 @@
+"""`ottla agent run` as a process: a property file, a broker, records."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ottla.client.consumer.consumer import Consumer
+from ottla.client.structs import TopicPartition
+from ottla.testing.broker import Broker
+from tests.waiting import eventually
+
+SEQUENCE = """
+a1.sources = r1
+a1.channels = c1
+a1.sinks = k1
+a1.sources.r1.type = seq
+a1.sources.r1.batchSize = 10
+a1.sources.r1.totalEvents = 500
+a1.sources.r1.channels = c1
+a1.channels.c1.type = memory
+a1.channels.c1.capacity = 1000
+a1.channels.c1.transactionCapacity = 100
+a1.sinks.k1.channel = c1
+"""
+
+
+@contextmanager
+def running(file: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "ottla", "agent", "run", str(file), *arguments]
+    environment = {**os.environ, "OTTLA_AGENT_DATA_DIR": str(file.parent / "data")}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.communicate()
+
+
+def values(broker: Broker, topic: str) -> list[int]:
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+    ) as consumer:
+        partition = TopicPartition(topic, 0)
+        if topic not in consumer.topics():
+            return []
+        consumer.assign([partition])
+        end = consumer.end_offsets([partition])[partition]
+        found: list[int] = []
+        while (consumer.position(partition) or 0) < end:
+            for records in consumer.poll(timeout_ms=500).values():
+                found.extend(int(record.value) for record in records)
+        return found
+
+
+def test_a_property_file_runs(ottla_broker: Broker, tmp_path: Path) -> None:
+    """Flume's own words for a sequence, a memory channel and a KafkaSink give records of a topic,
+    and SIGTERM ends the agent in good order."""
+    file = tmp_path / "flume.conf"
+    file.write_text(
+        SEQUENCE
+        + f"""
+a1.sinks.k1.type = org.apache.flume.sink.kafka.KafkaSink
+a1.sinks.k1.kafka.bootstrap.servers = {ottla_broker.bootstrap_servers}
+a1.sinks.k1.kafka.topic = agent-run
+"""
+    )
+    with running(file, "--name", "a1") as process:
+        eventually(
+            lambda: process.poll() is not None or len(values(ottla_broker, "agent-run")) >= 500
+        )
+        assert process.poll() is None, process.communicate()[1]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+    assert values(ottla_broker, "agent-run") == list(range(500))
+
+
+def test_the_logger_sink_shows_events(tmp_path: Path) -> None:
+    """The logger sink writes a line for each event to stderr."""
+    file = tmp_path / "flume.conf"
+    file.write_text(f"{SEQUENCE}a1.sinks.k1.type = logger\n")
+    with running(file) as process:
+        assert process.stderr is not None
+        lines = (line for line in process.stderr if "Event:" in line)
+        assert next(lines).rstrip().endswith("body:30 0 }")
+
+
+def test_a_wrong_file_ends_with_one_sentence(tmp_path: Path) -> None:
+    """A sink with two channels: line, key, rule, value and what to try, and exit code 1."""
+    file = tmp_path / "flume.conf"
+    text = f"{SEQUENCE}a1.sinks.k1.type = logger\n".replace("k1.channel = c1", "k1.channel = c1 c2")
+    file.write_text(text)
+    with running(file) as process:
+        _, output = process.communicate()
+    assert process.returncode == 1
+    fact, hint = output.splitlines()
+    rule = "must be one channel: a sink takes from one"
+    assert fact == f"ottla: {file} line 12: a1.sinks.k1.channel {rule} (got 'c1 c2')"
+    assert hint == "Try: a1.sinks.k1.channel = c1, and another sink for each other channel"
