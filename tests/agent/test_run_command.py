@@ -40,7 +40,9 @@ def running(file: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.communicate()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
 
 
 def values(broker: Broker, topic: str) -> list[int]:
@@ -74,9 +76,7 @@ a1.sinks.k1.kafka.topic = agent-run
 """
     )
     with running(file, "--name", "a1") as process:
-        eventually(
-            lambda: process.poll() is not None or len(values(ottla_broker, "agent-run")) >= 500
-        )
+        eventually(lambda: process.poll() or len(values(ottla_broker, "agent-run")) >= 500)
         assert process.poll() is None, process.communicate()[1]
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
@@ -99,9 +99,9 @@ def test_a_wrong_file_ends_with_one_sentence(tmp_path: Path) -> None:
     text = f"{SEQUENCE}a1.sinks.k1.type = logger\n".replace("k1.channel = c1", "k1.channel = c1 c2")
     file.write_text(text)
     with running(file) as process:
-        _, output = process.communicate()
-    assert process.returncode == 1
-    fact, hint = output.splitlines()
+        assert process.stderr is not None
+        fact, hint = process.stderr.read().splitlines()
+        assert process.wait() == 1
     rule = "must be one channel: a sink takes from one"
     assert fact == f"ottla: {file} line 12: a1.sinks.k1.channel {rule} (got 'c1 c2')"
     assert hint == "Try: a1.sinks.k1.channel = c1, and another sink for each other channel"
