@@ -19,6 +19,7 @@ from .context import Context
 from .delivery import Delivery
 from .output import SourceOutput
 from .parts import Channel, Sink, Source
+from .positions import PositionFile
 from .runner import Wiring
 
 SOURCE, CHANNEL, SINK = PartKind.SOURCE, PartKind.CHANNEL, PartKind.SINK
@@ -107,10 +108,13 @@ def deliveries_of(
         else:
             unit = factory(GROUPS, group.processor)(group.name, group.processor, members)
         most = max(events_max(agent.sinks[name]) for name in group.sinks)
-        deliveries.append(Delivery(unit, channels[first.channel], most))
+        file = PositionFile(context.data_directory / f"positions-{group.name}")
+        deliveries.append(Delivery(unit, channels[first.channel], most, file))
     for name, part in agent.sinks.items():
         if name not in grouped:
-            deliveries.append(Delivery(sinks[name], channels[part.channel], events_max(part)))
+            file = PositionFile(context.data_directory / f"positions-{name}")
+            most = events_max(part)
+            deliveries.append(Delivery(sinks[name], channels[part.channel], most, file))
     return deliveries
 
 

@@ -12,7 +12,7 @@ import click
 
 from ottla.agent.config.description import AgentDescription, ConfigError, Problem
 from ottla.cli.common import Noun, json_option
-from ottla.cli.failure import Failure, lower
+from ottla.cli.failure import Failure
 from ottla.cli.output import show_json
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ define_option = click.option(
     "--data-dir",
     metavar="DIR",
     envvar="OTTLA_AGENT_DATA_DIR",
-    help=f"Where the agent keeps its id and positions.  [default: {DATA_DIRECTORY}/AGENT]",
+    default=DATA_DIRECTORY,
+    show_default=True,
+    help="Where agents keep their instance's id and positions.",
 )
 @click.option(
     "--instance",
@@ -70,7 +72,7 @@ def run(
     files: tuple[str, ...],
     name: str | None,
     definitions: tuple[str, ...],
-    data_dir: str | None,
+    data_dir: str,
     instance: str | None,
     log_level: str,
 ) -> int:
@@ -83,29 +85,25 @@ def run(
     ottla agent run agent.toml --instance web-1 --data-dir /var/lib/agent
     """
     from ottla.agent.build import build
-    from ottla.agent.data_directory import DataDirectory, DirectoryInUse
+    from ottla.agent.instance import InstanceError, open_instance
     from ottla.cli.logs import start_logging
 
     described = read(files, name, definitions)
     start_logging(log_level)
     say_warnings(described)
-    where = Path(data_dir or f"{DATA_DIRECTORY}/{described.name}").expanduser()
+    directory = Path(data_dir).expanduser()
     try:
-        directory = DataDirectory(where, instance)
-    except DirectoryInUse as error:
-        raise Failure(str(error), "--data-dir ANOTHER-DIRECTORY") from None
-    except ValueError as error:
-        raise Failure(f"--instance {instance}: {error}", "--instance web-1") from None
-    except OSError as error:
-        reason = lower(error.strerror) or str(error)
-        raise Failure(f"cannot use {where}: {reason}", "--data-dir ANOTHER-DIRECTORY") from None
+        opened = open_instance(directory, described.name, instance)
+    except InstanceError as error:
+        fact, _, hint = str(error).partition("\nTry: ")
+        raise Failure(fact, hint) from None
     try:
-        wiring = build(described, directory.path, directory.instance)
+        wiring = build(described, opened.directory, opened.id)
         return run_wiring(wiring, described.name)
     except ConfigError as error:
         raise failure_of(error) from None
     finally:
-        directory.close()
+        opened.close()
 
 
 @agent.command()
@@ -178,13 +176,14 @@ def say_warnings(described: AgentDescription) -> None:
 
 def run_wiring(wiring: Wiring, name: str) -> int:
     """Runs until a signal comes; a sink that another instance fences ends it with a sentence."""
-    from ottla.client.errors import KafkaError, ProducerFencedError
+    from ottla.agent.parts import FencedError
+    from ottla.client.errors import KafkaError
 
     try:
         runner = asyncio.Runner(loop_factory=loop_factory())
         with runner:
             runner.run(until_stopped(wiring))
-    except ProducerFencedError:
+    except FencedError:
         raise Failure(
             f"agent {name}: another process of this instance has taken over",
             "one agent for each data directory, or --instance ANOTHER-ID",
