@@ -25,6 +25,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fenced_lately import FencedLately
 from ottla.broker.found_folders import finish_deletions, keep_configs, miss_partitions
 from ottla.broker.image_waits import ImageWaits
+from ottla.broker.leader_confirmation import LeaderConfirmations
 from ottla.broker.lost_brokers import LostBrokers
 from ottla.broker.metadata_answers import MetadataAnswers
 from ottla.broker.metadata_applier import MetadataApplier, first_image
@@ -161,6 +162,7 @@ class Broker:
         self._channel = channel
         self.replication = Replication(self, channel)
         self.repairs = Repairs(self)
+        self.leader_confirmations = LeaderConfirmations(self)
         self.logs: LogManager
         # Cleared while the logs are loaded: a load that is given up looks like a crash to the next
         # start. At other times a start may be cancelled, for it may wait for other processes.
@@ -341,6 +343,7 @@ class Broker:
         """Answer waiting requests, then close everything; the next start has nothing to repair."""
         self.dispatcher.close()
         self.replication.close()
+        self.leader_confirmations.close()
         self.coordinators.close()
         if self.group_commit is not None:
             await self.group_commit.drain()

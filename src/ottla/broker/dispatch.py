@@ -101,6 +101,7 @@ BROKER_HANDLERS: dict[int, str] = {
     10_003: "confirm_deletions",
     10_004: "identify_broker",
     10_005: "controlled_shutdown",
+    10_006: "known_leader_epoch",
 }
 
 # API key and version as one number, correlation id, length of the client id.

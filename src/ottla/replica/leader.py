@@ -137,6 +137,13 @@ class LeaderState:
         """All that are in the ISR, or may be once the answer to a proposal comes."""
         return {*self.isr, *(self.proposed.isr if self.proposed is not None else ())}
 
+    def successors(self, has_min_isr: bool) -> set[int]:
+        """The replicas one of which leads next, if that is decided without this leader.
+
+        With too small an ISR, those that left it may be eligible as well (KIP-966): all count.
+        """
+        return self.maximal_isr - {self.node_id} if has_min_isr else set(self.followers)
+
     def end_offsets(self) -> list[int]:
         """The end offsets of the followers that the high watermark waits for."""
         followers = self.followers

@@ -286,6 +286,13 @@ class Partition:
             len(self.in_sync), len(self.replicas), self.log.config.min_insync_replicas
         )
 
+    def successors(self) -> set[int]:
+        """The replicas one of which may lead now, if this broker does not know the last decision.
+
+        Without an unclean election, that is.
+        """
+        return self.leading.successors(self.has_min_isr) if self.leading is not None else set()
+
     def isr_changed(self, change: IsrChange, isr: tuple[int, ...], partition_epoch: int) -> None:
         """The controller has accepted a proposal: `isr` is the committed one."""
         leading = self.leading

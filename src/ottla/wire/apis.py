@@ -121,6 +121,7 @@ BROKER_TABLE = (
     Api(10_003, "ConfirmDeletions", (0, 0), 0, "confirm_deletions"),
     Api(10_004, "IdentifyBroker", (0, 0), 0, "identify_broker"),
     Api(10_005, "ControlledShutdown", (0, 0), 0, "controlled_shutdown"),
+    Api(10_006, "KnownLeaderEpoch", (0, 0), 0, "known_leader_epoch"),
 )
 
 API: dict[int, Api] = {api.key: api for api in TABLE}

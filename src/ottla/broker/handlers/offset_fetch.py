@@ -1,7 +1,9 @@
 """OffsetFetch: committed offsets of groups; -1 for a partition without one (KIP-709: many groups).
 
 A request of the old form, for one group, is converted to the new form, and its response back. With
-`require_stable` an offset that an open transaction may still change is UNSTABLE_OFFSET_COMMIT.
+`require_stable` an offset that an open transaction may still change is UNSTABLE_OFFSET_COMMIT, and
+the coordinator first makes sure that it still is one: a client that goes on from an offset which a
+later coordinator has replaced would transform records twice. If it cannot, it is NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -45,9 +47,30 @@ def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse
         coordinator = context.broker.coordinators.groups.coordinator_for(group.group_id)
         if isinstance(coordinator, ErrorCode):
             part.fail(coordinator)
+        elif request.require_stable:
+            read_confirmed(coordinator, group, context, part)
         else:
-            read(coordinator, group, request.require_stable, context, part)
+            read(coordinator, group, False, context, part)
     return pending
+
+
+def read_confirmed(
+    coordinator: CoordinatorPartition[GroupShard],
+    group: OffsetFetchRequestGroup,
+    context: Context,
+    part: Part,
+) -> None:
+    """Read the stable offsets, if no other coordinator can have committed any before."""
+    broker = context.broker
+
+    def then(confirmed: bool) -> None:
+        now = broker.coordinators.groups.coordinator_for(group.group_id)
+        if not confirmed or now is not coordinator:
+            part.fail(now if isinstance(now, ErrorCode) else ErrorCode.NOT_COORDINATOR)
+        else:
+            read(coordinator, group, True, context, part)
+
+    broker.leader_confirmations.confirm(coordinator.partition, then)
 
 
 def read(
