@@ -36,6 +36,18 @@ class TestIsr:
     def fetched(self, leader: LeaderState, broker: int, end: int, now_s: float) -> None:
         leader.followers[broker].fetched(end, 1, 120, now_s)
 
+    def test_the_next_leader_is_one_of_the_isr_or_of_all_when_that_is_too_small(self) -> None:
+        """Also one whose way into the ISR, or out of it, is not confirmed; and when there are too
+        few, one that has left it (KIP-966).
+        """
+        leader = self.leader((1, 2))
+        assert leader.successors(has_min_isr=True) == {2}
+        self.fetched(leader, 3, 120, 1.0)
+        assert leader.growth(3, 120) is not None
+        assert leader.successors(has_min_isr=True) == {2, 3}
+        assert self.leader((1,)).successors(has_min_isr=True) == set()
+        assert self.leader((1,)).successors(has_min_isr=False) == {2, 3}
+
     def test_growth_needs_the_high_watermark_and_the_epochs_start(self) -> None:
         """A new leader's watermark may be old: the start of its epoch bounds what is committed."""
         leader = self.leader((1, 2))

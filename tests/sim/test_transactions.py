@@ -10,12 +10,21 @@ from tests.sim.judging import judge
 from tests.sim.transaction_mistakes import TRANSACTION_MISTAKES, TransactionMistake
 
 SEEDS = needs.rounds(30, 1000)
+ZOOKEEPER_SEEDS = needs.rounds(3, 500)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_every_record_is_transformed_once_and_in_order(seed: int) -> None:
     """Whoever dies: clients, coordinators, leaders. Readers of committed records see no other."""
     judge(TransformRun(seed))
+
+
+@pytest.mark.parametrize("seed", range(ZOOKEEPER_SEEDS))
+def test_they_are_transformed_once_with_zookeeper(seed: int) -> None:
+    """Also by clients that reach a coordinator which another controller has replaced."""
+    outcome = TransformRun(seed, zookeeper=True).run()
+    again = f"ottla simulate --zookeeper --clients transactions --seed {seed}"
+    assert outcome.finding is None, f"{outcome}\nTry: {again}"
 
 
 def test_a_run_with_transactions_can_be_repeated() -> None:

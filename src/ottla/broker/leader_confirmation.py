@@ -74,7 +74,9 @@ class Confirmation:
             self.end()
             return
         successors = self._partition.successors()
-        confirmed = min((self._confirmed.get(each, 0) for each in successors), default=self._arrived)
+        confirmed = min(
+            (self._confirmed.get(each, 0) for each in successors), default=self._arrived
+        )
         while waiting and waiting[0].number <= confirmed:
             waiting.popleft().then(True)
         now_s = self._broker.clock.monotonic()
@@ -84,8 +86,9 @@ class Confirmation:
             return
         if self._timer is None:
             self._timer = self._broker.clock.call_later(ASK_AGAIN_S, self._look_again)
+        last = waiting[-1].number
         for each in successors:
-            if each not in self._asked and self._confirmed.get(each, 0) < waiting[-1].number:
+            if each not in self._asked and self._confirmed.get(each, 0) < last:
                 self._ask(each)
 
     def _look_again(self) -> None:

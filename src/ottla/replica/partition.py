@@ -194,6 +194,13 @@ class Partition:
         return self.log.end_offset
 
     @property
+    def latest_epoch(self) -> int:
+        """The latest leader epoch that this replica is or was in: its log may have a later one than
+        the image that was read at a start.
+        """
+        return max(self.leader_epoch, self.log.leader_epoch)
+
+    @property
     def synced_offset(self) -> int:
         """All below it is on this disk. Apart from the high watermark: either may be ahead."""
         return self.log.recovery_point

@@ -18,6 +18,4 @@ def handle(request: KnownLeaderEpochRequest, context: Context) -> KnownLeaderEpo
     partition = broker.partitions.by_id.get(request.topic_id, {}).get(index)
     if not epochs or partition is None:
         return KnownLeaderEpochResponse(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return KnownLeaderEpochResponse(
-        leader_epoch=max(*epochs, partition.leader_epoch, partition.log.leader_epoch)
-    )
+    return KnownLeaderEpochResponse(leader_epoch=max(*epochs, partition.latest_epoch))
