@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ottla.cli.log_dir_moves import MoveState
-from ottla.client.admin import Admin, NewTopic, ReplicaLogDirs
+from ottla.cli.main import run
+from ottla.client.admin import (
+    Admin,
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+    ReplicaLogDirs,
+)
 from ottla.client.errors import LogDirNotFoundError, UnknownTopicOrPartitionError
 from ottla.client.producer import Producer
 from ottla.client.structs import TopicPartitionReplica
@@ -93,6 +101,39 @@ def test_a_plan_moves_a_replica_between_directories(server: Server, tmp_path: Pa
         TopicPartitionReplica("t", 7, 1): UnknownTopicOrPartitionError,
         TopicPartitionReplica("t", 8, 1): UnknownTopicOrPartitionError,
     }
+
+
+def test_ottla_reassignments_tells_of_directories(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`status` says how far the copy is, `cancel` gives it up."""
+    one, two = f"{tmp_path}/one", f"{tmp_path}/two"
+    with Producer(bootstrap_servers=server.bootstrap, acks=1) as producer:
+        for _ in range(40):
+            producer.send("t", b"x" * 50_000)
+    with Admin(bootstrap_servers=server.bootstrap) as admin:
+        rate = {"replica.alter.log.dirs.io.max.bytes.per.second": "1000"}
+        admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "1", rate)])
+    plan = tmp_path / "plan.json"
+    part = {"topic": "t", "partition": 0, "replicas": [1], "log_dirs": [two]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [part]}))
+
+    def ottla(verb: str, *more: str) -> str:
+        assert run(["reassignments", verb, str(plan), "-b", server.bootstrap, *more]) == 0
+        return capsys.readouterr().out
+
+    def state() -> str:
+        (replica,) = json.loads(ottla("status", "--json"))["directories"]
+        assert (replica["topic"], replica["broker"], replica["directory"]) == ("t", 1, two)
+        return str(replica["state"])
+
+    assert state() == f"stays in {one}"
+    ottla("start")
+    assert re.fullmatch(r"in progress, \d+ behind", state())
+    assert re.search(rf"t +0 +1 +{two} +in progress, \d+ behind", ottla("status"))
+    assert "cancelled: t-0-1" in ottla("cancel")
+    assert state() == f"stays in {one}"
+    assert "nothing is under way" in ottla("cancel")
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,18 @@ class MoveState(NamedTuple):
         return self.now.current_log_dir is not None and self.now.future_log_dir is not None
 
     @property
+    def state(self) -> str:
+        """In the words of `ottla reassignments status`."""
+        current, future, lag = self.now.current_log_dir, *self.now[2:]
+        if current is None:
+            return "not found"
+        if future == self.target:
+            return f"in progress, {lag} behind"
+        if future is not None:
+            return f"moves to {future} instead"
+        return "completed" if current == self.target else f"stays in {current}"
+
+    @property
     def words(self) -> str:
         """As Kafka's tool says it."""
         topic, partition, broker_id = self.replica
@@ -86,6 +98,12 @@ def states(admin: Admin, targets: Targets) -> list[MoveState]:
     known = {each["broker_id"] for each in admin.describe_cluster()["brokers"]}
     there = admin.describe_replica_log_dirs(each for each in targets if each.broker_id in known)
     return [MoveState(each, path, there.get(each) or NOWHERE) for each, path in targets.items()]
+
+
+def way_back(admin: Admin, planned: Planned) -> dict[TopicPartitionReplica, str]:
+    """Where the replicas are that a file moves: a move to there cancels the one under way."""
+    found = states(admin, targets_of(planned))
+    return {each.replica: each.now.current_log_dir or "" for each in found if each.is_active}
 
 
 def begin(

@@ -19,6 +19,7 @@ from ottla.cli.reassignment_plans import (
     read_brokers,
     read_plan,
 )
+from ottla.client.structs import TopicPartitionReplica
 
 
 @click.group(cls=Noun)
@@ -135,10 +136,11 @@ def start(
 @cluster_options
 @json_option
 def status(file: IO[str], bootstrap: str, command_config: str | None, as_json: bool) -> None:
-    """How far each partition of a plan is."""
+    """How far each partition of a plan is, and each replica that it moves to a directory."""
     planned = planned_in(file)
     with connected(bootstrap, command_config) as admin:
         found, _ = reassigning.progress(admin, planned.partitions)
+        moves = log_dir_moves.states(admin, log_dir_moves.targets_of(planned))
     rows = [
         {
             "topic": each.partition.topic,
@@ -149,9 +151,24 @@ def status(file: IO[str], bootstrap: str, command_config: str | None, as_json: b
         }
         for each in found
     ]
+    of_replicas = [
+        {
+            "topic": each.replica.topic,
+            "partition": each.replica.partition,
+            "broker": each.replica.broker_id,
+            "directory": each.target,
+            "state": each.state,
+        }
+        for each in moves
+    ]
+    if as_json:
+        show_json(rows if not moves else {"partitions": rows, "directories": of_replicas})
+        return
     marked = [place for place, each in enumerate(found) if state_of(each) == "other replicas"]
-    columns = ["topic", "partition", "state", "replicas", "target"]
-    show_rows(rows, columns, as_json=as_json, marked=marked)
+    show_rows(rows, ["topic", "partition", "state", "replicas", "target"], marked=marked)
+    if of_replicas:
+        click.echo()
+        show_rows(of_replicas, ["topic", "partition", "broker", "directory", "state"])
 
 
 def state_of(each: reassigning.Progress) -> str:
@@ -172,19 +189,27 @@ def cancel(
     command_config: str | None,
     as_json: bool,
 ) -> None:
-    """Give up what is under way: of a plan, or all of it. Replicas are as before."""
+    """Give up what is under way: of a plan, or all of it. Replicas are as before.
+
+    A plan's moves between directories are given up too, --all leaves these alone.
+    """
     if (file is None) != everything:
         raise Failure("a plan or --all is needed", "ottla reassignments cancel --all", exit_code=2)
-    wanted = None if file is None else list(planned_in(file).replicas)
+    planned = None if file is None else planned_in(file)
+    wanted = None if planned is None else list(planned.replicas)
+    back: dict[TopicPartitionReplica, str] = {}
     with connected(bootstrap, command_config) as admin:
         ongoing = sorted(admin.list_partition_reassignments(wanted))
         errors = admin.reassignment_errors(dict.fromkeys(ongoing)) if ongoing else {}
+        if planned is not None:
+            back = log_dir_moves.way_back(admin, planned)
+            log_dir_moves.begin(admin, back, say=lambda _: None)
     for each, error in sorted(errors.items()):
         if error is not None:
             raise Failure(
                 f"{name_of(each)}: {reassigning.words_of(error)}", "ottla reassignments list"
             )
-    names = [name_of(each) for each in ongoing]
+    names = [name_of(each) for each in ongoing] + list(map(log_dir_moves.name_of, back))
     if as_json:
         show_json({"cancelled": names})
     else:

@@ -224,8 +224,7 @@ def cancel(given: Given) -> int:
             )
         else:
             print("None of the specified partition reassignments are active.")
-        states = log_dir_moves.states(admin, log_dir_moves.targets_of(planned))
-        back = {each.replica: each.now.current_log_dir or "" for each in states if each.is_active}
+        back = log_dir_moves.way_back(admin, planned)
         if back:
             log_dir_moves.begin(admin, back, given.value("timeout"))
         else:

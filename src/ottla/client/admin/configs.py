@@ -37,6 +37,13 @@ MODIFIED = {1, 2, 3, 6, 7, 8}  # sources that were set while the cluster ran
 FILTERS = ("all", "dynamic", "modified", "default", "static")
 PER_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 
+# Brokers show these only while they are set (KIP-73, KIP-113).
+NOT_SHOWN = {
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+}
+
 
 class Configs(AdminBase):
     """The part of the admin that knows configs."""
@@ -175,7 +182,7 @@ class Configs(AdminBase):
                 known = self.describe_configs([lookup], config_filter="all")[kind][resource.name]
             except KafkaError:
                 continue  # the change itself will say it better
-            unknown = sorted(set(resource.configs or ()) - set(known))
+            unknown = sorted(set(resource.configs or ()) - set(known) - NOT_SHOWN)
             if known and unknown:
                 raise ValueError(f"{kind} {resource.name!r} has no config {', '.join(unknown)}")
 
