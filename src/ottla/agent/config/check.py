@@ -85,7 +85,8 @@ class _Check:
             return []
         if "," in entry.value:
             rule = "must have spaces between the names, not commas"
-            self.complain(entry, rule, f"{entry.name} = {' '.join(entry.value.split(','))}")
+            spaced = " ".join(entry.value.replace(",", " ").split())
+            self.complain(entry, rule, f"{entry.name} = {spaced}")
         names = list(dict.fromkeys(entry.value.replace(",", " ").split()))
         under = self.keys.below(f"{kind}.").first_words()
         for name, first in under.items():

@@ -53,16 +53,19 @@ class Rule(NamedTuple):
 
     text: str
     holds: Callable[[Value], bool]
+    example: str = ""  # what to try where there is no default
 
 
 def between(least: int, most: int | None = None) -> Rule:
     text = f"{least} or more" if most is None else f"from {least} to {most}"
     highest = LONG_MAX if most is None else most
-    return Rule(text, lambda value: isinstance(value, int) and least <= value <= highest)
+    return Rule(
+        text, lambda value: isinstance(value, int) and least <= value <= highest, str(least)
+    )
 
 
 FROM_0, FROM_1 = between(0), between(1)
-PORT = between(0, PORT_MAX)
+PORT = between(0, PORT_MAX)._replace(example="44444")
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,10 @@ class Option:
             raise BadValue(self.forbidden)
         if self.choices:
             return self._chosen(text.strip())
-        value = PARSERS[self.kind](text.strip())
+        try:
+            value = PARSERS[self.kind](text.strip())
+        except BadValue as bad:
+            raise BadValue(bad.rule, bad.hint or self._example()) from None
         if self.rule is not None and not self.rule.holds(value):
             raise BadValue(f"must be {self.rule.text}", self._example())
         return value
@@ -105,7 +111,9 @@ class Option:
         raise BadValue(f"must be {or_list(words)}", self._example())
 
     def _example(self) -> str:
-        return "" if self.default is None else text_of(self.default, self.kind)
+        if self.default is None:
+            return self.rule.example if self.rule is not None else ""
+        return text_of(self.default, self.kind)
 
 
 def or_list(words: list[str]) -> str:
@@ -134,7 +142,7 @@ def _flag(text: str) -> bool:
 
 def _number(text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]+", text) or abs(int(text)) > LONG_MAX:
-        raise BadValue("must be a whole number", "")
+        raise BadValue("must be a whole number")
     return int(text)
 
 
@@ -142,7 +150,7 @@ def _pattern(text: str) -> str:
     try:
         re.compile(python_pattern(text))
     except re.error as error:
-        raise BadValue(f"must be a regular expression: {error}", "") from None
+        raise BadValue(f"must be a regular expression: {error}") from None
     return text
 
 
