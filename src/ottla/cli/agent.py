@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.agent.config.check import agents_of
 from ottla.agent.config.description import AgentDescription, ConfigError, Problem
 from ottla.cli.common import Noun, json_option
 from ottla.cli.failure import Failure
@@ -139,6 +140,39 @@ def check(
                 click.echo(f"  {sink} delivers {promise}")
     if as_json:
         show_json(shown)
+    return 0
+
+
+@agent.command()
+@click.argument("file", metavar="FILE")
+@click.option("-o", "--output", metavar="FILE", help="Where to write.  [default: standard output]")
+def convert(file: str, output: str | None) -> int:
+    """Write FILE in the other format: a property file as TOML, TOML as a property file.
+
+    ${…} stays as it is. Comments are left behind.
+
+    \b
+    ottla agent convert jobs/flume-kafka.conf -o agent.toml
+    ottla agent convert agent.toml
+    """
+    from ottla.agent.config.convert import to_properties, to_toml
+    from ottla.agent.config.reading import chosen, read_entries
+
+    try:
+        entries = read_entries([Path(file)])
+        if not agents_of(entries):
+            chosen([], None, file)
+    except ConfigError as error:
+        raise failure_of(error) from None
+    text = to_properties(entries) if file.endswith(".toml") else to_toml(entries)
+    if output is None:
+        click.echo(text, nl=False)
+        return 0
+    try:
+        Path(output).write_text(text)
+    except OSError as error:
+        fact = f"cannot write {output}: {(error.strerror or str(error)).lower()}"
+        raise Failure(fact, "--output ANOTHER-FILE") from None
     return 0
 
 

@@ -42,7 +42,7 @@ class Part:
     name: str
     type: PartType
     options: Options
-    where: str
+    where: str = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -64,16 +64,16 @@ class GroupPart:
     name: str
     sinks: tuple[str, ...]
     processor: Part
-    where: str
+    where: str = field(compare=False)
 
 
 @dataclass
 class AgentDescription:
-    """One agent, in the order of its file."""
+    """One agent, in the order of its file. Two are equal if they say the same, wherever."""
 
     name: str
     sources: dict[str, SourcePart] = field(default_factory=dict)
     channels: dict[str, Part] = field(default_factory=dict)
     sinks: dict[str, SinkPart] = field(default_factory=dict)
     groups: dict[str, GroupPart] = field(default_factory=dict)
-    warnings: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list, compare=False)

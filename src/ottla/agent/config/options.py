@@ -195,6 +195,14 @@ class Options:
         self._families = families
         self._given = given
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Options) and (
+            (self._values, self._families, self._given)
+            == (other._values, other._families, other._given)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
     def given(self, name: str) -> bool:
         """Whether the file says it, rather than the default."""
         return name in self._given

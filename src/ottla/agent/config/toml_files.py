@@ -21,13 +21,20 @@ from ottla.settings.properties import Entry
 
 from .description import ConfigError, Problem
 from .options import Kind
-from .types import PartType
+from .schema import TYPES
 
 AGENT_LISTS = ("sources", "channels", "sinks", "sinkgroups")
 # Names of options whose value is the list of the tables below them.
 LISTS_OF_TABLES = ("interceptors", "filegroups", "serializers")
 # Options that have options below them.
 WITH_TYPE = ("deserializer", "handler", "sink.serializer", "sink.pathManager", "processor.selector")
+# Last words of options whose items have commas between them.
+COMMA_LISTS = {"servers"} | {
+    option.name.rpartition(".")[2]
+    for type_ in TYPES
+    for option in type_.options
+    if option.kind is Kind.ITEMS
+}
 KEY = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 DOTTED = rf"{KEY}(?:\s*\.\s*{KEY})*"
 HEADER = re.compile(rf"\s*\[\s*({DOTTED})\s*\]")
@@ -84,9 +91,6 @@ def value_text(value: Any, key: str) -> str:
     return str(value)
 
 
-COMMA_LISTS = ("topics", "dataDirs", "mandatoryParameters", "servers")
-
-
 def line_numbers(text: str) -> dict[tuple[str, ...], int]:
     """Where each key and each table begins. The text is known to be TOML."""
     found: dict[tuple[str, ...], int] = {}
@@ -122,8 +126,3 @@ def brackets(line: str) -> int:
     """How many arrays stay open behind a line."""
     bare = re.sub(r""""(?:[^"\\]|\\.)*"|'[^']*'|#.*""", "", line)
     return bare.count("[") - bare.count("]")
-
-
-def comma_separated(type_: PartType, name: str) -> bool:
-    option = type_.option(name)
-    return option is not None and option.kind is Kind.ITEMS

@@ -35,7 +35,7 @@ def nothing_between(options: Options) -> Iterable[Complaint]:
     return ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PartType:
     """A type of source, channel, sink …, with its options."""
 
