@@ -84,6 +84,52 @@ def test_a_cut_link_holds_bytes_until_it_is_healed() -> None:
         target.close()
 
 
+def test_a_slow_link_delays_what_passes() -> None:
+    """In order, in both directions and of that link alone; what is lost comes later still. Healed,
+    nothing is delayed any more."""
+    ports = LinkPorts(free_ports(6), 3)
+    links, target = Links(ports), Echo(ports.broker(2))
+    try:
+        links.open(2)
+        links.slow(1, 2, 0.3, lost=0.5)
+        address = ("127.0.0.1", ports.proxy(2))
+        with (
+            socket.create_connection(address, 30) as one,
+            socket.create_connection(address, 30) as three,
+        ):
+            sent = hello(b"broker-1") + bytes(range(200)) * 2000
+            one.sendall(sent)
+            three.sendall(hello(b"broker-3"))
+            assert three.recv(100) == hello(b"broker-3")
+            received = b""
+            while len(received) < len(sent):
+                received += one.recv(65536)
+            assert received == sent
+            delays_s = {links._delay_s(*pair) for pair in ((1, 2), (2, 1)) for _ in range(50)}
+            assert sorted(delays_s)[:2] == [0.3, 0.5]
+            links.heal()
+            assert {links._delay_s(1, 2), links._delay_s(2, 1), links._delay_s(1, 3)} == {0}
+    finally:
+        links.stop()
+        target.close()
+
+
+@pytest.mark.ottla(links=True, replica_lag_time_max_ms=30_000)
+def test_replicas_keep_up_over_slow_links_that_lose_packets(ottla_cluster: Cluster) -> None:
+    """Records are acknowledged by all, and none leaves the ISR: slow is not dead."""
+    cluster = ottla_cluster
+    with cluster.admin() as admin:
+        admin.create_topics([NewTopic("t", 1)])
+    cluster.wait_for_isr("t")
+    for one, other in ((1, 2), (2, 3), (1, 3)):
+        cluster.slow(one, other, latency_s=0.02, lost=0.1)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, acks="all") as producer:
+        futures = [producer.send("t", b"%d" % number, partition=0) for number in range(200)]
+        assert [each.get(60).offset for each in futures] == list(range(200))
+    cluster.wait_for_isr("t")
+    cluster.heal()
+
+
 @pytest.mark.ottla(links=True, broker_session_timeout_ms=3000)
 def test_an_isolated_leader_is_replaced(ottla_cluster: Cluster) -> None:
     """Cut off from the others it leads no more when its session is over; healed, it follows."""

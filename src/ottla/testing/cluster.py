@@ -195,6 +195,16 @@ class Cluster:
             self._broker(each)
         self._proxies().cut(one, other, one_way=one_way)
 
+    def slow(self, one: int, other: int, *, latency_s: float, lost: float = 0.0) -> None:
+        """Let what passes between two brokers take so long each way.
+
+        `lost` is the share of it that is lost and sent again, which takes 0.2 s, or longer if that
+        is lost too.
+        """
+        for each in (one, other):
+            self._broker(each)
+        self._proxies().slow(one, other, latency_s, lost)
+
     def isolate(self, broker: int) -> None:
         """Cut a broker off from all others."""
         for other in self.node_ids:
