@@ -1,0 +1,57 @@
+"""What of a file channel is consumed: a small file, replaced as a whole, with a checksum.
+
+It also has the positions of the sources up to there, and how far the channel was synced: what is
+missing below that was lost by the disk.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..atomic_file import replace_file
+from ..events import Position
+
+logger = logging.getLogger(__name__)
+NAME = "checkpoint.json"
+
+
+@dataclass
+class Checkpoint:
+    channel: str  # an id: a channel whose files were deleted is another one
+    consumed: int | None = None  # None: not known
+    synced: int = 0
+    sources: Mapping[str, Position] = field(default_factory=dict)
+
+    def write(self, directory: Path) -> None:
+        held = {
+            "channel": self.channel,
+            "consumed": self.consumed,
+            "synced": self.synced,
+            "sources": [[*position] for position in self.sources.values()],
+        }
+        text = json.dumps(held).encode()
+        replace_file(directory / NAME, b"%08x %s\n" % (zlib.crc32(text), text))
+
+
+def read_checkpoint(directory: Path) -> Checkpoint | None:
+    """None if there is none that is whole; a damaged one is set aside."""
+    path = directory / NAME
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    checksum, _, text = data.partition(b" ")
+    if not text.endswith(b"\n") or b"%08x" % zlib.crc32(text[:-1]) != checksum:
+        aside = path.with_name(f"{NAME}.damaged-{uuid.uuid4().hex[:8]}")
+        path.rename(aside)
+        logger.error("%s is damaged and set aside; the channel reads all that it holds", path)
+        return None
+    held = json.loads(text)
+    sources = {position[0]: Position(*position) for position in held["sources"]}
+    return Checkpoint(held["channel"], held["consumed"], held["synced"], sources)
