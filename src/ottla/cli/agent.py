@@ -62,6 +62,7 @@ define_option = click.option(
     envvar="OTTLA_AGENT_INSTANCE",
     help="The id of this instance, where the data directory does not last (containers).",
 )
+@click.option("--no-reload-conf", is_flag=True, help="Do not read FILE again when it changes.")
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
@@ -75,6 +76,7 @@ def run(
     definitions: tuple[str, ...],
     data_dir: str,
     instance: str | None,
+    no_reload_conf: bool,
     log_level: str,
 ) -> int:
     """Run an agent of FILE until SIGINT (Ctrl-C) or SIGTERM.
