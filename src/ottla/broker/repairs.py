@@ -17,14 +17,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.log.failures import CorruptSegment
-from ottla.log.repair import is_current, keep_damaged, may_grow, put_in_place
+from ottla.log.repair import (
+    Aborted,
+    Refill,
+    is_current,
+    keep_damaged,
+    may_grow,
+    note_damage,
+    noted_damage,
+)
 from ottla.log.scrubber import Scrubber
-from ottla.log.scrubbing import Damage, fits, sound_range
+from ottla.log.scrubbing import Damage, sound_range
 from ottla.log.truncation import truncation_prepared
+from ottla.log.upkeep import TimeSlice
 from ottla.seams.disk import OutOfDescriptors
 from ottla.seams.waiting import pause
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -43,10 +53,17 @@ LOOK_S = 0.1
 # Until the last member of an ISR looks for others, and one that could not be repaired tries again.
 RETRY_S = 5.0
 SUSPECT_S = 60.0  # within which a partition is checked once because of its followers
+READ_COMMITTED = 1
 TRIES = 3  # to copy a range, from each replica
-# Fetched at once, and kept in memory: of a larger range the segment has to be restored by hand.
-RANGE_BYTES_MAX = 64 * 1024 * 1024
-PIECE_BYTES = 1024 * 1024  # fetched at once where it is not known how many bytes are missing
+SLICE_BYTES = 1024 * 1024  # fetched, checked and written at once; a larger batch comes whole
+
+
+class Slice(NamedTuple):
+    """Sound batches of another replica, and the transactions among them that were aborted."""
+
+    data: bytes
+    following_offset: int
+    aborted: Aborted
 
 
 class Repairs:
@@ -91,15 +108,22 @@ class Repairs:
         scrubber.begin()
         opened.callback(scrubber.stop)
 
+    async def _check_noted(self, partition: Partition, found: Log) -> None:
+        """Check what was being repaired when the last process ended."""
+        for first_offset, next_offset in noted_damage(found.disk, found.directory):
+            await self.scrubber.scrub_range(found, first_offset, next_offset)
+            if partition not in self.damaged:
+                await self._note(found, ())
+
     def limit_of(self, found: Log) -> int:
         """Below it all is synced and committed."""
         return min(found.recovery_point, self._broker.logs.high_watermark_of(found))
 
     def opened(self, partition: Partition) -> None:
-        """Look whether segments of a replica miss their ends. Until then it cannot join an ISR: its
-        end may be that of the leader all the same.
+        """Look whether segments of a replica miss their ends, or a repair was not finished. Until
+        then it cannot join an ISR: its end may be that of the leader all the same.
         """
-        if len(partition.replicas) < 2 or partition.segment_count < 2:
+        if len(partition.replicas) < 2 or not partition.end_offset:
             return
         partition.damaged = True
         self._not_looked_at[partition] = None
@@ -107,13 +131,16 @@ class Repairs:
             self._broker.replication.spawn(self._look_at_ends())
 
     async def _look_at_ends(self) -> None:
+        time_slice = TimeSlice(self._broker.clock)
         while self._not_looked_at:
+            await time_slice.yield_if_over()
             partition = next(iter(self._not_looked_at))
             name = f"{partition.topic}-{partition.index}"
             try:
                 found = self._broker.logs.get(partition.topic, partition.index)
                 if found is not None:
                     await self.scrubber.check_ends(found, urgent=True)
+                    await self._check_noted(partition, found)
             except OutOfDescriptors as error:
                 log.info("%s waits to be looked at: %s", name, error)
                 await pause(self._broker.clock, RETRY_S)
@@ -166,6 +193,7 @@ class Repairs:
     async def _repair(self, partition: Partition, found: Log) -> None:
         """Leave the ISR, copy what is damaged, and follow again."""
         damaged = self.damaged[partition]
+        noted: list[Damage] = []
         try:
             while damaged and self._is_here(partition):
                 damage = damaged[0]
@@ -173,6 +201,9 @@ class Repairs:
                     damaged.pop(0)
                 elif await self._has_left(partition):
                     try:
+                        if noted != damaged:
+                            await self._note(found, damaged)
+                            noted = list(damaged)
                         await self._copy(partition, found, damage)
                     except OSError as problem:
                         # A full disk, say. The log is as it was: a later try may succeed.
@@ -180,11 +211,21 @@ class Repairs:
                         await pause(self._broker.clock, RETRY_S)
                     else:
                         damaged.pop(0)  # what could not be repaired is found again
+            if found.offline is None:
+                await self._note(found, damaged)
+        except OSError as problem:
+            log.warning("%s is checked again at the next start: %s", found.name, problem)
         finally:
             self._alone.discard(partition)
             del self.damaged[partition]
             partition.damaged = partition in self._not_looked_at
         self._broker.replication.repaired(partition)
+
+    async def _note(self, found: Log, damaged: Iterable[Damage]) -> None:
+        """Note what is damaged in the log's folder: a start after a crash looks there first."""
+        ranges = [(each.first_offset, each.next_offset) for each in damaged]
+        logs = self._broker.logs
+        await logs.background.thread(note_damage, logs.disk, found.directory, ranges)
 
     def _is_here(self, partition: Partition) -> bool:
         here = self._broker.partitions.by_name.get(partition.topic, {}).get(partition.index)
@@ -220,16 +261,23 @@ class Repairs:
     async def _copy(self, partition: Partition, found: Log, damage: Damage) -> None:
         """Raises OSError when what is damaged cannot be kept: nothing has changed then."""
         sources = [partition.leader_id, *partition.replicas]
+        is_kept = False
         for number in range(TRIES):
             for source in dict.fromkeys(each for each in sources if each != partition.node_id):
-                data = await self._read_range(source, partition, damage)
+                size = await self._measure(source, partition, damage)
                 if not is_current(found, damage):
                     return  # deleted meanwhile, or copied to another directory
-                if data is None:
+                if size is None:
                     continue
-                if fits(damage, data) or (len(data) > damage.size and may_grow(found, damage)):
-                    await self._put_in_place(partition, found, damage, data, source)
-                    return
+                if size == damage.size or (size > damage.size and may_grow(found, damage)):
+                    if not is_kept:
+                        await keep_damaged(self._broker.logs, found, damage)
+                        is_kept = True
+                    rest = await self._put_in_place(partition, found, damage, size, source)
+                    if rest is None:
+                        return
+                    damage = rest
+                    continue
                 by_leader = source == partition.leader_id and partition.config.compact
                 if by_leader and partition.has_min_isr:
                     await self._copy_again(partition, found, damage)
@@ -246,17 +294,30 @@ class Repairs:
         )
 
     async def _put_in_place(
-        self, partition: Partition, found: Log, damage: Damage, data: bytes, source: int
-    ) -> None:
-        await keep_damaged(self._broker.logs, found, damage)
+        self, partition: Partition, found: Log, damage: Damage, size: int, source: int
+    ) -> Damage | None:
+        """Copy the range; what is still damaged when the source fails, None if nothing is, or the
+        log is no longer there.
+        """
+        # New segments need to know which transactions were aborted.
+        isolation = READ_COMMITTED if size > damage.size else 0
         try:
-            done = await put_in_place(self._broker.logs, found, damage, data)
+            refill = Refill(self._broker.logs, found, damage, size)
+            while (rest := refill.rest).first_offset < rest.next_offset:
+                each = await self._slice(source, partition, rest, rest.first_offset, isolation)
+                if not is_current(found, rest):
+                    return None
+                if each is None or not refill.write(*each):
+                    break
+            await refill.sync()
         except OSError as problem:
             partition.go_offline("cannot be repaired", problem)
-            return
-        if done:
-            self._repaired.value += 1
-            log.warning("%s is repaired from broker %d: %s", found.name, source, damage)
+            return None
+        if rest.first_offset < rest.next_offset or rest.size:
+            return rest
+        self._repaired.value += 1
+        log.warning("%s is repaired from broker %d: %s", found.name, source, damage)
+        return None
 
     async def _copy_again(self, partition: Partition, found: Log, damage: Damage) -> None:
         """The leader's log was compacted otherwise: begin again where the damaged segment begins.
@@ -283,29 +344,44 @@ class Repairs:
             log.warning("%s is copied again from offset %d on: %s", found.name, offset, damage)
         partition.sync_if_needed()
 
-    async def _read_range(self, source: int, partition: Partition, damage: Damage) -> bytes | None:
-        """The batches of another replica with the damaged offsets; None if it has no sound ones."""
-        data = b""
-        offset = damage.first_offset
-        while offset < damage.next_offset and max(len(data), damage.size) <= RANGE_BYTES_MAX:
-            size = damage.size - len(data)
-            answer = await self._ask(source, partition, offset, size if size > 0 else PIECE_BYTES)
-            whole, offset = whole_batches(answer, offset)
-            if not whole:
+    async def _measure(self, source: int, partition: Partition, damage: Damage) -> int | None:
+        """How many bytes the batches of another replica with the damaged offsets have; None if it
+        has no sound ones.
+        """
+        size, offset = 0, damage.first_offset
+        while offset < damage.next_offset:
+            each = await self._slice(source, partition, damage, offset)
+            if each is None:
                 return None
-            data += whole
-        return sound_range(damage, data) if offset >= damage.next_offset else None
+            size, offset = size + len(each.data), each.following_offset
+        return size
 
-    async def _ask(self, source: int, partition: Partition, offset: int, size: int) -> bytes:
-        """Records from `offset` on, as a consumer is given them; empty if there is an error."""
+    async def _slice(
+        self, source: int, partition: Partition, damage: Damage, offset: int, isolation: int = 0
+    ) -> Slice | None:
+        """Batches of another replica from `offset` on, which is damaged; None: no sound ones."""
+        answer, aborted = await self._ask(source, partition, offset, isolation)
+        whole, following_offset = whole_batches(answer, offset)
+        data = sound_range(damage._replace(first_offset=offset), whole) if whole else None
+        if data is None:
+            return None
+        return Slice(data, min(following_offset, damage.next_offset), aborted)
+
+    async def _ask(
+        self, source: int, partition: Partition, offset: int, isolation: int
+    ) -> tuple[bytes, Aborted]:
+        """Records from `offset` on, as a consumer is given them, and the aborted transactions among
+        them, if it reads committed ones; empty if there is an error.
+        """
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         wanted = FetchPartition(
-            partition=partition.index, fetch_offset=offset, partition_max_bytes=size
+            partition=partition.index, fetch_offset=offset, partition_max_bytes=SLICE_BYTES
         )
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=0,
-            max_bytes=size,
+            max_bytes=SLICE_BYTES,
+            isolation_level=isolation,
             topics=[FetchTopic(topic_id=partition.topic_id, partitions=[wanted])],
         )
 
@@ -316,9 +392,14 @@ class Repairs:
         self._broker.peers.send(source, request, settle)
         response = await answered
         if isinstance(response, ErrorCode) or response.error_code or not response.responses:
-            return b""
+            return b"", []
         [found] = response.responses[0].partitions
-        return b"" if found.error_code else bytes(found.records or b"")
+        if found.error_code:
+            return b"", []
+        aborted = [
+            (each.producer_id, each.first_offset) for each in found.aborted_transactions or ()
+        ]
+        return bytes(found.records or b""), aborted
 
 
 def whole_batches(data: bytes, offset: int) -> tuple[bytes, int]:

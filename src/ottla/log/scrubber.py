@@ -163,6 +163,12 @@ class Scrubber:
             if segment.base_offset < self._limit_of(log):
                 await self._scrub_segment(log, segment)
 
+    async def scrub_range(self, log: Log, first_offset: int, next_offset: int) -> None:
+        """Check the segments that hold these offsets; somebody waits for it."""
+        for segment in segments_from(log.segments, first_offset):
+            if segment.base_offset < next_offset:
+                await self._scrub_segment(log, segment, urgent=True)
+
     async def scrub_at(self, log: Log, offset: int) -> None:
         """Check the batches from the one that holds `offset` on, a slice of them."""
         segment = segments_from(log.segments, offset)[0]

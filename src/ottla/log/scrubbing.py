@@ -145,14 +145,6 @@ class BatchWalk:
         return Unsound(self.position, self.next_offset, problem, size if possible else 0)
 
 
-def fits(damage: Damage, data: bytes) -> bool:
-    """Whether sound batches of the damaged offsets can take the place of the damaged bytes.
-
-    Not those of a log that was compacted otherwise.
-    """
-    return len(data) == damage.size
-
-
 def sound_range(damage: Damage, data: bytes) -> bytes | None:
     """The batches in `data` with offsets that are damaged; None if one of them is not sound."""
     walk = BatchWalk(
@@ -175,12 +167,12 @@ def sound_range(damage: Damage, data: bytes) -> bytes | None:
 def ends_at_next(segment: Segment) -> bool:
     """Whether the batches of a closed segment reach to the next one; a few reads at its end.
 
-    True also where the index does not say where to look.
+    False also where the index does not say where to look.
     """
     last = segment.index.last()
     position, next_offset = last[1] if last else 0, -1
     if segment.size_bytes - position > END_BYTES_MAX:
-        return True
+        return False
     for batch in segment.batches(position, strict=False):
         position, next_offset = batch.position + batch.size, batch.last_offset + 1
     return position == segment.size_bytes and next_offset == segment.next_offset
