@@ -63,6 +63,12 @@ def values(broker: Broker, topic: str) -> list[int]:
         return found
 
 
+def wait_for(process: subprocess.Popen[str], broker: Broker, topic: str, count: int) -> None:
+    """Until so many records are there, or the agent has ended, which is a failure."""
+    eventually(lambda: process.poll() is not None or len(values(broker, topic)) >= count)
+    assert process.poll() is None, process.stderr and process.stderr.read()
+
+
 def test_a_property_file_runs(ottla_broker: Broker, tmp_path: Path) -> None:
     """Flume's own words for a sequence, a memory channel and a KafkaSink give records of a topic,
     and SIGTERM ends the agent in good order."""
@@ -76,8 +82,7 @@ a1.sinks.k1.kafka.topic = agent-run
 """
     )
     with running(file, "--name", "a1") as process:
-        eventually(lambda: process.poll() or len(values(ottla_broker, "agent-run")) >= 500)
-        assert process.poll() is None, process.communicate()[1]
+        wait_for(process, ottla_broker, "agent-run", 500)
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
     assert values(ottla_broker, "agent-run") == list(range(500))
@@ -105,3 +110,31 @@ def test_a_wrong_file_ends_with_one_sentence(tmp_path: Path) -> None:
     rule = "must be one channel: a sink takes from one"
     assert fact == f"ottla: {file} line 12: a1.sinks.k1.channel {rule} (got 'c1 c2')"
     assert hint == "Try: a1.sinks.k1.channel = c1, and another sink for each other channel"
+
+
+def test_a_followed_file_arrives_once_over_two_runs(ottla_broker: Broker, tmp_path: Path) -> None:
+    """TAILDIR by a property file: what is written while no agent runs is there after the next
+    start, and nothing twice."""
+    log = tmp_path / "app.log"
+    log.write_text("".join(f"{number}\n" for number in range(100)))
+    file = tmp_path / "tail.conf"
+    file.write_text(f"""
+a1.sources = r1
+a1.channels = c1
+a1.sinks = k1
+a1.sources.r1.type = TAILDIR
+a1.sources.r1.filegroups = f1
+a1.sources.r1.filegroups.f1 = {tmp_path}/.*\\\\.log
+a1.sources.r1.channels = c1
+a1.channels.c1.type = memory
+a1.sinks.k1.type = org.apache.flume.sink.kafka.KafkaSink
+a1.sinks.k1.kafka.bootstrap.servers = {ottla_broker.bootstrap_servers}
+a1.sinks.k1.kafka.topic = agent-tail
+a1.sinks.k1.channel = c1
+""")
+    for written in (100, 150):
+        with running(file) as process:
+            wait_for(process, ottla_broker, "agent-tail", written)
+        with log.open("a") as more:
+            more.write("".join(f"{number}\n" for number in range(100, 150)))
+    assert values(ottla_broker, "agent-tail") == list(range(150))

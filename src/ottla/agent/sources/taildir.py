@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import re
 import uuid
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
+from ..config.options import Options
+from ..config.patterns import python_pattern
+from ..context import Context
 from ..events import Position
 from ..files.facts import Content
 from ..files.lines import LINE_BYTES_MAX, LineDecoder, LongLines
@@ -24,6 +29,7 @@ from ..parts import Output
 
 logger = logging.getLogger(__name__)
 BATCH_SIZE = 100  # Flume's default
+BYTE_OFFSET_HEADER = "byteoffset"  # Flume's name
 POLL_S = 0.25
 
 
@@ -138,3 +144,27 @@ class TaildirSource:
         opened = self._open.pop(stream, None)
         if opened is not None:
             opened.content.close()
+
+
+def from_options(name: str, options: Options, context: Context) -> TaildirSource:
+    paths, headers = options.family("filegroups."), options.family("headers.")
+    groups = []
+    for group in options.names("filegroups"):
+        directory, pattern = os.path.split(os.path.expanduser(paths[group]))
+        own = {
+            key[len(group) + 1 :]: value
+            for key, value in headers.items()
+            if key.startswith(f"{group}.")
+        }
+        groups.append(FileGroup(group, directory, re.compile(python_pattern(pattern)), own))
+    return TaildirSource(
+        name,
+        TaildirOptions(
+            groups,
+            batch_size=options.number("batchSize"),
+            file_header=options.text("fileHeaderKey") if options.flag("fileHeader") else None,
+            byte_offset_header=BYTE_OFFSET_HEADER if options.flag("byteOffsetHeader") else None,
+            line_bytes_max=options.number("deserializer.maxLineLength"),
+            long_lines=LongLines(options.text("deserializer.longLines")),
+        ),
+    )
