@@ -61,7 +61,7 @@ def test_internal_topics_wait_for_enough_brokers(key_type: int, topic: str) -> N
 
 
 def test_a_join_goes_on_at_the_next_coordinator() -> None:
-    """The coordinator dies while members wait for the others to join: they join anew.
+    """Trap 22: the coordinator dies while members wait for the others to join: they join anew.
 
     The group's next generation is the one after the last that was written down, and a member of
     that one is known.

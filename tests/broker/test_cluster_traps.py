@@ -19,6 +19,7 @@ from ottla.wire.api.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.wire.errors import ErrorCode
+from ottla.wire.records import Record, write_batch
 from tests.broker.cluster_clients import (
     SETTINGS,
     TRANSACTION_TOPIC,
@@ -30,6 +31,7 @@ from tests.broker.cluster_clients import (
     place,
 )
 from tests.broker.cluster_harness import Cluster
+from tests.broker.harness import produce_request
 from tests.broker.test_cluster_transactions import HeldMarkers, completed, producer, state
 from tests.broker.test_transactions import request_of
 from tests.broker.transactional import GROUP, TOPIC, offset_of, visible
@@ -51,6 +53,35 @@ def end_request(client: TransactionalClient, commit: bool = True) -> EndTxnReque
         producer_epoch=client.epoch,
         committed=commit,
     )
+
+
+def test_trap_6_the_first_produce_to_a_topic_made_by_asking(cluster: Cluster) -> None:
+    """Its leader, which may be another broker and learn of it later, takes it: at once by the
+    topic's id, for which it waits; by name after the error that every client retries."""
+    cluster.slow_feed(3, 0.05)
+    leaders = set()
+    for name in map("auto{}".format, range(20)):
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+        [topic] = cluster.ask(2, asked, 12).topics
+        [partition] = topic.partitions
+        assert (topic.error_code, partition.error_code) == (0, 0)
+        leaders.add(partition.leader_id)
+        by_name = produce_request(name, 0, write_batch([Record(b"x")]))
+        by_id = produce_request(topic.topic_id, 0, write_batch([Record(b"y")]))
+        first = code_of(cluster.ask(partition.leader_id, by_name, 9))
+        if partition.leader_id != 3:
+            assert first == ErrorCode.NONE
+        else:
+            assert first == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert code_of(cluster.ask(3, by_id, 13)) == ErrorCode.NONE
+            assert code_of(cluster.ask(3, by_name, 9)) == ErrorCode.NONE
+    assert leaders == {1, 2, 3}
+
+
+def code_of(answer: Any) -> int:
+    [topic] = answer.responses
+    [partition] = topic.partition_responses
+    return int(partition.error_code)
 
 
 def test_trap_7_a_fresh_topic_has_leaders(cluster: Cluster) -> None:

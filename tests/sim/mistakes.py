@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from ottla.broker import broker as broker_module
 from ottla.broker import metadata_applier, remote_controller
-from ottla.broker.handlers import produce
+from ottla.broker.handlers import list_offsets, produce
 from ottla.broker.metadata_applier import MetadataApplier
 from ottla.broker.repairs import Repairs
 from ottla.cluster import elections, reassignment, registration
@@ -38,6 +38,7 @@ append = Partition.append
 assign = Partition.assign
 completed = reassignment.completed
 fetch_partition = Fetcher._fetch_partition
+find_offset = list_offsets._find
 growth = LeaderState.growth
 register_broker = registration.register_broker
 AMONG_ROT = ("kill", "pause", "cut", "controller", "move", "power", "stop", "slow", "step")
@@ -111,6 +112,16 @@ def growth_without_the_start_of_the_epoch() -> AbstractContextManager[Any]:
             self.start_offset = start
 
     return patch.object(LeaderState, "growth", changed)
+
+
+def latest_offset_of_a_new_leader_too_early() -> AbstractContextManager[Any]:
+    """Before KIP-207: ListOffsets is answered before the high watermark is known again."""
+
+    def changed(partition: Partition, timestamp: int, end_offset: int) -> Any:
+        partition.epoch_start_offset = 0
+        return find_offset(partition, timestamp, end_offset)
+
+    return patch.object(list_offsets, "_find", changed)
 
 
 def stale_isr_change_accepted() -> AbstractContextManager[Any]:
@@ -323,6 +334,11 @@ MISTAKES = [
     Mistake(unclean_member_of_the_elr_elected, 10, eligible_broker_loses_power),
     Mistake(wiped_disk_elected, 10, eligible_broker_loses_its_disk),
     Mistake(duplicate_acknowledged_early, 20),
+    Mistake(
+        latest_offset_of_a_new_leader_too_early,
+        5,
+        lambda seed: draw_plan(seed, ("move", "kill", "slow")),
+    ),
     Mistake(stale_isr_change_accepted, 10, leader_behind_when_it_returns),
     Mistake(
         growth_without_the_start_of_the_epoch,
