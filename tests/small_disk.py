@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from tests import needs
 
 
 @contextmanager
@@ -18,11 +18,11 @@ def small_disk(where: Path, size_kb: int) -> Iterator[Path]:
     where.mkdir()
     mount = shutil.which("mount")
     if mount is None or os.geteuid() != 0:
-        pytest.skip("making a small file system needs root")
+        needs.missing("making a small file system needs root")
     size = f"size={size_kb}k"
     made = subprocess.run([mount, "-t", "tmpfs", "-o", size, "tmpfs", str(where)], check=False)
     if made.returncode:
-        pytest.skip("this machine does not let us mount a small file system")
+        needs.missing("this machine does not let us mount a small file system")
     try:
         yield where
     finally:
