@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 
 from ottla.agent.events import EventBatch, Position
+from ottla.agent.files.watching import Changes
 from ottla.agent.parts import Source
+from ottla.agent.sources.taildir import CHECK_S
 from tests.waiting import GIVE_UP_S
 
 
@@ -62,3 +64,34 @@ class Running:
         [result] = await asyncio.gather(self._task, return_exceptions=True)
         if ended and isinstance(result, BaseException):
             raise result
+
+
+class Ticks:
+    """A watcher that the test drives: the source looks when told, and says when it has caught up."""
+
+    def __init__(self) -> None:
+        self._tick = asyncio.Event()
+        self._idle = asyncio.Event()
+
+    def watch(self, directories: Iterable[str]) -> None:
+        return
+
+    async def wait(self, timeout_s: float) -> Changes:
+        if timeout_s < CHECK_S:  # it has something to do
+            await asyncio.sleep(timeout_s)
+            return Changes()
+        self._idle.set()
+        await self._tick.wait()
+        self._tick.clear()
+        return Changes(listing=True)
+
+    async def caught_up(self) -> None:
+        """Lets the source list and read all there is."""
+        async with asyncio.timeout(GIVE_UP_S):
+            await self._idle.wait()
+            self._idle.clear()
+            self._tick.set()
+            await self._idle.wait()
+
+    def close(self) -> None:
+        return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ class Found(NamedTuple):
     size: int
     modified_ns: int
     group: str | None  # None: no filegroup has this name
+    is_link: bool = False
 
     @property
     def key(self) -> tuple[int, int]:
@@ -40,7 +41,14 @@ class FileGroup:
         return cls(name, os.path.abspath(directory or "."), re.compile(pattern), headers)
 
 
-def stat_file(path: str, group: str | None) -> Found | None:
+class Wanted(NamedTuple):
+    """Files that are looked for although no filegroup has their names: the rest of a stream."""
+
+    inodes: Collection[int] = ()
+    names: Collection[str] = ()  # and names that extend these
+
+
+def stat_file(path: str, group: str | None, is_link: bool = False) -> Found | None:
     """None if it is gone or no regular file. A symbolic link is the file that it leads to."""
     try:
         seen = os.stat(path)
@@ -48,18 +56,44 @@ def stat_file(path: str, group: str | None) -> Found | None:
         return None
     if not stat.S_ISREG(seen.st_mode):
         return None
-    return Found(path, seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, group)
+    return Found(path, seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, group, is_link)
 
 
-def list_names(directory: str) -> list[str]:
-    """Empty if there is no such directory: it may come later."""
-    try:
-        return os.listdir(directory)
-    except OSError:
-        return []
+def shorter_names(name: str) -> Iterator[str]:
+    """The names that this one extends: `a.log.1` and `a.log-20260101.gz` are made of `a.log`."""
+    return (name[:length] for length in range(1, len(name)) if not name[length].isalnum())
 
 
-def list_group(group: FileGroup, names: list[str]) -> list[Found]:
-    matches = group.pattern.fullmatch
-    paths = (os.path.join(group.directory, name) for name in names if matches(name))
-    return [found for path in paths if (found := stat_file(path, group.name)) is not None]
+def list_files(groups: Iterable[FileGroup], wanted: Wanted) -> list[Found]:
+    """All files of the groups, the oldest first as in Flume. A file of two groups is in the first.
+
+    A directory that is not there may come later.
+    """
+    by_directory: dict[str, list[FileGroup]] = {}
+    for group in groups:
+        by_directory.setdefault(group.directory, []).append(group)
+    found: list[Found] = []
+    for directory, its_groups in by_directory.items():
+        try:
+            entries = os.scandir(directory)
+        except OSError:
+            continue
+        with entries:
+            for entry in entries:
+                name = entry.name
+                owner = next(
+                    (each.name for each in its_groups if each.pattern.fullmatch(name)), None
+                )
+                if (
+                    owner is None
+                    and entry.inode() not in wanted.inodes
+                    and not (
+                        wanted.names and any(map(wanted.names.__contains__, shorter_names(name)))
+                    )
+                ):
+                    continue
+                seen = stat_file(entry.path, owner, entry.is_symlink())
+                if seen is not None:
+                    found.append(seen)
+    found.sort(key=lambda each: (each.modified_ns, each.path))
+    return found

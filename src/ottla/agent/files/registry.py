@@ -1,19 +1,42 @@
 """Which file on disk is which known stream: decisions only, the bytes are asked for.
 
-A file is known by device and inode, and confirmed by what it holds (`facts.py`).
+A file is known by device and inode, and confirmed by what it holds (`facts.py`): a rename changes
+nothing, an inode that was given to another file or a file that was emptied is noticed. What a
+stream has read can also be found in another file:
+
+- Its own file is gone or was emptied (copytruncate, gzip): the stream goes on in the copy, which
+  may have more than was read.
+- Its own file is there: the copy is not read again. From where the two differ it is a stream of
+  its own.
+
+A copy is believed if it holds CONFIRM_BYTES at its beginning and before the position as the stream
+had them, under any name. With less evidence its name must say so as well (`a.log.1` of `a.log`):
+two files that begin with the same lines are two.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from ..events import Position
-from .facts import Content, FileFacts, holds
-from .listing import Found
+from .compressed import is_compressed
+from .facts import (
+    CONFIRM_BYTES,
+    Content,
+    FileFacts,
+    before_digest,
+    digest,
+    head_digest,
+    holds,
+)
+from .listing import Found, Wanted, shorter_names
 
 Key = tuple[int, int]
-Open = Callable[[Found], Content | None]
+COMPARE_BYTES = 64 * 1024
+SETTLE_S = 1.0  # a copy that has not grown for so long is as long as it will be
 
 
 @dataclass(slots=True, eq=False)
@@ -26,10 +49,46 @@ class Known:
     confirmed: bool = False  # its file was seen to hold what was read, since the start
     seen: Found | None = None  # as of the last listing; None: not there
     group: str | None = None
+    is_open: bool = False  # the source holds it open: it is read to its end wherever it is
+    lost: bool = False  # its file has other content now
 
     @property
     def key(self) -> Key:
         return self.facts.device, self.facts.inode
+
+    @property
+    def has_file(self) -> bool:
+        return not self.lost and (self.seen is not None or self.is_open)
+
+
+class Probe(Protocol):
+    """Looks into files during one update."""
+
+    def content(self, found: Found) -> Content | None:
+        """None if it cannot be opened, or is another file by now."""
+
+    def content_of(self, known: Known) -> Content | None:
+        """That of a stream's file."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one listing changed."""
+
+    read: list[Known] = field(default_factory=list)  # have something, perhaps
+    reopen: list[Known] = field(default_factory=list)  # are read from another file, or from none
+    begun: list[Known] = field(default_factory=list)  # begin behind the first byte of their file
+    copies: list[tuple[Found, Known]] = field(default_factory=list)  # not read again
+    waits: bool = False  # a file is left for later: look again after SETTLE_S
+
+
+@dataclass(slots=True)
+class Copy:
+    """A file that holds what a stream has read, while the stream's own file is there."""
+
+    known: Known
+    common: int  # so far they are alike
+    size: int
 
 
 class Registry:
@@ -39,41 +98,296 @@ class Registry:
         self._new_stream = new_stream
         self.streams: dict[str, Known] = {}
         self._by_key: dict[Key, Known] = {}
+        self._copies: dict[Key, Copy] = {}
+        self._waiting: dict[Key, tuple[int, int, float]] = {}  # size, modified, since
+        # Files outside the filegroups that hold nothing that a stream without a file has read: as
+        # of their size and time, and of how often a stream had lost its file.
+        self._useless: dict[Key, tuple[int, int, int]] = {}
+        self._losses = 0
         for position in positions.values():
             known = Known(position.stream, position.offset, FileFacts.from_json(position.facts))
             self.streams[known.stream] = known
-            self._by_key[known.key] = known
-
-    def update(self, listing: Iterable[Found], open_content: Open) -> list[Known]:
-        """Takes a listing; returns the streams whose file changed since the one before."""
-        changed = []
-        for known in self.streams.values():
-            known.seen = None
-        for found in listing:
-            identified = self._identify(found, open_content)
-            if identified is not None:
-                changed.append(identified)
-        return changed
-
-    def _identify(self, found: Found, open_content: Open) -> Known | None:
-        known = self._by_key.get(found.key)
-        if known is not None and not known.confirmed:
-            content = open_content(found)
-            if content is None:
-                return None
-            if holds(content, known.facts.head, known.facts.before, known.offset):
-                known.confirmed = True
+            # An inode may have had several files; the one that is there confirms its stream.
+            held = self._by_key.get(known.key)
+            if held is not None:
+                known.lost = True
             else:
-                self._by_key.pop(found.key)
-                known = None
+                self._by_key[known.key] = known
+
+    def update(
+        self, listing: Iterable[Found], probe: Probe, now_s: float, at_end: bool = False
+    ) -> Outcome:
+        """Takes a listing of all files that there are.
+
+        `at_end`: files that no stream knows begin at their end (skipToEnd at the start).
+        """
+        outcome = Outcome()
+        present = self._by_file(listing)
+        for key in self._by_key.keys() - present.keys():
+            if self._by_key[key].seen is not None:
+                self._by_key[key].seen = None
+                self._losses += 1
+        for by_key in (self._copies, self._useless):
+            for key in by_key.keys() - present.keys():
+                del by_key[key]
+        # An empty file is not decided on: it may become a copy.
+        others = [
+            found
+            for found in present.values()
+            if not self._recognize(found, probe, outcome) and found.size > 0
+        ]
+        if others:
+            readers = Readers(self.streams.values())
+            for found in others:
+                self._place(found, readers, probe, now_s, at_end, outcome)
+        for key in self._waiting.keys() - {found.key for found in others}:
+            del self._waiting[key]
+        return outcome
+
+    def wanted(self) -> Wanted:
+        """The files of streams that are not among those of the last listing."""
+        gone = [known for known in self.streams.values() if known.lost or known.seen is None]
+        return Wanted(
+            {known.facts.inode for known in gone if not known.lost},
+            {os.path.basename(known.facts.path) for known in gone if known.offset > 0},
+        )
+
+    def changed(self, known: Known) -> None:
+        """What was read is not in the file of this stream any more, or may not be."""
+        known.confirmed = False
+
+    def forget(self, known: Known) -> None:
+        """Its file is gone for good."""
+        self.streams.pop(known.stream, None)
+        if self._by_key.get(known.key) is known:
+            del self._by_key[known.key]
+        for key in [key for key, copy in self._copies.items() if copy.known is known]:
+            del self._copies[key]
+
+    def _by_file(self, listing: Iterable[Found]) -> dict[Key, Found]:
+        """One name for each file: links lead to the same. The name that it had is preferred, then
+        one that a filegroup has."""
+        present: dict[Key, Found] = {}
+        for found in listing:
+            other = present.get(found.key)
+            if other is not None:
+                known = self._by_key.get(found.key)
+                is_its_name = known is not None and found.path == known.facts.path
+                if not (is_its_name or (other.group is None and found.group is not None)):
+                    continue
+            present[found.key] = found
+        return present
+
+    def _recognize(self, found: Found, probe: Probe, outcome: Outcome) -> bool:
+        """By device and inode, confirmed by content."""
+        known = self._by_key.get(found.key)
         if known is None:
-            known = Known(
-                self._new_stream(), 0, FileFacts(found.path, found.device, found.inode), True
-            )
-            self.streams[known.stream] = known
-            self._by_key[found.key] = known
-        elif known.facts.path != found.path:
-            known.facts = replace(known.facts, path=found.path)
+            return False
+        if not known.confirmed or (found.size < known.offset and not is_compressed(found.path)):
+            content = probe.content(found)
+            if content is None:
+                return True  # whatever it is, it cannot be read now
+            if not holds(content, known.facts.head, known.facts.before, known.offset):
+                del self._by_key[found.key]
+                known.lost = True
+                known.seen = None
+                self._losses += 1
+                outcome.reopen.append(known)
+                return self._recognize_other(found, content, outcome)
+            known.confirmed = True
+        self._see(known, found, outcome)
+        return True
+
+    def _recognize_other(self, found: Found, content: Content, outcome: Outcome) -> bool:
+        """A file that had this inode before, and is back under it."""
+        for known in self.streams.values():
+            if (
+                known.lost
+                and known.key == found.key
+                and known.offset > 0
+                and holds(content, known.facts.head, known.facts.before, known.offset)
+            ):
+                known.lost = False
+                known.confirmed = True
+                self._by_key[found.key] = known
+                self._see(known, found, outcome)
+                return True
+        return False
+
+    def _see(self, known: Known, found: Found, outcome: Outcome) -> None:
+        before = known.seen
         known.seen = found
-        known.group = found.group
-        return known
+        if found.group is not None:
+            known.group = found.group
+        if known.facts.path != found.path:
+            known.facts = replace(known.facts, path=found.path)
+        if before is None or before[3:5] != found[3:5]:
+            outcome.read.append(known)
+
+    def _place(
+        self,
+        found: Found,
+        readers: Readers,
+        probe: Probe,
+        now_s: float,
+        at_end: bool,
+        outcome: Outcome,
+    ) -> None:
+        """A file that no stream has: a copy, the rest of a stream, or new."""
+        copy = self._copies.get(found.key)
+        if copy is not None:
+            self._look_at_copy(copy, found, probe, outcome)
+            return
+        if self._useless.get(found.key) == (*found[3:5], self._losses):
+            return
+        content = probe.content(found)
+        if content is None:
+            return
+        for known in readers.candidates(found, content):
+            if not holds(content, known.facts.head, known.facts.before, known.offset):
+                continue
+            if known.has_file:
+                copy = Copy(known, known.offset, -1)
+                self._copies[found.key] = copy
+                outcome.copies.append((found, known))
+                self._look_at_copy(copy, found, probe, outcome)
+            else:
+                self._take_over(known, found, outcome)
+            return
+        if found.group is None:
+            self._useless[found.key] = (*found[3:5], self._losses)
+            return
+        if not at_end and self._may_become_copy(found, content, readers, probe):
+            held = self._waiting.get(found.key)
+            if held is None or held[:2] != (found.size, found.modified_ns):
+                held = (found.size, found.modified_ns, now_s)
+                self._waiting[found.key] = held
+            if now_s - held[2] < SETTLE_S:
+                outcome.waits = True
+                return
+        start = line_start(content, content.size()) if at_end else 0
+        self._begin(found, content, start, outcome)
+
+    def _may_become_copy(
+        self, found: Found, content: Content, readers: Readers, probe: Probe
+    ) -> bool:
+        """Whether a file has the beginning of one that was read: someone may be copying it."""
+        size = content.size()
+        length = min(size, CONFIRM_BYTES)
+        for known in readers.longer(found, content, size):
+            original = probe.content_of(known) if known.has_file else None
+            if original is not None and (
+                original.pread(length, size - length) == content.pread(length, size - length)
+            ):
+                return True
+        return False
+
+    def _look_at_copy(self, copy: Copy, found: Found, probe: Probe, outcome: Outcome) -> None:
+        known = copy.known
+        if not known.has_file:
+            del self._copies[found.key]
+            self._take_over(known, found, outcome)
+            return
+        if found.size == copy.size:
+            return
+        content, original = probe.content(found), probe.content_of(known)
+        if content is None or original is None:
+            return
+        copy.size = found.size
+        copy.common = common_length(content, original, copy.common)
+        if copy.common == content.size() or found.group is None:
+            return
+        if not holds(original, known.facts.head, known.facts.before, known.offset):
+            # It was emptied while we looked; the next listing says so.
+            copy.size = -1
+            outcome.waits = True
+            return
+        del self._copies[found.key]
+        self._begin(found, content, line_start(content, copy.common), outcome)
+
+    def _take_over(self, known: Known, found: Found, outcome: Outcome) -> None:
+        if self._by_key.get(known.key) is known:
+            del self._by_key[known.key]
+        known.facts = replace(known.facts, path=found.path, device=found.device, inode=found.inode)
+        known.lost = False
+        known.confirmed = True
+        known.seen = None
+        self._by_key[found.key] = known
+        outcome.reopen.append(known)
+        self._see(known, found, outcome)
+
+    def _begin(self, found: Found, content: Content, start: int, outcome: Outcome) -> None:
+        facts = FileFacts(
+            found.path,
+            found.device,
+            found.inode,
+            head_digest(content, start),
+            before_digest(content, start),
+            start,
+        )
+        known = Known(self._new_stream(), start, facts, confirmed=True)
+        self.streams[known.stream] = known
+        self._by_key[found.key] = known
+        if start:
+            outcome.begun.append(known)
+        self._see(known, found, outcome)
+
+
+class Readers:
+    """Streams by what they have read: by their first bytes, and the short ones by name."""
+
+    def __init__(self, streams: Iterable[Known]) -> None:
+        self._by_head: dict[str, list[Known]] = {}
+        self._by_name: dict[str, list[Known]] = {}
+        for known in streams:
+            if known.offset >= CONFIRM_BYTES:
+                self._by_head.setdefault(known.facts.head, []).append(known)
+            if known.offset > 0:
+                name = os.path.basename(known.facts.path)
+                self._by_name.setdefault(name, []).append(known)
+
+    def candidates(self, found: Found, content: Content) -> list[Known]:
+        """Those that this file may be a copy of, those first that have no file."""
+        first = content.pread(CONFIRM_BYTES, 0)
+        alike = self._by_head.get(digest(first), []) if len(first) == CONFIRM_BYTES else []
+        named = [known for known in self.extended_by(found) if known.offset < CONFIRM_BYTES]
+        # Of two that were read from the same bytes, the one that got further.
+        return sorted([*alike, *named], key=lambda known: (known.has_file, -known.offset))
+
+    def extended_by(self, found: Found) -> list[Known]:
+        """Those whose name this file's name extends: `a.log.1`, `a.log-20260101.gz` of `a.log`."""
+        name = os.path.basename(found.path)
+        return [
+            known for shorter in shorter_names(name) for known in self._by_name.get(shorter, ())
+        ]
+
+    def longer(self, found: Found, content: Content, size: int) -> list[Known]:
+        """Those that have read more than there is, of which it may be a copy that goes on."""
+        known = self.extended_by(found)
+        if size >= CONFIRM_BYTES:
+            known += self._by_head.get(digest(content.pread(CONFIRM_BYTES, 0)), [])
+        return [each for each in known if each.offset > size]
+
+
+def common_length(one: Content, other: Content, start: int) -> int:
+    """How far two files are alike that are alike up to `start`."""
+    offset = start
+    while True:
+        left, right = one.pread(COMPARE_BYTES, offset), other.pread(COMPARE_BYTES, offset)
+        if left == right and left:
+            offset += len(left)
+            continue
+        pairs = enumerate(zip(left, right, strict=False))
+        shorter = min(len(left), len(right))
+        return offset + next((index for index, (a, b) in pairs if a != b), shorter)
+
+
+def line_start(content: Content, offset: int) -> int:
+    """Where the line begins that the offset is in."""
+    while offset > 0:
+        length = min(offset, COMPARE_BYTES)
+        newline = content.pread(length, offset - length).rfind(b"\n")
+        if newline >= 0:
+            return offset - length + newline + 1
+        offset -= length
+    return 0

@@ -1,7 +1,8 @@
-"""The `TAILDIR` source: follows files by their patterns, line by line, each line once.
+"""The `TAILDIR` source: follows files by their patterns, each event once.
 
-Which file is which is decided by `files/registry.py`; a file keeps its stream when it is renamed,
-and its position comes back from the sinks after a restart.
+Which file is which is decided by `files/registry.py`: a file keeps its stream when it is renamed,
+rotated or compressed, and its position comes back from the sinks after a restart. Flume's own
+position file counts as long as no sink has a position.
 """
 
 from __future__ import annotations
@@ -9,45 +10,86 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
+import time
 import uuid
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ..config.options import Options
 from ..config.patterns import python_pattern
 from ..context import Context
-from ..events import Position
-from ..files.facts import Content
-from ..files.lines import LINE_BYTES_MAX, LineDecoder, LongLines
-from ..files.listing import FileGroup, Found, list_group, list_names
-from ..files.registry import Known, Registry
-from ..files.tail import BatchForm, ContentChanged, PlainContent, Tail
+from ..events import EventBatch, Position
+from ..files.compressed import CompressedContent, is_compressed
+from ..files.decoders import decoder_maker
+from ..files.facts import Content, holds
+from ..files.flume_positions import read_position_file, take_over
+from ..files.lines import Decoder, LineDecoder
+from ..files.listing import FileGroup, Wanted, list_files
+from ..files.opening import FileProbe, OpenContent, open_if_same
+from ..files.registry import SETTLE_S, Known, Outcome, Registry
+from ..files.tail import BatchForm, ContentChanged, Tail
+from ..files.watching import RELIST_S, Changes, PollingWatcher, Watcher, watcher_for
 from ..parts import Output
 
 logger = logging.getLogger(__name__)
 BATCH_SIZE = 100  # Flume's default
-BYTE_OFFSET_HEADER = "byteoffset"  # Flume's name
-POLL_S = 0.25
+IDLE_TIMEOUT_MS = 120_000  # Flume's default
+OPEN_FILES_MAX = 400  # of 1,024 that a process may open on many machines
+CHECK_S = 5.0  # how often open files are looked at
+# Listing takes at most one part in so many of the time.
+LIST_SHARE = 20
+LIST_SHARE_POLLING = 150
+BYTE_OFFSET_HEADER = "byteoffset"
 
 
 @dataclass(slots=True)
 class TaildirOptions:
     groups: Sequence[FileGroup]
+    new_decoder: Callable[[int], Decoder] = LineDecoder  # that continues at an offset
     batch_size: int = BATCH_SIZE
+    batches_max: int | None = None  # of one file at a time, as maxBatchCount
+    skip_to_end: bool = False
+    idle_timeout_ms: int = IDLE_TIMEOUT_MS
     file_header: str | None = None  # the name of the header with the path, if events get it
-    byte_offset_header: str | None = None
-    line_bytes_max: int = LINE_BYTES_MAX
-    long_lines: LongLines = LongLines.CUT
+    byte_offset_header: bool = False
+    position_file: str | None = None  # Flume's
+    new_watcher: Callable[[Sequence[str]], Watcher] = watcher_for
+    clock: Callable[[], float] = time.monotonic
 
 
 @dataclass(slots=True)
 class OpenFile:
+    known: Known
     tail: Tail
-    content: PlainContent
+    content: OpenContent
     form: BatchForm
+    read_at_s: float
+
+
+class FileStatus(NamedTuple):
+    """One file as the live view shows it."""
+
+    path: str
+    stream: str
+    position: int
+    size: int
+
+
+@dataclass(slots=True)
+class FileCounters:
+    long_lines: int = 0  # cut, dropped or split
+    copies: int = 0  # files that were not read, because they are copies
+
+
+@dataclass(slots=True)
+class Pending:
+    """What is to be done next."""
+
+    listing: bool = True
+    list_after_s: float = 0.0
+    read: dict[str, Known] = field(default_factory=dict)
 
 
 class TaildirSource:
@@ -56,94 +98,270 @@ class TaildirSource:
     def __init__(self, name: str, options: TaildirOptions) -> None:
         self.name = name
         self.options = options
+        self.counters = FileCounters()
         self._groups = {group.name: group for group in options.groups}
         self._registry = Registry({}, self._new_stream)
-        self._open: OrderedDict[str, OpenFile] = OrderedDict()
-        self._to_read: dict[str, Known] = {}
+        self._open: dict[str, OpenFile] = {}
+        self._pending = Pending()
+        self._clock = options.clock
+        self._checked_s = 0.0
+        self._polls = False
+        self._by_path: dict[str, Known] = {}
 
     def _new_stream(self) -> str:
         return f"{self.name}/{uuid.uuid4().hex[:16]}"
 
+    def files(self) -> list[FileStatus]:
+        """The files that are there, for the live view."""
+        return [
+            FileStatus(known.facts.path, known.stream, known.offset, known.seen.size)
+            for known in list(self._registry.streams.values())
+            if known.seen is not None
+        ]
+
     async def run(self, output: Output, positions: Mapping[str, Position]) -> None:
-        self._registry = Registry(positions, self._new_stream)
-        try:
-            while True:
-                self._list()
-                while self._to_read:
-                    await self._read_round(output)
-                await asyncio.sleep(POLL_S)
-        finally:
-            for opened in self._open.values():
-                opened.content.close()
-            self._open.clear()
+        directories = [group.directory for group in self.options.groups]
+        with closing(self.options.new_watcher(directories)) as watcher:
+            self._polls = isinstance(watcher, PollingWatcher)
+            try:
+                await self._start(output, positions)
+                while True:
+                    await self._step(output, watcher)
+            finally:
+                for stream in list(self._open):
+                    self._close(stream)
 
-    def _list(self) -> None:
-        listing: list[Found] = []
-        for group in self.options.groups:
-            listing += list_group(group, list_names(group.directory))
-        # The oldest first, as in Flume.
-        listing.sort(key=lambda found: found.modified_ns)
-        with ExitStack() as opened:
+    async def _start(self, output: Output, positions: Mapping[str, Position]) -> None:
+        known = dict(positions)
+        if not known and self.options.position_file:
+            known = await asyncio.to_thread(self._flume_positions, self.options.position_file)
+            for position in known.values():
+                # So that it is known from now on, also if nothing is written before a restart.
+                await output.put(EventBatch([], position=position))
+        self._registry = Registry(known, self._new_stream)
+        await self._list(output, at_end=self.options.skip_to_end)
 
-            def content_of(found: Found) -> Content | None:
-                try:
-                    return opened.enter_context(closing(PlainContent(found.path)))
-                except OSError as error:
-                    logger.warning("Source %s: %s cannot be read: %s", self.name, found.path, error)
-                    return None
+    def _flume_positions(self, path: str) -> dict[str, Position]:
+        held = read_position_file(path)
+        if not held:
+            return {}
+        wanted = Wanted({position.inode for position in held})
+        probe = FileProbe(lambda known: None)
+        with closing(probe):
+            taken = take_over(
+                held, list_files(self.options.groups, wanted), probe.content, self._new_stream
+            )
+        logger.info("Source %s: %d positions of Flume's %s", self.name, len(taken), path)
+        return taken
 
-            for known in self._registry.update(listing, content_of):
-                self._to_read[known.stream] = known
+    async def _step(self, output: Output, watcher: Watcher) -> None:
+        """Lists if that is due, reads a block of each file that has something, then waits."""
+        now_s = self._clock()
+        pending = self._pending
+        if pending.listing and now_s >= pending.list_after_s:
+            await self._list(output)
+            watcher.watch(self._link_directories())
+        await self._read_round(output)
+        timeout_s = CHECK_S if self._open else RELIST_S
+        if pending.read:
+            timeout_s = 0.0
+            await asyncio.sleep(0)
+        elif pending.listing:
+            timeout_s = max(0.001, pending.list_after_s - self._clock())
+        changes = await watcher.wait(timeout_s)
+        self._note(changes)
+        if self._clock() - self._checked_s >= CHECK_S:
+            self._checked_s = self._clock()
+            await self._close_idle(output)
+
+    def _note(self, changes: Changes) -> None:
+        pending = self._pending
+        pending.listing = pending.listing or changes.listing
+        for path in changes.written:
+            known = self._by_path.get(path)
+            if known is not None:
+                pending.read[known.stream] = known
+            else:
+                pending.listing = True
+        if changes.listing:
+            # Those that no listing shows any more, but that may still be written.
+            for stream, opened in self._open.items():
+                if opened.known.seen is None:
+                    pending.read[stream] = opened.known
+
+    def _link_directories(self) -> list[str]:
+        """Where symbolic links lead: what is written there is not seen where they are."""
+        directories = []
+        for known in self._registry.streams.values():
+            if known.seen is not None and known.seen.is_link:
+                real = os.path.realpath(known.seen.path)
+                self._by_path[real] = known
+                directories.append(os.path.dirname(real))
+        return directories
+
+    async def _list(self, output: Output, at_end: bool = False) -> None:
+        began_s = self._clock()
+        outcome = await asyncio.to_thread(self._look, at_end)
+        wanted_before: object = None
+        # What is missed is looked for under other names, once more for each that is newly missed.
+        while (wanted := self._registry.wanted()) != wanted_before and any(wanted):
+            wanted_before = wanted
+            more = await asyncio.to_thread(self._look, at_end)
+            outcome.read += more.read
+            outcome.reopen += more.reopen
+            outcome.begun += more.begun
+            outcome.copies += more.copies
+            outcome.waits = more.waits
+        now_s = self._clock()
+        pending = self._pending
+        pending.listing = outcome.waits
+        share = LIST_SHARE_POLLING if self._polls else LIST_SHARE
+        pending.list_after_s = now_s + max(
+            (now_s - began_s) * share, SETTLE_S / 2 if outcome.waits else 0
+        )
+        await self._apply(outcome, output)
+
+    def _look(self, at_end: bool) -> Outcome:
+        probe = FileProbe(self._held_open)
+        with closing(probe):
+            listing = list_files(self.options.groups, self._registry.wanted())
+            return self._registry.update(listing, probe, self._clock(), at_end)
+
+    def _held_open(self, known: Known) -> Content | None:
+        opened = self._open.get(known.stream)
+        return opened.content if opened is not None else None
+
+    async def _apply(self, outcome: Outcome, output: Output) -> None:
+        for known in outcome.reopen:
+            self._close(known.stream)
+        for known in outcome.begun:
+            # A restart must not begin at the end as it is then.
+            position = Position(known.stream, known.offset, known.facts.as_json())
+            await output.put(EventBatch([], position=position))
+        for found, known in outcome.copies:
+            self.counters.copies += 1
+            logger.info(
+                "Source %s: %s is a copy of %s, which was read; it is not read again",
+                self.name,
+                found.path,
+                known.facts.path,
+            )
+        for known in outcome.read:
+            self._pending.read[known.stream] = known
+        self._by_path = {
+            known.facts.path: known for known in self._registry.streams.values() if known.seen
+        }
 
     async def _read_round(self, output: Output) -> None:
         """A block of each file that has something, so that a large one does not hold up others."""
-        for stream, known in list(self._to_read.items()):
-            opened = self._open.get(stream) or self._open_file(known)
+        read = self._pending.read
+        for stream, known in list(read.items()):
+            opened = self._open.get(stream) or await self._open_file(known)
             if opened is None:
-                del self._to_read[stream]
+                read.pop(stream, None)
                 continue
+            if opened.tail.facts.path != known.facts.path:
+                opened.tail.facts = replace(opened.tail.facts, path=known.facts.path)
+                opened.form = self._form(known)
             tail = opened.tail
-            read_to = tail.decoder.read_to
-            try:
-                batches = tail.read(opened.form)
-            except ContentChanged:
-                self._close(stream)
-                del self._to_read[stream]
-                continue
-            if tail.decoder.read_to == read_to:
-                del self._to_read[stream]
-            for batch in batches:
-                await output.put(batch)
-            known.offset = tail.position
-            known.facts = tail.facts
+            for _ in range(self._blocks_at_once()):
+                read_to = tail.decoder.read_to
+                try:
+                    batches = tail.read(opened.form)
+                    if tail.decoder.read_to == read_to:
+                        read.pop(stream, None)
+                        if isinstance(opened.content, CompressedContent):
+                            batches = tail.finish(opened.form)
+                except ContentChanged:
+                    self._lose_content(known)
+                    break
+                await self._put(batches, opened, output)
+                if stream not in read:
+                    break
 
-    def _open_file(self, known: Known) -> OpenFile | None:
-        try:
-            content = PlainContent(known.facts.path)
-        except OSError as error:
-            logger.warning("Source %s: %s cannot be read: %s", self.name, known.facts.path, error)
+    def _blocks_at_once(self) -> int:
+        return 1 if self.options.batches_max is not None else 4
+
+    async def _put(self, batches: list[EventBatch], opened: OpenFile, output: Output) -> None:
+        tail, known = opened.tail, opened.known
+        if not batches:
+            return
+        opened.read_at_s = self._clock()
+        if tail.decoder.long_lines:
+            self.counters.long_lines += tail.decoder.long_lines
+            logger.warning(
+                "Source %s: %d lines over the limit in %s, before byte %d",
+                self.name,
+                tail.decoder.long_lines,
+                known.facts.path,
+                tail.position,
+            )
+            tail.decoder.long_lines = 0
+        # Noted first: what was put must not be read again, also if the last put is cancelled.
+        known.offset = tail.position
+        known.facts = tail.facts
+        for batch in batches:
+            await output.put(batch)
+
+    async def _open_file(self, known: Known) -> OpenFile | None:
+        path = known.facts.path
+        if is_compressed(path):
+            # Getting to the position takes as long as decompressing all before it.
+            opened = await asyncio.to_thread(self._open_now, known)
+        else:
+            opened = self._open_now(known)
+        if opened is None:
             return None
-        seen = content.stat()
-        if (seen.st_dev, seen.st_ino) != known.key:
-            # Renamed since it was listed.
+        while len(self._open) >= OPEN_FILES_MAX:
+            self._close(next(iter(self._open)))  # the one that was opened first
+        self._open[known.stream] = opened
+        known.is_open = True
+        return opened
+
+    def _open_now(self, known: Known) -> OpenFile | None:
+        content = open_if_same(known.facts.path, *known.key)
+        if content is None:
+            return None
+        if not holds(content, known.facts.head, known.facts.before, known.offset):
             content.close()
+            self._lose_content(known)
             return None
-        options = self.options
-        decoder = LineDecoder(known.offset, options.line_bytes_max, options.long_lines)
+        decoder = self.options.new_decoder(known.offset)
         tail = Tail(known.stream, known.facts, decoder, content)
+        return OpenFile(known, tail, content, self._form(known), self._clock())
+
+    def _form(self, known: Known) -> BatchForm:
+        options = self.options
         headers = dict(self._groups[known.group].headers) if known.group else {}
         if options.file_header:
             headers[options.file_header] = known.facts.path
-        opened = OpenFile(
-            tail, content, BatchForm(headers, options.batch_size, options.byte_offset_header)
-        )
-        self._open[known.stream] = opened
-        return opened
+        header = BYTE_OFFSET_HEADER if options.byte_offset_header else None
+        return BatchForm(headers, options.batch_size, header)
+
+    def _lose_content(self, known: Known) -> None:
+        """The file was emptied or written anew: what it is now is decided from a new listing."""
+        logger.info("Source %s: %s no longer has what was read", self.name, known.facts.path)
+        self._close(known.stream)
+        self._pending.read.pop(known.stream, None)
+        self._registry.changed(known)
+        self._pending.listing = True
+
+    async def _close_idle(self, output: Output) -> None:
+        now_s = self._clock()
+        idle_s = self.options.idle_timeout_ms / 1000
+        for stream, opened in list(self._open.items()):
+            if stream in self._pending.read or now_s - opened.read_at_s < idle_s:
+                continue
+            if opened.content.stat().st_nlink == 0:
+                # Nobody can find it any more; its last line will not be finished.
+                await self._put(opened.tail.finish(opened.form), opened, output)
+            self._close(stream)
 
     def _close(self, stream: str) -> None:
         opened = self._open.pop(stream, None)
         if opened is not None:
             opened.content.close()
+            opened.known.is_open = False
 
 
 def from_options(name: str, options: Options, context: Context) -> TaildirSource:
@@ -156,15 +374,20 @@ def from_options(name: str, options: Options, context: Context) -> TaildirSource
             for key, value in headers.items()
             if key.startswith(f"{group}.")
         }
-        groups.append(FileGroup(group, directory, re.compile(python_pattern(pattern)), own))
+        pattern = python_pattern(pattern)
+        groups.append(FileGroup.parse(group, os.path.join(directory, pattern), own))
+    batches_max = options.number("maxBatchCount")
     return TaildirSource(
         name,
         TaildirOptions(
             groups,
+            new_decoder=decoder_maker(options),
             batch_size=options.number("batchSize"),
+            batches_max=batches_max if options.given("maxBatchCount") else None,
+            skip_to_end=options.flag("skipToEnd"),
+            idle_timeout_ms=options.number("idleTimeout"),
             file_header=options.text("fileHeaderKey") if options.flag("fileHeader") else None,
-            byte_offset_header=BYTE_OFFSET_HEADER if options.flag("byteOffsetHeader") else None,
-            line_bytes_max=options.number("deserializer.maxLineLength"),
-            long_lines=LongLines(options.text("deserializer.longLines")),
+            byte_offset_header=options.flag("byteOffsetHeader"),
+            position_file=os.path.expanduser(options.text("positionFile")),
         ),
     )

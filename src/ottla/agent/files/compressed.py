@@ -1,0 +1,139 @@
+"""Compressed files: what they decompress to, read forwards.
+
+`logrotate` and log4j compress what they rotated; the offsets of a stream are those of the bytes
+before compression, so that a stream goes on in the compressed copy of its file.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
+from io import FileIO
+from typing import Protocol
+
+import cramjam
+
+from .facts import CONFIRM_BYTES
+
+SUFFIXES = (".gz", ".zst", ".bz2", ".xz")
+CHUNK_BYTES = 128 * 1024
+KEPT_BYTES = 256 * 1024  # before the offset that was read last
+
+
+def is_compressed(path: str) -> bool:
+    return path.endswith(SUFFIXES)
+
+
+class Decompressor(Protocol):
+    """One compressed member; `eof` says that it is complete."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def new_decompressor(path: str) -> Decompressor:
+    if path.endswith(".gz"):
+        return zlib.decompressobj(wbits=31)
+    return bz2.BZ2Decompressor() if path.endswith(".bz2") else lzma.LZMADecompressor()
+
+
+class CompressedContent:
+    """The decompressed bytes of a file. Going back begins anew; a few bytes are kept.
+
+    One that is not whole, because it is being written, has fewer bytes. `complete` says whether
+    the end was reached, once it was read so far.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = FileIO(path)
+        self._chunks: Iterator[bytes] = iter(())
+        self._held = b""
+        self._base = 0  # the offset of the first byte held
+        self._first = b""  # the first bytes of all
+        self._size: int | None = None
+        self.complete = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._file.seek(0)
+        self._held = b""
+        self._base = 0
+        self._chunks = self._frames() if self._path.endswith(".zst") else self._members()
+
+    def _members(self) -> Iterator[bytes]:
+        """Files of several members are one after the other, as `cat a.gz b.gz` makes them."""
+        decompressor = new_decompressor(self._path)
+        started = False
+        try:
+            while data := self._file.read(CHUNK_BYTES):
+                while data:
+                    if decompressor.eof:
+                        decompressor = new_decompressor(self._path)
+                    started = True
+                    yield decompressor.decompress(data)
+                    data = decompressor.unused_data
+        except (zlib.error, lzma.LZMAError, OSError, ValueError):
+            return  # damaged, or not whole
+        self.complete = started and decompressor.eof
+
+    def _frames(self) -> Iterator[bytes]:
+        """zstd goes through a temporary file: cramjam wants all of the input at once."""
+        with tempfile.NamedTemporaryFile() as plain:
+            try:
+                cramjam.zstd.decompress_into(
+                    cramjam.File(self._path, write=False), cramjam.File(plain.name)
+                )
+                self.complete = True
+            except (cramjam.DecompressionError, OSError):
+                pass  # what came out before the damage is there
+            while data := plain.read(CHUNK_BYTES):
+                yield data
+
+    def pread(self, length: int, offset: int) -> bytes:
+        end = offset + length
+        if end <= len(self._first):
+            return self._first[offset:end]
+        if offset < self._base:
+            self._begin()
+        pieces = [self._held]
+        held_to = self._base + len(self._held)
+        while held_to < end:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                self._size = held_to
+                break
+            if len(self._first) < CONFIRM_BYTES and held_to == len(self._first):
+                self._first += chunk[: CONFIRM_BYTES - len(self._first)]
+            pieces.append(chunk)
+            held_to += len(chunk)
+            if held_to < offset - KEPT_BYTES:
+                pieces = []
+                self._base = held_to
+        self._held = b"".join(pieces)
+        found = self._held[offset - self._base : end - self._base] if offset >= self._base else b""
+        surplus = offset - self._base - KEPT_BYTES
+        if surplus > 0:
+            self._held = self._held[surplus:]
+            self._base += surplus
+        return found
+
+    def size(self) -> int:
+        while self._size is None:
+            self.pread(CHUNK_BYTES, self._base + len(self._held))
+        return self._size
+
+    def stat(self) -> os.stat_result:
+        return os.fstat(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
