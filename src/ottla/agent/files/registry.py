@@ -10,13 +10,14 @@ stream has read can also be found in another file:
   its own.
 
 A copy is believed if it holds CONFIRM_BYTES at its beginning and before the position as the stream
-had them, under any name. With less evidence its name must say so as well (`a.log.1` of `a.log`):
-two files that begin with the same lines are two.
+had them, under any name. With less evidence its name must say so as well (`a.log.1` of `a.log`, and
+`a.log.2.gz` of an `a.log.1` that is gone): two files that begin with the same lines are two.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -84,11 +85,14 @@ class Outcome:
 
 @dataclass(slots=True)
 class Copy:
-    """A file that holds what a stream has read, while the stream's own file is there."""
+    """A file that has what a stream has read, or the beginning of it, and may be growing."""
 
     known: Known
     common: int  # so far they are alike
-    size: int
+    proven: bool  # it holds all that the stream has read
+    size: int = -1
+    modified_ns: int = -1
+    since_s: float = 0.0  # it has that size
 
 
 class Registry:
@@ -99,7 +103,6 @@ class Registry:
         self.streams: dict[str, Known] = {}
         self._by_key: dict[Key, Known] = {}
         self._copies: dict[Key, Copy] = {}
-        self._waiting: dict[Key, tuple[int, int, float]] = {}  # size, modified, since
         # Files outside the filegroups that hold nothing that a stream without a file has read: as
         # of their size and time, and of how often a stream had lost its file.
         self._useless: dict[Key, tuple[int, int, int]] = {}
@@ -140,8 +143,6 @@ class Registry:
             readers = Readers(self.streams.values())
             for found in others:
                 self._place(found, readers, probe, now_s, at_end, outcome)
-        for key in self._waiting.keys() - {found.key for found in others}:
-            del self._waiting[key]
         return outcome
 
     def wanted(self) -> Wanted:
@@ -234,76 +235,85 @@ class Registry:
         outcome: Outcome,
     ) -> None:
         """A file that no stream has: a copy, the rest of a stream, or new."""
-        copy = self._copies.get(found.key)
-        if copy is not None:
-            self._look_at_copy(copy, found, probe, outcome)
-            return
         if self._useless.get(found.key) == (*found[3:5], self._losses):
             return
         content = probe.content(found)
         if content is None:
             return
-        for known in readers.candidates(found, content):
-            if not holds(content, known.facts.head, known.facts.before, known.offset):
-                continue
-            if known.has_file:
-                copy = Copy(known, known.offset, -1)
-                self._copies[found.key] = copy
-                outcome.copies.append((found, known))
-                self._look_at_copy(copy, found, probe, outcome)
-            else:
-                self._take_over(known, found, outcome)
-            return
-        if found.group is None:
+        copy = self._copies.get(found.key)
+        if copy is None or not copy.proven:
+            holder = first_holder(readers.candidates(found, content), content)
+            if holder is not None:
+                copy = self._copies[found.key] = Copy(holder, holder.offset, proven=True)
+        if copy is None and found.group is not None and not at_end:
+            longer = self._begins_as(found, content, readers, probe)
+            if longer is not None:
+                copy = self._copies[found.key] = Copy(longer, 0, proven=False)
+        if copy is not None:
+            self._look_at_copy(copy, found, content, probe, now_s, outcome)
+        elif found.group is None:
             self._useless[found.key] = (*found[3:5], self._losses)
-            return
-        if not at_end and self._may_become_copy(found, content, readers, probe):
-            held = self._waiting.get(found.key)
-            if held is None or held[:2] != (found.size, found.modified_ns):
-                held = (found.size, found.modified_ns, now_s)
-                self._waiting[found.key] = held
-            if now_s - held[2] < SETTLE_S:
-                outcome.waits = True
-                return
-        start = line_start(content, content.size()) if at_end else 0
-        self._begin(found, content, start, outcome)
+        else:
+            start = line_start(content, content.size()) if at_end else 0
+            self._begin(found, content, start, outcome)
 
-    def _may_become_copy(
+    def _begins_as(
         self, found: Found, content: Content, readers: Readers, probe: Probe
-    ) -> bool:
-        """Whether a file has the beginning of one that was read: someone may be copying it."""
+    ) -> Known | None:
+        """The stream whose file begins with all that this file has: someone may be copying it."""
         size = content.size()
         length = min(size, CONFIRM_BYTES)
+        last = content.pread(length, size - length)
         for known in readers.longer(found, content, size):
             original = probe.content_of(known) if known.has_file else None
-            if original is not None and (
-                original.pread(length, size - length) == content.pread(length, size - length)
-            ):
-                return True
-        return False
+            if original is not None and original.pread(length, size - length) == last:
+                return known
+        return None
 
-    def _look_at_copy(self, copy: Copy, found: Found, probe: Probe, outcome: Outcome) -> None:
+    def _look_at_copy(
+        self,
+        copy: Copy,
+        found: Found,
+        content: Content,
+        probe: Probe,
+        now_s: float,
+        outcome: Outcome,
+    ) -> None:
+        """The rest of a stream that has no file; else nothing until it stands still, and the stream
+        has read as far as they are alike: then the copy is a stream that begins there."""
         known = copy.known
-        if not known.has_file:
+        if known.has_file:
+            original = probe.content_of(known)
+            if original is None:
+                return
+            copy.common = common_length(content, original, copy.common)
+            if not holds(original, known.facts.head, known.facts.before, known.offset):
+                # It was emptied while we looked; the next listing says so.
+                outcome.waits = True
+                return
+        elif holds(content, known.facts.head, known.facts.before, known.offset):
             del self._copies[found.key]
             self._take_over(known, found, outcome)
             return
-        if found.size == copy.size:
+        if (copy.size, copy.modified_ns) != found[3:5]:
+            copy.size, copy.modified_ns = found[3:5]
+            copy.since_s = now_s
+        differs = copy.common < content.size()
+        if differs and not copy.proven:
+            # Two files with equal first lines.
+            del self._copies[found.key]
+            self._begin(found, content, 0, outcome)
             return
-        content, original = probe.content(found), probe.content_of(known)
-        if content is None or original is None:
-            return
-        copy.size = found.size
-        copy.common = common_length(content, original, copy.common)
-        if copy.common == content.size() or found.group is None:
-            return
-        if not holds(original, known.facts.head, known.facts.before, known.offset):
-            # It was emptied while we looked; the next listing says so.
-            copy.size = -1
+        start = line_start(content, copy.common)
+        if (known.has_file and known.offset < start) or not (
+            differs or now_s - copy.since_s >= SETTLE_S
+        ):
             outcome.waits = True
             return
         del self._copies[found.key]
-        self._begin(found, content, line_start(content, copy.common), outcome)
+        outcome.copies.append((found, known))
+        if found.group is not None:
+            self._begin(found, content, start, outcome)
 
     def _take_over(self, known: Known, found: Found, outcome: Outcome) -> None:
         if self._by_key.get(known.key) is known:
@@ -333,26 +343,44 @@ class Registry:
         self._see(known, found, outcome)
 
 
+# `.1`, `-20260101`, `.2026-01-01_12`, and the suffix of a compressed file behind it.
+ROTATED = re.compile(r"([._-]\d[\d._T:-]*)?(\.(gz|zst|bz2|xz))?$")
+
+
+def unrotated(name: str) -> str:
+    """The name of a file before it was rotated and compressed."""
+    return ROTATED.sub("", name)
+
+
 class Readers:
     """Streams by what they have read: by their first bytes, and the short ones by name."""
 
     def __init__(self, streams: Iterable[Known]) -> None:
         self._by_head: dict[str, list[Known]] = {}
         self._by_name: dict[str, list[Known]] = {}
+        self._by_family: dict[str, list[Known]] = {}
         for known in streams:
             if known.offset >= CONFIRM_BYTES:
                 self._by_head.setdefault(known.facts.head, []).append(known)
             if known.offset > 0:
                 name = os.path.basename(known.facts.path)
                 self._by_name.setdefault(name, []).append(known)
+                if known.seen is None:  # no listing shows it
+                    self._by_family.setdefault(unrotated(name), []).append(known)
 
     def candidates(self, found: Found, content: Content) -> list[Known]:
         """Those that this file may be a copy of, those first that have no file."""
         first = content.pread(CONFIRM_BYTES, 0)
         alike = self._by_head.get(digest(first), []) if len(first) == CONFIRM_BYTES else []
-        named = [known for known in self.extended_by(found) if known.offset < CONFIRM_BYTES]
+        named = [known for known in self._named(found) if known.offset < CONFIRM_BYTES]
         # Of two that were read from the same bytes, the one that got further.
         return sorted([*alike, *named], key=lambda known: (known.has_file, -known.offset))
+
+    def _named(self, found: Found) -> list[Known]:
+        name = os.path.basename(found.path)
+        family = unrotated(name)
+        rotated = self._by_family.get(family, []) if family != name else []
+        return [*self.extended_by(found), *(known for known in rotated if known.seen is None)]
 
     def extended_by(self, found: Found) -> list[Known]:
         """Those whose name this file's name extends: `a.log.1`, `a.log-20260101.gz` of `a.log`."""
@@ -367,6 +395,14 @@ class Readers:
         if size >= CONFIRM_BYTES:
             known += self._by_head.get(digest(content.pread(CONFIRM_BYTES, 0)), [])
         return [each for each in known if each.offset > size]
+
+
+def first_holder(candidates: Iterable[Known], content: Content) -> Known | None:
+    """The first stream whose bytes are all in this file."""
+    for known in candidates:
+        if holds(content, known.facts.head, known.facts.before, known.offset):
+            return known
+    return None
 
 
 def common_length(one: Content, other: Content, start: int) -> int:
