@@ -120,17 +120,15 @@ def test_a_commit_without_an_answer_is_settled_before_going_on(
 ) -> None:
     """The position that is committed says whether it happened: nothing is doubled or lost."""
     bootstrap, topic = ottla_own_broker.bootstrap_servers, "agent-unknown"
-    options = {
-        "bootstrap.servers": bootstrap,
-        "request.timeout.ms": 300,
-        "max.block.ms": 300,
-        "retry.backoff.ms": 10,
-    }
+    prepared = exactly_once_sink(bootstrap, topic)  # makes the topics, however long that takes
+    prepared.start()
+    prepared.stop()
+    options = {"bootstrap.servers": bootstrap, "max.block.ms": 1000, "retry.backoff.ms": 10}
     sink = KafkaSink("k1", topic, options, SinkIdentity("here", topic, "k1"))
     sink.start()
     sink.deliver([numbered(0, 5)])
     if fault == "answer lost":
-        ottla_own_broker.delay("EndTxn", 2000, times=10)
+        ottla_own_broker.delay("EndTxn", 10_000, times=10)
     else:
         ottla_own_broker.disconnect("EndTxn", times=None)
     with pytest.raises(Exception, match=r"not known|no answer"):

@@ -18,7 +18,6 @@ import pytest
 from ottla.agent.channels import segments as segments_module
 from ottla.agent.channels.file import FileChannel
 from ottla.agent.channels.frames import FRAME_MAGIC
-from ottla.agent.delivery import positions_of
 from ottla.agent.events import EventBatch, Position
 
 STREAM = "r1/numbers"
@@ -55,7 +54,9 @@ class Sink:
             rest = batch if held is None else batch.beyond(held.offset)
             if rest is not None:
                 self.bodies += [int(body) for body in rest.bodies]
-                self.positions.update(positions_of([rest]))
+                for position in (rest.position, rest.source_position):
+                    if position is not None:
+                        self.positions[position.stream] = position
 
 
 async def crash(channel: FileChannel) -> None:

@@ -20,6 +20,7 @@ from .delivery import Delivery
 from .output import SourceOutput
 from .parts import Channel, Sink, Source
 from .positions import PositionFile
+from .progress import Progress
 from .runner import Wiring
 
 SOURCE, CHANNEL, SINK = PartKind.SOURCE, PartKind.CHANNEL, PartKind.SINK
@@ -97,7 +98,7 @@ def deliveries_of(
         promise = promise_of(agent, part)
         own = Context(context.agent, context.instance, context.data_directory, promise.exactly_once)
         sinks[name] = made(part, own)
-    deliveries = []
+    units: list[tuple[str, Sink, str, int]] = []  # name, sink, channel, events at a time
     grouped: set[str] = set()
     for group in agent.groups.values():
         grouped.update(group.sinks)
@@ -108,13 +109,22 @@ def deliveries_of(
         else:
             unit = factory(GROUPS, group.processor)(group.name, group.processor, members)
         most = max(events_max(agent.sinks[name]) for name in group.sinks)
-        file = PositionFile(context.data_directory / f"positions-{group.name}")
-        deliveries.append(Delivery(unit, channels[first.channel], most, file))
+        units.append((group.name, unit, first.channel, most))
     for name, part in agent.sinks.items():
         if name not in grouped:
-            file = PositionFile(context.data_directory / f"positions-{name}")
-            most = events_max(part)
-            deliveries.append(Delivery(sinks[name], channels[part.channel], most, file))
+            units.append((name, sinks[name], part.channel, events_max(part)))
+    # What shares a channel competes for its events, and has its positions in common.
+    names: dict[str, list[str]] = {}
+    for name, _, channel, _ in units:
+        names.setdefault(channel, []).append(name)
+    shared = {
+        channel: (PositionFile(context.data_directory / f"positions-{'+'.join(each)}"), Progress())
+        for channel, each in names.items()
+    }
+    deliveries = []
+    for _, unit, channel, most in units:
+        file, progress = shared[channel]
+        deliveries.append(Delivery(unit, channels[channel], most, file, progress=progress))
     return deliveries
 
 

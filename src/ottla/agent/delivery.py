@@ -12,18 +12,20 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from .events import FORGET, EventBatch, Position
 from .parts import Channel, FencedError, PreparingSink, Sink
 from .positions import PositionFile
+from .progress import Progress
 
 logger = logging.getLogger(__name__)
 PAUSE_MIN_S = 0.1
 PAUSE_MAX_S = 5.0  # Flume's limit of a sink's pause
 DELIVERY_BYTES_MAX = 4 * 1024 * 1024
+TAKE_EVENTS_MIN = 10_000
 # How long a delivery gathers at least. A transaction costs the broker markers and a flush of its
 # state, so there are at most so many a second.
 GATHER_S = 0.002
@@ -59,11 +61,15 @@ class Delivery:
         events_max: int,
         positions_file: PositionFile | None = None,
         gather_s: float | None = None,
+        progress: Progress | None = None,
     ) -> None:
-        """A sink that does not keep positions itself has them in `positions_file`."""
+        """A sink that does not keep positions itself has them in `positions_file`; sinks that
+        share a channel share that file and a `progress`."""
         self.sink = sink
         self.channel = channel
-        self.events_max = events_max
+        # A sink that encodes whole batches takes more at a time than Flume's batch size.
+        preparing = isinstance(sink, PreparingSink)
+        self.events_max = max(events_max, TAKE_EVENTS_MIN) if preparing else events_max
         self.positions: dict[str, Position] = {}  # what the sink has delivered
         self.counts = Counts()
         self.started = asyncio.Event()
@@ -75,6 +81,7 @@ class Delivery:
             if sink.keeps_positions
             else GATHER_S
         )
+        self._progress = progress or Progress()
         self._file = None if sink.keeps_positions else positions_file
         self._taking: asyncio.Task[list[EventBatch]] | None = None
         self._sending: asyncio.Task[None] | None = None
@@ -182,6 +189,7 @@ class Delivery:
             if self._taking.done():
                 new, self._taking = self._taking.result(), None
                 self._open += new
+                self._progress.take(new)
                 taken += new
                 for batch in new:
                     events += len(batch)
@@ -206,7 +214,7 @@ class Delivery:
                 await loop.run_in_executor(self._thread, self.sink.deliver_prepared, prepared)
         elif gathered.fresh:
             await loop.run_in_executor(self._thread, self.sink.deliver, gathered.fresh)
-        new = positions_of(gathered.fresh)
+        new = self._moved(self._progress.deliver(gathered.taken))
         if self._file is not None and new:
             await loop.run_in_executor(self._thread, self._file.write, new.values())
         del self._open[: len(gathered.taken)]
@@ -219,6 +227,16 @@ class Delivery:
         self.counts.deliveries += 1
         self.counts.delivered += sum(map(len, gathered.fresh))
         self.delivered.set()
+
+    def _moved(self, passed: Mapping[str, Position]) -> dict[str, Position]:
+        """Those that are not behind what the sink has: what was skipped moves nothing back."""
+        return {
+            stream: position
+            for stream, position in passed.items()
+            if position.offset == FORGET
+            or stream not in self.positions
+            or self.positions[stream].offset < position.offset
+        }
 
     def _fresh(self, batch: EventBatch) -> EventBatch | None:
         """What of a batch the sink does not have."""
@@ -255,13 +273,3 @@ class Delivery:
 def transient(error: Exception) -> bool:
     """Whether trying again may help: the broker is down, a disk is full."""
     return bool(getattr(error, "retriable", isinstance(error, OSError)))
-
-
-def positions_of(batches: Sequence[EventBatch]) -> dict[str, Position]:
-    """The last of each stream."""
-    found: dict[str, Position] = {}
-    for batch in batches:
-        for position in (batch.position, batch.source_position):
-            if position is not None:
-                found[position.stream] = position
-    return found

@@ -97,9 +97,9 @@ def expand(text: str, headers: Mapping[str, str], now_ms: int) -> str:
     return ESCAPE.sub(replaced, text)
 
 
-def event_ms(headers: Mapping[str, str], now_ms: int) -> int:
-    """When the event was, by its header; a header that is no number counts as missing."""
+def event_ms(headers: Mapping[str, str], now_ms: int, header: str = TIMESTAMP_HEADER) -> int:
+    """When the event was, by a header; one that is no number counts as missing."""
     try:
-        return int(headers[TIMESTAMP_HEADER])
+        return int(headers[header])
     except (KeyError, ValueError):
         return now_ms

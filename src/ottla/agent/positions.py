@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 import uuid
 import zlib
@@ -194,10 +195,16 @@ class PositionFile:
         self._positions: dict[str, Position] = {}
         self._lines = 0
         self._out: BinaryIO | None = None
+        self._lock = threading.Lock()  # sinks that share a channel share the file
 
     def open(self) -> dict[str, Position]:
-        """The positions that are kept."""
-        self.close()
+        """The positions that are kept; a second call returns them as they are."""
+        with self._lock:
+            if self._out is None:
+                self._load()
+            return dict(self._positions)
+
+    def _load(self) -> None:
         self._positions = {}
         damaged = False
         try:
@@ -216,10 +223,13 @@ class PositionFile:
             aside = self._path.with_name(f"{self._path.name}.damaged-{uuid.uuid4().hex[:8]}")
             aside.write_bytes(b"".join(lines))
         self._rewrite()
-        return dict(self._positions)
 
     def write(self, positions: Iterable[Position]) -> None:
         """Keep these; in the hands of the operating system when it returns."""
+        with self._lock:
+            self._write(positions)
+
+    def _write(self, positions: Iterable[Position]) -> None:
         lines = []
         for position in positions:
             self._keep(position)

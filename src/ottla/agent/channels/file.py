@@ -24,6 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from ..config.options import Options
+from ..context import Context
 from ..events import FORGET, EventBatch, Position
 from ..parts import TAKE_BYTES_MAX
 from .checkpoint import Checkpoint, read_checkpoint
@@ -401,3 +403,18 @@ def keep_later(positions: dict[str, Position], position: Position) -> None:
         positions.pop(position.stream, None)
     elif position.stream not in positions or positions[position.stream].offset <= position.offset:
         positions[position.stream] = position
+
+
+def from_options(name: str, options: Options, context: Context) -> FileChannel:
+    """Unless told otherwise its files are in the agent's data directory."""
+    own = context.data_directory / f"channel-{name}"
+    directories = [Path(each).expanduser() for each in options.names("dataDirs")]
+    checkpoint = options.text_or_none("checkpointDir")
+    return FileChannel(
+        name,
+        Path(checkpoint) if checkpoint else own / "checkpoint",
+        directories or [own / "data"],
+        capacity=options.number("capacity"),
+        segment_bytes=options.number("maxFileSize"),
+        minimum_space_bytes=options.number("minimumRequiredSpace"),
+    )

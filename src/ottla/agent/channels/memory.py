@@ -18,9 +18,7 @@ from ..events import EventBatch
 from ..parts import TAKE_BYTES_MAX
 from .waiting import WaitingLine
 
-BYTE_CAPACITY = 32 * 1024 * 1024  # Flume takes 80 % of the heap
 BUFFER_PERCENTAGE = 20  # of the byte capacity, for headers and objects
-
 # Flume takes 80 % of the JVM's memory, which an agent of Python's has no measure for.
 BYTE_CAPACITY = 32 << 20
 
@@ -97,8 +95,11 @@ class MemoryChannel:
 
 
 def from_options(name: str, options: Options, context: Context) -> MemoryChannel:
-    """`byteCapacityBufferPercentage` of the bytes is kept for headers; 0 bytes is no limit."""
-    capacity = options.number_or_none("byteCapacity")
-    share = 100 - options.number("byteCapacityBufferPercentage")
-    size = LONG_MAX if capacity == 0 else (capacity or BYTE_CAPACITY) * share // 100
-    return MemoryChannel(name, options.number("capacity"), size)
+    """0 bytes is no limit."""
+    given = options.number_or_none("byteCapacity")
+    return MemoryChannel(
+        name,
+        options.number("capacity"),
+        LONG_MAX if given == 0 else given or BYTE_CAPACITY,
+        byte_buffer_percentage=options.number("byteCapacityBufferPercentage"),
+    )

@@ -18,7 +18,8 @@ from ottla.client.producer.raw_producer import RawProducer
 
 from ..config.options import Options
 from ..context import Context
-from ..events import EventBatch, Position
+from ..escapes import event_ms
+from ..events import NO_HEADERS, EventBatch, Position
 from ..flume_event import check_available, encode_event
 from ..positions import PositionTopic, SinkIdentity
 from .record_batches import EncodedBatch, RecordBatches
@@ -52,13 +53,18 @@ class KafkaSink:
         identity: SinkIdentity | None,
         *,
         flume_format: bool = False,
+        timestamp_header: str | None = None,
+        record_headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
-        """With an identity delivery is exactly once; without, at least once."""
+        """With an identity delivery is exactly once; without, at least once. `record_headers` are
+        the names that headers of events get as headers of records."""
         self.name = name
         self.routing = Routing(routing) if isinstance(routing, str) else routing
         self.keeps_positions = identity is not None
         self._options = {**DEFAULTS, **producer_options}
         self._flume_format = flume_format
+        self._timestamp_header = timestamp_header
+        self._record_headers = dict(record_headers)
         self._positions: PositionTopic | None = None
         if identity is not None:
             self._options.setdefault("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
@@ -128,12 +134,31 @@ class KafkaSink:
                 encode_event(batch.headers_of(index), body) for index, body in enumerate(bodies)
             ]
         if batch.own_headers is None:
-            route = self.routing.route(batch.headers, now_ms)
-            encoder.add(route, bodies, now_ms, sum(map(len, bodies)))
+            self._add(encoder, batch.headers, bodies, now_ms)
             return
         for index, body in enumerate(bodies):
-            route = self.routing.route(batch.headers_of(index), now_ms)
-            encoder.add(route, (body,), now_ms, len(body))
+            self._add(encoder, batch.headers_of(index), (body,), now_ms)
+
+    def _add(
+        self,
+        encoder: RecordBatches,
+        headers: Mapping[str, str],
+        bodies: Sequence[bytes],
+        now_ms: int,
+    ) -> None:
+        """Events with the same headers."""
+        route = self.routing.route(headers, now_ms)
+        timestamp_ms = now_ms
+        if self._timestamp_header is not None:
+            timestamp_ms = event_ms(headers, now_ms, self._timestamp_header)
+        carried = None
+        if self._record_headers:
+            carried = [
+                (name, headers[header].encode())
+                for header, name in self._record_headers.items()
+                if header in headers
+            ]
+        encoder.add(route, bodies, timestamp_ms, sum(map(len, bodies)), carried)
 
     def deliver(self, batches: Sequence[EventBatch]) -> None:
         self.deliver_prepared(self.prepare(batches))
@@ -183,5 +208,12 @@ def from_options(name: str, options: Options, context: Context) -> KafkaSink:
         options.number_or_none("defaultPartitionId"),
         options.text_or_none("partitionIdHeader"),
     )
-    flume_format = options.flag("useFlumeEventFormat")
-    return KafkaSink(name, routing, producer, identity, flume_format=flume_format)
+    return KafkaSink(
+        name,
+        routing,
+        producer,
+        identity,
+        flume_format=options.flag("useFlumeEventFormat"),
+        timestamp_header=options.text_or_none("timestampHeader"),
+        record_headers=options.family("header."),
+    )

@@ -49,8 +49,15 @@ class RecordBatches:
         self._next: dict[str, int] = {}  # partition for events without a key, by topic
         self._done: list[EncodedBatch] = []
 
-    def add(self, route: Route, bodies: Sequence[bytes], timestamp_ms: int, size: int) -> None:
-        """Events of one route; `size` is about how many bytes they are."""
+    def add(
+        self,
+        route: Route,
+        bodies: Sequence[bytes],
+        timestamp_ms: int,
+        size: int,
+        headers: list[tuple[str, bytes]] | None = None,
+    ) -> None:
+        """Events of one route, with the same headers; `size` is about how many bytes they are."""
         topic, partition, key = route
         if partition is None and key is not None:
             partition = murmur2(key) % self._partition_count(topic)
@@ -62,11 +69,11 @@ class RecordBatches:
             builder = self._open[place] = BatchBuilder(min(self._batch_bytes, wanted))
         append = builder.append
         for body in bodies:
-            used = append(timestamp_ms, key, body, None)
+            used = append(timestamp_ms, key, body, headers)
             if used < 0:
                 place = self._with_space(place, spread, RECORD_OVERHEAD_BYTES - used)
                 append = self._open[place].append
-                append(timestamp_ms, key, body, None)
+                append(timestamp_ms, key, body, headers)
 
     def _with_space(self, place: tuple[str, int], spread: bool, needed: int) -> tuple[str, int]:
         """Lets the open batch grow to hold so many bytes more, or begins another."""
