@@ -99,3 +99,28 @@ class TestIsr:
         assert leader.proposed == change
         leader.refused(change)
         assert leader.growth(3, 100) == IsrChange(4, 10, (1, 3))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(0, 1)), max_size=6),
+    st.sampled_from([(1, 2), (1, 2, 3)]),
+)
+def test_a_follower_that_stays_is_noted_as_if_it_were_looked_at_whole(
+    fetches: list[tuple[int, int, int]], isr: tuple[int, ...]
+) -> None:
+    """Whenever the short way says that a fetch brings nothing new, its follower is in the state
+    that the long way leaves, its offset and log start are known, and it has nothing to join."""
+    leader_end = 3
+    short, long = (LeaderState(1, 4, 10, 0, (1, 2, 3), isr, now_s=0.0) for _ in range(2))
+    for now_s, (end, start, epoch) in enumerate(fetches, start=1):
+        for state in (short, long):
+            follower = state.followers[3]
+            if state is short and end == leader_end and state.stays(3, end, start, epoch, now_s):
+                assert state.growth(3, leader_end) is None
+                continue
+            follower.fetched(end, epoch, leader_end, now_s)
+            follower.log_start_offset = max(start, follower.log_start_offset)
+        fields = type(long.followers[3]).__slots__
+        assert all(
+            getattr(short.followers[3], name) == getattr(long.followers[3], name) for name in fields
+        )

@@ -380,9 +380,19 @@ class Reader:
         if now_s - session.noted_s < NOTE_ALL_S:
             return
         session.noted_s = now_s
+        follower, epoch = self.replica_id, self.replica_epoch
+        registered = self.broker.image.brokers.get(follower)
+        if registered is not None and 0 <= epoch < registered.epoch:
+            return  # it has restarted since
         for cached in session.partitions.values():
             partition = cached.watched
-            if partition is not None and partition.leader_epoch == cached.current_leader_epoch:
+            if (
+                partition is not None
+                and partition.leader_epoch == cached.current_leader_epoch
+                and not partition.follower_stays(
+                    follower, cached.fetch_offset, cached.log_start_offset, epoch, now_s
+                )
+            ):
                 self._note_follower(cached, partition)
 
     def _note_follower(self, cached: CachedPartition, partition: Partition) -> None:

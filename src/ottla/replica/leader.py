@@ -153,6 +153,24 @@ class LeaderState:
             if each != self.node_id
         ]
 
+    def stays(
+        self, broker_id: int, end_offset: int, log_start_offset: int, epoch: int, now_s: float
+    ) -> bool:
+        """Note that a follower in the ISR, which was at the leader's end, is there still; False if
+        its fetch says anything else. For each partition of an idle session, so written out."""
+        follower = self.followers.get(broker_id)
+        if (
+            follower is None
+            or end_offset != follower.end_offset
+            or log_start_offset > follower.log_start_offset
+            or epoch != follower.broker_epoch
+            or broker_id not in self.isr
+        ):
+            return False
+        follower.caught_up_s = follower.fetched_s = now_s
+        follower.leader_end_offset = end_offset
+        return True
+
     def growth(self, broker_id: int, high_watermark: int) -> IsrChange | None:
         """The ISR with a follower that has caught up, if it may join now.
 

@@ -393,6 +393,17 @@ class Partition:
                 self._on_isr_change(self, change)
         return follower.repeats >= REPEATS_TO_CHECK
 
+    def follower_stays(
+        self, broker_id: int, end_offset: int, log_start_offset: int, epoch: int, now_s: float
+    ) -> bool:
+        """Note that a follower in the ISR still has all there is; False if its fetch says more
+        than that, and `follower_fetched` must look at it."""
+        return (
+            self.leading is not None
+            and end_offset == self.high_watermark == self.log.end_offset
+            and self.leading.stays(broker_id, end_offset, log_start_offset, epoch, now_s)
+        )
+
     def low_watermark(self, is_live: Callable[[int], bool]) -> int:
         """The least log start of the live replicas, as their fetches told this leader (KIP-107)."""
         starts = [self.log.log_start_offset]
