@@ -11,12 +11,13 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.readiness import wait_unfenced
+from ottla.broker.seen_tree import NOTE_EVERY_S
 from ottla.cluster import nodes
 from ottla.cluster.controller import Controller
 from ottla.cluster.requests import NewTopic
 from ottla.log.directories import DirectoryProblem
 from ottla.log.helper import JOBS
-from ottla.metadata_store.tree import CHILDREN, ConnectionLoss, Result
+from ottla.metadata_store.tree import CHILDREN, ConnectionLoss, CorruptTree, Delete, Result
 from ottla.metrics import Metrics
 from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.seams.simulated.simulation import Simulation
@@ -379,3 +380,35 @@ def test_after_zookeepers_data_is_lost_the_option_is_named() -> None:
     assert isinstance(error, DirectoryProblem)
     assert ", which is that of zookeeper.connect=zookeeper:2181; " in str(error)
     assert "is it the right directory, and is zookeeper.connect right?" in str(error)
+
+
+def test_an_earlier_copy_of_the_tree_is_refused_though_the_controller_was_the_same() -> None:
+    """ZooKeeper's data from before a change, put back: leader epochs and ISRs in it are too old.
+
+    A broker that has seen more does not become its controller, nor follow one that became it.
+    """
+    cluster = Brokers()
+    before = cluster.ensemble.nodes.copy()
+    assert cluster.create(cluster.all[0], "t") == ErrorCode.NONE
+    epoch = cluster.epoch
+    cluster.simulation.run_for(2 * NOTE_EVERY_S)
+    assert cluster.epoch == epoch
+    for each in cluster.all:
+        each.node.crash()
+    cluster.simulation.run_for(2 * SESSION_S)
+    before.write([Delete(nodes.CONTROLLER)], 0)
+    cluster.ensemble.nodes = before
+    one = cluster.all[0]
+    one.start()
+    cluster.wait(lambda: one.starting.done())
+    with pytest.raises(CorruptTree, match=r"older than this broker's data \(write .* seen "):
+        one.starting.result()
+    # One whose directory is new has seen nothing.
+    new = Process(cluster, 4)
+    cluster.wait(lambda: new.started)
+    other = cluster.all[1]
+    other.start()
+    cluster.wait(lambda: other.starting.done())
+    with pytest.raises(CorruptTree, match=r"older than this broker's data \(write .* seen "):
+        other.starting.result()
+    cluster.simulation.close()

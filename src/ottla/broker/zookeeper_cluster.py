@@ -261,7 +261,8 @@ class ZooKeeperCluster:
         return False
 
     async def _become(self, tree: Tree, *, replace: bool) -> None:
-        self.seen.check(await controller_epoch(tree))
+        await tree.sync()  # a server that lags behind would look like an earlier copy
+        self.seen.check(await controller_epoch(tree), await controller_writes(tree))
         controller = self._new_controller(tree, self._own)
         await controller.start(replace)
         self._controller = controller
@@ -301,3 +302,9 @@ class ZooKeeperCluster:
         operations: list[Operation] = [] if there is None else [Delete(path)]
         value = nodes.broker_value(info, self._broker.clock.now_ms())
         await tree.multi([*operations, Create(path, value, ephemeral=True)])
+
+
+async def controller_writes(tree: Tree) -> int:
+    """How many writes controllers have made in a tree; 0 if it is new."""
+    found = await tree.exists(nodes.OURS)
+    return 0 if found is None else found.version

@@ -101,8 +101,9 @@ class Controller:
         # no other process may register in its place.
         self.is_alive: Callable[[int, int], bool] = lambda broker_id, epoch: False
         # How many writes the tree had had before the election, and has had by now; -1: not counted.
+        # The state counts them, unless the tree does.
         self.tree_opened_at = -1
-        self.tree_writes: Callable[[], int] = lambda: -1
+        self.tree_writes: Callable[[], int] = lambda: self._state.writes
         # Called once when this is the controller no longer, though nobody has stopped it.
         self.on_resigned: list[Callable[[], object]] = []
         self._queue = RequestQueue()
@@ -138,6 +139,7 @@ class Controller:
         `replace`: also in the place of another, which must be known to be gone.
         """
         await registration.elect(self._state, replace)
+        self.tree_opened_at = self._state.opened_at
         self._state.tree.when_expired(self._expired)
         self._active = True
         self._task = asyncio.create_task(self._work(), name="controller")

@@ -27,6 +27,9 @@ PREFERRED_ELECTION = "/admin/preferred_replica_election"
 REASSIGNMENTS = "/admin/reassign_partitions"
 PRODUCER_IDS = "/latest_producer_id_block"
 FEATURES = "/feature"
+# What Kafka has no place for. Where brokers have sessions of their own its version is the number of
+# writes of controllers: a copy of the tree from an earlier time has fewer.
+OURS = "/ottla"
 # Kafka has configs of groups only where it has no ZooKeeper. They were below /config here at first.
 GROUP_CONFIGS = "/ottla/groups"
 FORMER_GROUP_CONFIGS = "/config/groups"
@@ -55,7 +58,7 @@ FIXED = (
     "/consumers",
     "/isr_change_notification",
     "/log_dir_event_notification",
-    "/ottla",
+    OURS,
     REGISTRATIONS,
     GROUP_CONFIGS,
 )

@@ -28,7 +28,7 @@ from ottla.cluster.image import (
 )
 from ottla.cluster.nodes import Registration
 from ottla.cluster.requests import Refusal, ShutdownOutcome
-from ottla.cluster.state import NotController, State
+from ottla.cluster.state import NOT_COUNTED, NotController, State
 from ottla.cluster.steps import StateValues, Step
 from ottla.cluster.topics import Collisions
 from ottla.metadata_store.tree import (
@@ -77,9 +77,10 @@ async def elect(state: State, replace: bool = False) -> None:
         operations.append(Delete(nodes.CONTROLLER))
     operations.append(Create(nodes.CONTROLLER, controller, ephemeral=True))
     try:
-        await state.tree.multi(operations)
+        state.note_count(await state.tree.multi([*operations, *state.counting()]))
     except (NodeExists, NoNode, BadVersion) as error:
         raise NotController(f"another node is the controller: {error}") from error
+    state.opened_at = state.writes - 1 if state.options.others_write else NOT_COUNTED
     state.epoch = epoch
     state.epoch_version = version + 1
     state.values = StateValues(epoch)
@@ -126,6 +127,8 @@ async def load(state: State) -> None:
     found = await tree_reading.read_nodes(state.tree)
     loaded = loading.read_cluster(found, state.values, state.chance.uuid)
     state.waiting = loaded.waiting
+    if state.options.others_write and nodes.OURS in found:
+        state.writes = found[nodes.OURS][1]  # more than before, if an answer was lost
     node = found.get(nodes.PRODUCER_IDS)
     if node is not None:
         state.last_producer_id = nodes.read_producer_ids(nodes.PRODUCER_IDS, node[0])

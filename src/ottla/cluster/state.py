@@ -17,10 +17,11 @@ from ottla.cluster.image import Change, ClusterImage, TopicImage
 from ottla.cluster.requests import Refusal
 from ottla.cluster.steps import StateValues, Step
 from ottla.cluster.topics import RECORDS_PER_OPERATION_MAX, Defaults, TopicDecisions
-from ottla.metadata_store.tree import Check, Operation, Tree, weight
+from ottla.metadata_store.tree import Check, Operation, Result, Set, Tree, weight
 from ottla.seams.chance import Chance
 from ottla.seams.clock import Clock
 
+NOT_COUNTED = -1
 # Partitions decided on before the event loop runs other work: about two milliseconds.
 PARTITIONS_PER_TURN = 1_000
 
@@ -82,6 +83,10 @@ class State:
         self.values = StateValues(0)
         self.epoch = 0
         self.epoch_version = -1
+        # How many writes controllers had made before this one was elected, and have made by now,
+        # where that is counted: see nodes.OURS.
+        self.opened_at = NOT_COUNTED
+        self.writes = NOT_COUNTED
         self.waiting: dict[str, dict[bytes, set[int]]] = {}  # see loading.Loaded
         self.last_producer_id: int | None = None
         self.last_broker_epoch = 0
@@ -141,11 +146,22 @@ class State:
         if operations:
             also, self.with_next = self.with_next, []
             check = Check(nodes.CONTROLLER_EPOCH, self.epoch_version)
-            await self.tree.multi([check, *also, *operations])
+            results = await self.tree.multi([check, *also, *operations, *self.counting()])
+            self.note_count(results)
         if changes:
             self.decisions.collisions.observe(changes)
             self.elections.observe(self.image, changes)
             self.feed.publish(changes)
+
+    def counting(self) -> list[Operation]:
+        """The operation that counts a write, at its end, where the tree does not do that itself."""
+        return [Set(nodes.OURS, b"")] if self.options.others_write else []
+
+    def note_count(self, results: Sequence[Result]) -> None:
+        """A write with `counting` has had these results."""
+        if self.options.others_write:
+            assert isinstance(results[-1], int)
+            self.writes = results[-1]
 
     async def take_turns(self, partition_count: int) -> None:
         """Let the event loop run other work after PARTITIONS_PER_TURN decisions."""
