@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ottla.agent.config.check import described
 from ottla.agent.config.description import AgentDescription, ConfigError
 from ottla.agent.config.substitution import substituted
-from ottla.settings.properties import parse_properties
+from ottla.settings.properties import Entry, parse_properties
 
 SMALL = """\
 a1.sources = r1
@@ -21,13 +21,17 @@ a1.sinks.k1.channel = c1
 """
 
 
-def agent_of(
-    text: str, environment: Mapping[str, str] | None = None, name: str = "a1"
+def checked(
+    entries: list[Entry], environment: Mapping[str, str] | None = None, name: str = "a1"
 ) -> AgentDescription:
-    entries, problems = substituted(parse_properties(text, "f.conf"), environment or {}, {})
+    replaced, problems = substituted(entries, environment or {}, {})
     if problems:
         raise ConfigError(problems)
-    return described(entries, name)
+    return described(replaced, name)
+
+
+def agent_of(text: str, environment: Mapping[str, str] | None = None) -> AgentDescription:
+    return checked(parse_properties(text, "f.conf"), environment)
 
 
 def problems_of(text: str, environment: Mapping[str, str] | None = None) -> list[str]:

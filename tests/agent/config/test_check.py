@@ -155,6 +155,34 @@ WRONG = {
         "f.conf line 9: a1.sinks.k1.delivery cannot be exactly-once: r1 (exec) cannot be read "
         "again\nTry: a1.sinks.k1.delivery = at-least-once",
     ),
+    "a producer's option": case(
+        with_sink(
+            "type = kafka", "kafka.bootstrap.servers = h:1", "kafka.producer.linger.ms = soon"
+        ),
+        "f.conf line 10: a1.sinks.k1.kafka.producer.linger.ms must be a whole number of 0 or more "
+        "(got 'soon')",
+    ),
+    "encryption of a connection": case(
+        with_sink(
+            "type = kafka", "kafka.bootstrap.servers = h:1", "requiredAcks = 1",
+            "kafka.producer.ssl.truststore.location = /t.jks",
+        ),
+        "f.conf line 11: a1.sinks.k1.kafka.producer.ssl.truststore.location cannot be honoured: "
+        "encryption and login are not there yet (got '/t.jks')",
+    ),
+    "options that contradict each other": case(
+        with_sink(
+            "type = kafka", "kafka.bootstrap.servers = h:1", "kafka.producer.retries = 0",
+        ),
+        "f.conf line 8: a1.sinks.k1.kafka.producer options contradict each other: an idempotent "
+        "producer needs other options: retries must be more than 0\n"
+        "Try: without a1.sinks.k1.kafka.producer.…",
+    ),
+    "servers that are none": case(
+        with_sink("type = kafka", "kafka.bootstrap.servers = h:port"),
+        "f.conf line 9: a1.sinks.k1.kafka.bootstrap.servers must be HOST:PORT, several with commas "
+        "between them (got 'h:port')\nTry: a1.sinks.k1.kafka.bootstrap.servers = localhost:9092",
+    ),
     "a group of nobody": case(
         f"{SMALL}a1.sinkgroups = g1\na1.sinkgroups.g1.sinks = k1 k9\n"
         "a1.sinkgroups.g1.processor.type = failover\n",
@@ -196,6 +224,7 @@ def test_all_problems_are_said_at_once() -> None:
     ]
 
 
+PUSH = "a1.sinks.k1.kafka.producer.enable.metrics.push"
 WARNED = {
     "an unknown option": (
         with_source("type = seq", "batchsize = 5"),
@@ -216,6 +245,16 @@ WARNED = {
     "an option without effect": (
         with_channel("type = memory", "keep-alive = 30"),
         [f"f.conf line 10: a1.channels.c1.keep-alive has no effect: {WAITS}"],
+    ),
+    "an option of Java's producer": (
+        with_sink(
+            "type = kafka", "kafka.bootstrap.servers = h:1", "kafka.producer.acks = 1",
+            f"{PUSH.removeprefix('a1.sinks.k1.')} = false",
+        ),
+        [
+            f"f.conf line 11: {PUSH} has no effect: it is no option of our producer",
+            "f.conf line 8: a1.sinks.k1.kafka.producer.acks has no effect: exactly once needs all",
+        ],
     ),
     "a channel without a sink": (
         SMALL.replace("a1.channels = c1", "a1.channels = c1 c2")

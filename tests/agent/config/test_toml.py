@@ -6,11 +6,12 @@ import tomllib
 
 import pytest
 
-from ottla.agent.config.check import described
 from ottla.agent.config.convert import to_properties, to_toml
 from ottla.agent.config.description import ConfigError
 from ottla.agent.config.toml_files import line_numbers, parse_toml
 from ottla.settings.properties import parse_properties
+
+from .descriptions import checked
 
 TAIL = r"""
 PORT = 9092
@@ -132,8 +133,8 @@ def test_a_property_file_becomes_toml() -> None:
 
 def test_both_formats_say_the_same() -> None:
     """The same validator gives the same description of both."""
-    properties = described(parse_properties(TAIL, "f"), "a1")
-    assert described(parse_toml(SAME, "f"), "a1") == properties
+    properties = checked(parse_properties(TAIL, "f"))
+    assert checked(parse_toml(SAME, "f")) == properties
 
 
 def test_toml_becomes_a_property_file() -> None:
@@ -144,8 +145,8 @@ def test_toml_becomes_a_property_file() -> None:
     assert "a1.sources.r1.filegroups.f1 = /var/log/app/.*\\\\.log" in text
     assert "a1.sinks.k1.type = org.apache.flume.sink.kafka.KafkaSink" in text
     assert "a1.sources.r1.deserializer = multiline" in text
-    back = described(parse_properties(text, "f"), "a1")
-    assert back == described(parse_properties(TAIL, "f"), "a1")
+    back = checked(parse_properties(text, "f"))
+    assert back == checked(parse_properties(TAIL, "f"))
 
 
 def test_characters_of_all_kinds_survive() -> None:
@@ -168,7 +169,7 @@ def test_a_complaint_about_toml_has_its_line() -> None:
     """The line of the key, or of the table that it stands in."""
     text = SAME.replace('channel = "c1"', 'channel = ["c1", "c2"]').replace("1000", '"many"')
     with pytest.raises(ConfigError) as caught:
-        described(parse_toml(text, "f.toml"), "a1")
+        checked(parse_toml(text, "f.toml"))
     capacity, channel = [problem.fact() for problem in caught.value.problems]
     assert capacity == "f.toml line 38: a1.channels.c1.capacity must be a whole number (got 'many')"
     rule = "must be one channel: a sink takes from one (got 'c1 c2')"

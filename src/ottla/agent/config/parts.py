@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from ottla.settings.properties import Entry
 
+from .client_options import CLIENTS, check_client_option
 from .description import Part, Problem
 from .options import PARSERS, BadValue, Kind, Option, Options, Value
 from .schema import find_type, names_of
@@ -132,39 +133,51 @@ class PartReader:
             else:
                 values[option.name] = default_of(option)
         # Former names first: the right name is said later and wins.
-        entries = sorted(keys.items(), key=lambda item: item[0] not in type_.renamed)
-        for written, entry in entries:
+        for written, entry in sorted(keys.items(), key=lambda item: item[0] not in type_.renamed):
             name = type_.renamed.get(written, written)
             found = type_.option(name)
-            if found is None or not entry.value.strip():
-                keys.taken(written) if found is not None else None
-                continue  # an empty value is none, as in Flume
-            keys.taken(written)
-            try:
-                value = found.parse(entry.value)
-            except BadValue as bad:
-                hint = f"{prefix}.{written} = {bad.hint}" if bad.hint else ""
-                shown = "(hidden)" if found.kind is Kind.PASSWORD else entry.value.strip()
-                self._problems.append(Problem(entry.where, entry.name, bad.rule, hint, shown))
+            if found is None:
                 continue
-            if found.idle:
-                rule = f"has no effect: {found.idle}"
-                self._warnings.append(Problem(entry.where, entry.name, rule, ""))
+            keys.taken(written)
+            if not entry.value.strip():
+                continue  # an empty value is none, as in Flume
+            value = self._value(found, name, entry)
+            if value is None:
+                continue
+            given.add(name)
             if name == found.name:
                 values[name] = value
             else:
                 families[found.name][name[len(found.name) :]] = entry.value.strip()
-            given.add(name)
         for option in type_.options:
-            if option.required and option.name not in given and not self._is_wrong(prefix, option):
-                rule = "must be set" + (f": {option.doc[0].lower()}{option.doc[1:]}")
-                hint = f"{prefix}.{option.name} = …"
-                key = f"{prefix}.{option.name}"
-                self._problems.append(Problem(where, key, rule.removesuffix("."), hint))
+            if option.required and option.name not in given:
+                self._missing(f"{prefix}.{option.name}", option, where)
         return Options(values, families, frozenset(given))
 
-    def _is_wrong(self, prefix: str, option: Option) -> bool:
-        return any(problem.key == f"{prefix}.{option.name}" for problem in self._problems)
+    def _value(self, option: Option, name: str, entry: Entry) -> Value:
+        """The value of an entry; None if it is wrong or goes nowhere."""
+        idle = option.idle
+        try:
+            value = option.parse(entry.value)
+            if option.name in CLIENTS:
+                own = name[len(option.name) :]
+                idle = check_client_option(option.name, own, entry.value.strip())
+        except BadValue as bad:
+            hint = f"{entry.name} = {bad.hint}" if bad.hint else ""
+            shown = "(hidden)" if option.kind is Kind.PASSWORD else entry.value.strip()
+            self._problems.append(Problem(entry.where, entry.name, bad.rule, hint, shown))
+            return None
+        if idle:
+            rule = f"has no effect: {idle}"
+            self._warnings.append(Problem(entry.where, entry.name, rule, ""))
+        return None if idle and option.name in CLIENTS else value
+
+    def _missing(self, key: str, option: Option, where: str) -> None:
+        if any(problem.key == key for problem in self._problems):
+            return  # it is there, and wrong
+        rule = f"must be set: {option.doc[0].lower()}{option.doc[1:]}".removesuffix(".")
+        example = option.rule.example if option.rule is not None else ""
+        self._problems.append(Problem(where, key, rule, f"{key} = {example or '…'}"))
 
     def warn_of_unused(self, prefix: str, keys: Keys, names: Iterable[str]) -> None:
         for key, entry in keys.unused():

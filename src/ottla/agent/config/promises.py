@@ -6,9 +6,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from .client_options import producer_conflict
 from .description import AgentDescription, Problem, SinkPart
+from .options import Options
 
 EXACTLY_ONCE = "exactly-once"
+PRODUCER = "kafka.producer."
 
 
 class Promise(NamedTuple):
@@ -60,3 +63,32 @@ def check_promises(agent: AgentDescription, problems: list[Problem]) -> None:
             key = f"{agent.name}.sinks.{sink.name}.delivery"
             rule = f"cannot be {EXACTLY_ONCE}: {obstacle}"
             problems.append(Problem(sink.where, key, rule, f"{key} = at-least-once"))
+    for sink in agent.sinks.values():
+        if sink.type.name == "kafka" and not problems:
+            check_producer(agent, sink, problems)
+
+
+def check_producer(agent: AgentDescription, sink: SinkPart, problems: list[Problem]) -> None:
+    """A transaction has acks=all, whatever the file says; other options must allow for it."""
+    given = sink.options.family(PRODUCER)
+    key = f"{agent.name}.sinks.{sink.name}.{PRODUCER}"
+    exactly_once = promise_of(agent, sink).exactly_once
+    if exactly_once and given.get("acks", "all") not in ("all", "-1"):
+        rule = "has no effect: exactly once needs all"
+        hint = f"{agent.name}.sinks.{sink.name}.delivery = at-least-once"
+        agent.warnings.append(Problem(sink.where, f"{key}acks", rule, hint))
+    conflict = producer_conflict(producer_options(sink.options, exactly_once=exactly_once))
+    if conflict:
+        rule = f"options contradict each other: {conflict}"
+        problems.append(Problem(sink.where, key.removesuffix("."), rule, f"without {key}…"))
+
+
+def producer_options(options: Options, *, exactly_once: bool) -> dict[str, object]:
+    """What the producer of a Kafka sink is made with; its transactional id is the sink's."""
+    made: dict[str, object] = {"acks": "1", **options.family(PRODUCER)}
+    made["bootstrap.servers"] = options.text("kafka.bootstrap.servers")
+    made.pop("transactional.id", None)
+    if exactly_once:
+        made["acks"] = "all"
+        made["enable.idempotence"] = made.get("enable.idempotence", "true")
+    return made

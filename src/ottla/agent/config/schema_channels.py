@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .between import transaction_within_capacity
+from .client_options import SERVERS
 from .options import FLAG, FROM_0, FROM_1, ITEMS, NUMBER, PATH, TEXT, Option, between
 from .types import PartKind, PartType
 
@@ -67,7 +68,8 @@ KAFKA_CHANNEL = PartType(
     CHANNEL, "kafka", ("org.apache.flume.channel.kafka.KafkaChannel",),
     "A topic as the channel, also without a source or without a sink.",
     options=(
-        Option("kafka.bootstrap.servers", TEXT, None, None, "Brokers to ask first.", required=True),
+        Option("kafka.bootstrap.servers", TEXT, None, SERVERS, "Brokers to ask first.",
+               required=True),
         Option("kafka.topic", TEXT, "flume-channel", None, "The topic."),
         Option("kafka.consumer.", TEXT, None, None,
                "Options of the consumer, such as kafka.consumer.group.id (flume unless set)."),

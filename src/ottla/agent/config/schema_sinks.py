@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .client_options import SERVERS
 from .options import FLAG, FROM_0, FROM_1, NUMBER, PATH, TEXT, Option
 from .types import PartKind, PartType
 
@@ -23,7 +24,8 @@ KAFKA_SINK = PartType(
     SINK, "kafka", ("org.apache.flume.sink.kafka.KafkaSink",),
     "Records of a topic.",
     options=(
-        Option("kafka.bootstrap.servers", TEXT, None, None, "Brokers to ask first.", required=True),
+        Option("kafka.bootstrap.servers", TEXT, None, SERVERS, "Brokers to ask first.",
+               required=True),
         Option("kafka.topic", TEXT, "default-flume-topic", None,
                "The topic; %{header} stands for a header's value, %Y-%m-%d for the time of the "
                "header timestamp."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .between import kafka_source_topics, tail_groups, tls_needs_a_certificate
+from .client_options import SERVERS
 from .options import (
     CHARSET,
     FLAG,
@@ -318,7 +319,8 @@ KAFKA_SOURCE = PartType(
     SOURCE, "kafka", ("org.apache.flume.source.kafka.KafkaSource",),
     "The records of topics.",
     options=(
-        Option("kafka.bootstrap.servers", TEXT, None, None, "Brokers to ask first.", required=True),
+        Option("kafka.bootstrap.servers", TEXT, None, SERVERS, "Brokers to ask first.",
+               required=True),
         Option("kafka.topics", ITEMS, None, None, "The topics."),
         Option("kafka.topics.regex", PATTERN, None, None,
                "The topics whose names match; instead of kafka.topics."),

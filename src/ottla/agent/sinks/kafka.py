@@ -17,6 +17,7 @@ from ottla.client.errors import KafkaError
 from ottla.client.producer.raw_producer import RawProducer
 
 from ..config.options import Options
+from ..config.promises import producer_options
 from ..context import Context
 from ..escapes import event_ms
 from ..events import NO_HEADERS, EventBatch, Position
@@ -195,11 +196,9 @@ class KafkaSink:
 
 
 def from_options(name: str, options: Options, context: Context) -> KafkaSink:
-    producer: dict[str, object] = {"acks": "1", **options.family("kafka.producer.")}
-    producer["bootstrap.servers"] = options.text("kafka.bootstrap.servers")
+    producer = producer_options(options, exactly_once=context.exactly_once)
     identity = None
     if context.exactly_once:
-        producer["acks"] = "all"  # a transaction has no other
         identity = SinkIdentity(context.instance, context.agent, name)
     routing = Routing(
         options.text("kafka.topic"),
