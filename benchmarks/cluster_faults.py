@@ -89,13 +89,17 @@ def kill_controller(run: ClusterRun, kinds: Kinds) -> None:
         for _ in run.numbers():
             for cluster in clusters:
                 victim = cluster.controller()
-                with TopicCreator(cluster) as creator:
-                    killed_s = time.monotonic()
-                    cluster.members[victim].kill()
-                    creator.flows(2.0)
-                    gap_s = longest_gap_s(creator.made_s, killed_s, time.monotonic())
-                record(run, KILL_CONTROLLER, cluster, gap_s)
+                record(run, KILL_CONTROLLER, cluster, takeover_gap_s(cluster, victim))
                 cluster.restart(victim)
+
+
+def takeover_gap_s(cluster: Cluster, controller: int) -> float:
+    """Kill the controller; the longest time without a new topic until others have made some."""
+    with TopicCreator(cluster) as creator:
+        killed_s = time.monotonic()
+        cluster.members[controller].kill()
+        creator.flows(2.0)
+        return longest_gap_s(creator.made_s, killed_s, time.monotonic())
 
 
 def rolling_restart(run: ClusterRun, kinds: Kinds) -> None:

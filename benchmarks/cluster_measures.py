@@ -29,6 +29,7 @@ from benchmarks.report import AT_LEAST, AT_MOST, Row, Targets, failure, plot, su
 from tests.apache import jars
 
 HERE = Path(__file__).parent
+RESULTS = "cluster.json"
 SMALL_S = 4.0
 LATENCY_PER_SECOND = 2000
 LATENCY_S = 8.0
@@ -137,7 +138,9 @@ MEASURES: dict[str, Measure] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster_measures")
-    parser.add_argument("--only", nargs="+", choices=list(MEASURES), help="take only these")
+    parser.add_argument(
+        "--only", nargs="+", choices=list(MEASURES), help="take only these; others stay as they are"
+    )
     parser.add_argument("--quick", action="store_true", help="smaller amounts, one round")
     parser.add_argument("--rounds", type=int, help="medians of so many")
     parser.add_argument("--minutes", type=float, default=34, help="then one round of the rest")
@@ -154,6 +157,8 @@ def main() -> None:
         if getattr(options, name) is not None:
             setattr(run, name, getattr(options, name))
     kinds = tuple(kind for kind in BOTH if kind.name in (options.kinds or (kind.name,)))
+    if options.only:
+        run.earlier = earlier_figures(options.output)
     run.ends_s = time.monotonic() + options.minutes * 60
     for name in options.only or MEASURES:
         run.guarded(name, lambda name=name: MEASURES[name](run, kinds))  # type: ignore[misc]
@@ -161,9 +166,15 @@ def main() -> None:
     print(table(rows_of(run)))
 
 
+def earlier_figures(folder: Path) -> dict[str, dict[str, list[float]]]:
+    """What another run has left, for `--only` to replace a part of."""
+    path = folder / RESULTS
+    return dict(json.loads(path.read_text())["figures"]) if path.exists() else {}
+
+
 def rows_of(run: ClusterRun) -> list[Row]:
     """What was measured, then the measures that failed."""
-    rows = summary(run.figures, TARGETS)
+    rows = summary(run.earlier | run.figures, TARGETS)
     return rows + [failure(name, why) for name, why in run.failed.items()]
 
 
@@ -171,9 +182,8 @@ def report(run: ClusterRun, folder: Path) -> None:
     """Write down what there is, so that a run that is cut off loses only the rest."""
     rows = rows_of(run)
     folder.mkdir(exist_ok=True)
-    (folder / "cluster.json").write_text(
-        json.dumps({"rows": rows, "figures": run.figures}, indent=1) + "\n"
-    )
+    figures = run.earlier | run.figures
+    (folder / RESULTS).write_text(json.dumps({"rows": rows, "figures": figures}, indent=1) + "\n")
     plot(rows, folder / "cluster.png")
 
 

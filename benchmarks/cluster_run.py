@@ -26,6 +26,8 @@ class ClusterRun(Run):
     catch_up_megabytes: int = 5000
     partitions: int = 3000
     ends_s: float = math.inf  # on the monotonic clock
+    # Figures of another run, which stand until they are measured.
+    earlier: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)  # why, by measure
 
     def numbers(self, most: int | None = None) -> Iterator[int]:

@@ -9,6 +9,7 @@ import confluent_kafka as ck
 from confluent_kafka import admin as cka
 
 from benchmarks import clients
+from benchmarks.cluster_faults import each_engine, record, takeover_gap_s
 from benchmarks.cluster_run import ClusterRun, Kinds, both
 from benchmarks.cluster_servers import REPLICATION_FACTOR, Cluster, until
 from benchmarks.probe import Probe
@@ -18,6 +19,7 @@ TOPICS_IN_REQUEST = 10
 ROUNDS_MAX = 3  # gigabytes, and thousands of partitions, for each of them
 SETTLE_S = 10.0
 IDLE_S = 20.0
+TAKEOVER = "3,000 partitions x 3: controller killed{}: longest gap in topic creation, s"
 
 
 def catch_up(run: ClusterRun, kinds: Kinds) -> None:
@@ -68,6 +70,15 @@ def many_partitions(run: ClusterRun, kinds: Kinds) -> None:
                 run.record(row, cluster.name, fail_over_s(run, cluster, victim))
 
 
+def takeover(run: ClusterRun, kinds: Kinds) -> None:
+    """Kill the controller of many partitions, one of whose brokers it is: others lead, and one of
+    them reads all and goes on."""
+    for kind in each_engine(kinds):
+        with both((kind,)) as (cluster,):
+            create_many(run, cluster)
+            record(run, TAKEOVER, cluster, takeover_gap_s(cluster, cluster.controller()))
+
+
 def create_many(run: ClusterRun, cluster: Cluster) -> float:
     """Seconds until all topics are made and every partition has a leader."""
     topics = [
@@ -111,4 +122,4 @@ def leaders(cluster: Cluster) -> list[int]:
     ]
 
 
-SCALE = {"catch-up": catch_up, "partitions": many_partitions}
+SCALE = {"catch-up": catch_up, "partitions": many_partitions, "takeover": takeover}
