@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ottla.broker import repairs
+from ottla.cli.cluster_disk import Repair, repair_on_disk
 from ottla.log.repair import REPAIR_METADATA, Refill
 from ottla.wire.batch_header import HEADER_BYTES, MAGIC_POSITION, BatchHeader
 from tests.broker.cluster_clients import SETTINGS
@@ -174,3 +177,49 @@ def test_one_damaged_batch_is_one_slice(slices: list[int]) -> None:
         damage(cluster, 3)
         cluster.wait(lambda: repaired(cluster, 3))
         assert len(slices) == 1
+
+
+def note_of(cluster: Cluster, broker_id: int, tmp_path: Path) -> Repair | None:
+    """What `ottla cluster why` reads in the folder of a replica."""
+    disk, name = cluster.brokers[broker_id].node.disk, REPAIR_METADATA
+    if name not in disk.listdir(f"{DATA}/t-0"):
+        return None
+    (tmp_path / name).write_bytes(disk.read(f"{DATA}/t-0/{name}"))
+    return repair_on_disk(tmp_path)
+
+
+def test_a_repair_is_noted_where_operators_look(
+    slices: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What is still damaged, until nothing is."""
+    monkeypatch.setattr(repairs, "SLICES_NOTED", 1)
+    with Cluster(3, **SCRUB) as cluster:
+        written(cluster, 1, 2, 3)
+        damage_all(cluster, 3)
+        seen: dict[str, None] = {}
+
+        def is_repaired() -> bool:
+            seen.setdefault(str(note_of(cluster, 3, tmp_path)))
+            return repaired(cluster, 3)
+
+        cluster.wait(is_repaired)
+        assert [*seen] == ["None", "offsets 0 to 2", "offsets 1 to 2", "offsets 2 to 2"]
+        cluster.wait(lambda: isr(cluster) == {1, 2, 3})
+        assert note_of(cluster, 3, tmp_path) is None
+
+
+def test_a_repair_that_waits_says_why(tmp_path: Path) -> None:
+    """The last member of an ISR cannot leave it."""
+    with Cluster(2, min_insync_replicas=1, **SCRUB) as cluster:
+        written(cluster, 1, 2)
+        cluster.brokers[2].crash()
+        cluster.wait(lambda: isr(cluster) == {1})
+        damage(cluster, 1)
+        cluster.wait(
+            lambda: (note := note_of(cluster, 1, tmp_path)) is not None and note.reason != ""
+        )
+        assert str(note_of(cluster, 1, tmp_path)) == (
+            "offsets 1 to 1 (alone in its ISR: it is repaired when another replica is in sync)"
+        )
+        cluster.brokers[2].start()
+        cluster.wait(lambda: repaired(cluster, 1) and note_of(cluster, 1, tmp_path) is None)

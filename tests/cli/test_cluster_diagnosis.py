@@ -34,6 +34,7 @@ def test_a_healthy_partition_needs_nothing() -> None:
         (Replica("running", 100), "its next fetches: it has all that the leader has"),
         (Replica("running", None), "a look at the log of broker 3: it cannot tell of its replica"),
         (Replica("running", 40, fenced=True), "the controller to let its broker in"),
+        (Replica("running", 100, damaged="offsets 3 to 4"), "its repair: offsets 3 to 4 are damag"),
     ],
 )
 def test_each_replica_says_what_it_needs(replica: Replica, needs: str) -> None:
@@ -44,6 +45,18 @@ def test_each_replica_says_what_it_needs(replica: Replica, needs: str) -> None:
     assert found.rows[2].needs.startswith(needs)
     assert found.advice == found.rows[2].needs
     assert found.rows[2].role == "behind"
+
+
+def test_damage_that_cannot_be_repaired_yet_is_named() -> None:
+    """Also of a leader that is alone in the ISR, and where the replica has not left it."""
+    alone = Replica("running", 100, damaged="offsets 3 to 4 (alone in its ISR)")
+    found = diagnose(HEALTHY._replace(isr=(1,)), ALL_RUN | {1: alone, 2: Replica("down", 90)})
+    assert found.rows[0].needs.startswith("its repair: offsets 3 to 4 (alone in its ISR) are")
+    assert found.advice == "to be started: ottla cluster restart 2"
+    found = diagnose(HEALTHY, ALL_RUN | {2: alone})
+    assert found.sentence == (
+        "orders-0: all its replicas are in sync; damaged records of 2 are about to be repaired"
+    )
 
 
 def test_too_few_in_sync_for_acks_all() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla import Consumer, NewTopic, Producer, TopicPartition
+from ottla.cli.cluster_disk import Repair
 from ottla.cli.cluster_restart import not_in_sync, only_at, rolling_order, set_aside
 from ottla.cli.cluster_status import Found
 from ottla.cli.main import run
@@ -162,6 +163,24 @@ def test_what_moves_is_named() -> None:
     assert [row["moves"] for row in found.rows()] == ["adds 4; removes 3; 4 catches up", None, None]
     assert [row["lag"] for row in found.rows()] == [30, None, None]
     assert found.counts() == {"partitions": 3, "moving": 1, "offline": 1, "under_replicated": 2}
+
+
+def test_a_repair_is_named() -> None:
+    """Beside those that catch up; nobody is asked for it where all replicas are in sync."""
+    described = topic(p0=([1, 2, 3], [1]), p1=([1, 2], [1, 2]))
+    for each in described["partitions"]:
+        each["leader_id"] = 1
+    asked = []
+
+    def repair_of(broker: int, partition: str) -> Repair | None:
+        asked.append((broker, partition))
+        return Repair(((3, 5),), "") if broker == 3 else None
+
+    cluster = {"cluster_id": "c", "controller_id": 1}
+    found = Found(cluster, [described], {}, [1, 2, 3], {}, repair_of)
+    moves = [row["moves"] for row in found.rows()]
+    assert moves == ["3 repairs offsets 3 to 4; 2 catches up", None]
+    assert asked == [(each, "t-0") for each in (1, 2, 3)]
 
 
 def topic(**partitions: tuple[list[int], list[int]]) -> dict[str, Any]:

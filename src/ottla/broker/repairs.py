@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.log.failures import CorruptSegment
 from ottla.log.repair import (
     Aborted,
+    OffsetRange,
     Refill,
     is_current,
     keep_damaged,
@@ -55,6 +55,8 @@ RETRY_S = 5.0
 SUSPECT_S = 60.0  # within which a partition is checked once because of its followers
 READ_COMMITTED = 1
 TRIES = 3  # to copy a range, from each replica
+ALONE = "alone in its ISR: it is repaired when another replica is in sync"
+SLICES_NOTED = 64  # are synced and noted at once
 SLICE_BYTES = 1024 * 1024  # fetched, checked and written at once; a larger batch comes whole
 
 
@@ -74,7 +76,9 @@ class Repairs:
         self.scrubber: Scrubber  # from the start on
         # What is known to be damaged, and being repaired.
         self.damaged: dict[Partition, list[Damage]] = {}
-        self._alone: set[Partition] = set()  # those of them that are said to be alone in their ISR
+        self._waits: dict[Partition, str] = {}  # why it cannot be for now, which was logged
+        # What the file in the log's folder says of it.
+        self._noted: dict[Partition, tuple[list[OffsetRange], str]] = {}
         # Replicas whose segments have not been looked at since the start: nothing may be missing.
         self._not_looked_at: dict[Partition, None] = {}
         # When each was last checked because of a follower.
@@ -112,8 +116,9 @@ class Repairs:
         """Check what was being repaired when the last process ended."""
         for first_offset, next_offset in noted_damage(found.disk, found.directory):
             await self.scrubber.scrub_range(found, first_offset, next_offset)
-            if partition not in self.damaged:
-                await self._note(found, ())
+        if partition not in self.damaged:
+            await self._note(partition, found)
+            self._noted.pop(partition, None)
 
     def limit_of(self, found: Log) -> int:
         """Below it all is synced and committed."""
@@ -193,39 +198,43 @@ class Repairs:
     async def _repair(self, partition: Partition, found: Log) -> None:
         """Leave the ISR, copy what is damaged, and follow again."""
         damaged = self.damaged[partition]
-        noted: list[Damage] = []
         try:
             while damaged and self._is_here(partition):
-                damage = damaged[0]
-                if not is_current(found, damage):
+                if not is_current(found, damaged[0]):
                     damaged.pop(0)
-                elif await self._has_left(partition):
-                    try:
-                        if noted != damaged:
-                            await self._note(found, damaged)
-                            noted = list(damaged)
-                        await self._copy(partition, found, damage)
-                    except OSError as problem:
-                        # A full disk, say. The log is as it was: a later try may succeed.
-                        log.error("%s cannot be repaired now: %s", found.name, problem)
-                        await pause(self._broker.clock, RETRY_S)
-                    else:
+                    continue
+                try:
+                    await self._note(partition, found)
+                    if await self._has_left(partition):
+                        await self._note(partition, found)
+                        await self._copy(partition, found, damaged)
                         damaged.pop(0)  # what could not be repaired is found again
+                except OSError as problem:
+                    # A full disk, say. The log is as it was: a later try may succeed.
+                    log.error("%s cannot be repaired now: %s", found.name, problem)
+                    self._waits[partition] = str(problem)
+                    await pause(self._broker.clock, RETRY_S)
             if found.offline is None:
-                await self._note(found, damaged)
+                await self._note(partition, found)
         except OSError as problem:
             log.warning("%s is checked again at the next start: %s", found.name, problem)
         finally:
-            self._alone.discard(partition)
+            self._waits.pop(partition, None)
+            self._noted.pop(partition, None)
             del self.damaged[partition]
             partition.damaged = partition in self._not_looked_at
         self._broker.replication.repaired(partition)
 
-    async def _note(self, found: Log, damaged: Iterable[Damage]) -> None:
-        """Note what is damaged in the log's folder: a start after a crash looks there first."""
-        ranges = [(each.first_offset, each.next_offset) for each in damaged]
-        logs = self._broker.logs
-        await logs.background.thread(note_damage, logs.disk, found.directory, ranges)
+    async def _note(self, partition: Partition, found: Log) -> None:
+        """Note in the log's folder what is damaged, and why it stays so: a start after a crash
+        looks there first.
+        """
+        ranges = [(each.first_offset, each.next_offset) for each in self.damaged.get(partition, ())]
+        said = (ranges, self._waits.get(partition, ""))
+        if self._noted.get(partition) != said:
+            logs = self._broker.logs
+            await logs.background.thread(note_damage, logs.disk, found.directory, *said)
+            self._noted[partition] = said
 
     def _is_here(self, partition: Partition) -> bool:
         here = self._broker.partitions.by_name.get(partition.topic, {}).get(partition.index)
@@ -240,26 +249,25 @@ class Repairs:
             return False
         if broker.node_id not in image.isr:
             if image.leader >= 0:
+                self._waits.pop(partition, None)
                 return True
             await pause(broker.clock, LOOK_S)
             return False
         if image.isr == (broker.node_id,):
-            if partition not in self._alone:
-                self._alone.add(partition)
-                log.error(
-                    "%s-%d is damaged and alone in its ISR: it is repaired when another replica is "
-                    "in sync",
-                    partition.topic,
-                    partition.index,
-                )
+            if partition not in self._waits:
+                self._waits[partition] = ALONE
+                log.error("%s-%d is damaged and %s", partition.topic, partition.index, ALONE)
             await pause(broker.clock, RETRY_S)
             return False
         await broker.replication.leave_isr(partition, image)
         await pause(broker.clock, LOOK_S)
         return False
 
-    async def _copy(self, partition: Partition, found: Log, damage: Damage) -> None:
-        """Raises OSError when what is damaged cannot be kept: nothing has changed then."""
+    async def _copy(self, partition: Partition, found: Log, damaged: list[Damage]) -> None:
+        """Repair the first damage. Raises OSError when it cannot be kept, or noted: nothing has
+        changed then, or less is damaged.
+        """
+        damage = damaged[0]
         sources = [partition.leader_id, *partition.replicas]
         is_kept = False
         for number in range(TRIES):
@@ -276,13 +284,15 @@ class Repairs:
                     rest = await self._put_in_place(partition, found, damage, size, source)
                     if rest is None:
                         return
-                    damage = rest
+                    damage = damaged[0] = rest
                     continue
                 by_leader = source == partition.leader_id and partition.config.compact
                 if by_leader and partition.has_min_isr:
                     await self._copy_again(partition, found, damage)
                     return
             if number < TRIES - 1:
+                self._waits[partition] = "no other replica that can be asked has the same batches"
+                await self._note(partition, found)
                 await pause(self._broker.clock, RETRY_S)
         log.error(
             "%s is damaged, and no other replica has the same batches: %s. Try: restore the file "
@@ -303,13 +313,20 @@ class Repairs:
         isolation = READ_COMMITTED if size > damage.size else 0
         try:
             refill = Refill(self._broker.logs, found, damage, size)
+            slices = 0
             while (rest := refill.rest).first_offset < rest.next_offset:
                 each = await self._slice(source, partition, rest, rest.first_offset, isolation)
                 if not is_current(found, rest):
                     return None
                 if each is None or not refill.write(*each):
                     break
-            await refill.sync()
+                slices += 1
+                if not slices % SLICES_NOTED and each.following_offset < rest.next_offset:
+                    await refill.sync()
+                    self.damaged[partition][0] = refill.rest
+                    with suppress(OSError):  # what is noted is more than is damaged
+                        await self._note(partition, found)
+            await refill.finish()
         except OSError as problem:
             partition.go_offline("cannot be repaired", problem)
             return None

@@ -43,6 +43,7 @@ class Replica(NamedTuple):
     state: str
     end: int | None = None
     fenced: bool = False  # registered, and not let in by the controller
+    damaged: str = ""  # the offsets that are damaged on its disk, and why they stay so
 
 
 class Row(NamedTuple):
@@ -91,7 +92,14 @@ def diagnose(partition: Partition, replicas: Mapping[int, Replica]) -> Diagnosis
             offline_advice(partition, replicas),
         )  # fmt: skip
     if not missing:
-        sentence = f"nothing is wrong with {name}: all its replicas are in sync"
+        damaged = [each for each in partition.replicas if replicas[each].damaged]
+        if damaged:
+            sentence = (
+                f"{name}: all its replicas are in sync; damaged records of {listed(damaged)} "
+            )
+            sentence += "are about to be repaired"
+        else:
+            sentence = f"nothing is wrong with {name}: all its replicas are in sync"
         return Diagnosis("healthy", sentence, rows, None, "")
     sentence = f"{name} is led by broker {partition.leader}; of its {count} replicas "
     sentence += f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} not in sync"
@@ -129,7 +137,9 @@ def role(partition: Partition, broker: int) -> str:
 
 
 def needed(partition: Partition, broker: int, replica: Replica, lag: int | None) -> str:
-    """What has to happen for a replica to be in the ISR."""
+    """What has to happen for a replica to be in the ISR, and whole."""
+    if replica.damaged and replica.state == RUNNING:
+        return f"its repair: {replica.damaged} are damaged on its disk, and are copied from another"
     if broker in partition.isr and partition.leader is not None:
         return ""
     if replica.state == DOWN:

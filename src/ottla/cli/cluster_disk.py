@@ -1,4 +1,5 @@
-"""Where the log of a replica ends whose broker does not run: read from its files.
+"""What the files of a replica tell: where its log ends, if its broker does not run, and what of it
+is damaged.
 
 Nothing is checked or recovered, and nothing is written: it is what a broker would find if all that
 is in the files is whole.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
+from typing import NamedTuple
 
 from ottla.wire.batch_header import BATCH_OVERHEAD, unpack_bounds
 
@@ -21,6 +23,30 @@ def end_on_disk(folder: Path) -> int | None:
     try:
         segments = sorted(path for path in folder.iterdir() if path.suffix == ".log")
         return end_of_segment(segments[-1]) if segments else None
+    except (OSError, ValueError):
+        return None
+
+
+class Repair(NamedTuple):
+    """Damaged offsets that a replica copies from another, or cannot for now."""
+
+    ranges: tuple[tuple[int, int], ...]  # each with the offset behind its last one
+    reason: str  # why it waits; empty if it does not
+
+    def __str__(self) -> str:
+        offsets = ", ".join(f"{first} to {after - 1}" for first, after in self.ranges)
+        waits = f" ({self.reason})" if self.reason else ""
+        return f"offsets {offsets}{waits}"
+
+
+def repair_on_disk(folder: Path) -> Repair | None:
+    """The repair of a replica that its broker has noted in the folder; None if there is none."""
+    try:
+        _, *lines = (folder / "repair.metadata").read_text().splitlines()
+        reasons = [each for each in lines if each.startswith("reason: ")]
+        ranges = [tuple(map(int, each.split(" "))) for each in lines if each not in reasons]
+        found = tuple((first, after) for first, after in ranges)
+        return Repair(found, reasons[0].removeprefix("reason: ") if reasons else "")
     except (OSError, ValueError):
         return None
 

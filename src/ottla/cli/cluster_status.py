@@ -7,12 +7,13 @@ each replica ends: what it lacks of its leader's log is its lag.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.cluster_disk import Repair, repair_on_disk
 from ottla.cli.cluster_processes import directory_option, known_state
 from ottla.cli.common import json_option
 from ottla.cli.connecting import admin
@@ -37,8 +38,9 @@ def status(directory: str, all_partitions: bool, as_json: bool) -> None:
     """Show brokers, controller, leaders, ISRs and lag of a cluster on this host.
 
     Of the partitions, those are shown that have no leader, whose ISR lacks a replica, or that are
-    reassigned. MOVES says which replicas are added and removed, and which of them catch up with
-    their leader. `ottla cluster why TOPIC-PARTITION` says more.
+    reassigned. MOVES says which replicas are added and removed, which of them catch up with
+    their leader, and which repair damage on their disk. `ottla cluster why TOPIC-PARTITION` says
+    more.
     """
     path = Path(directory).absolute()
     state = known_state(path)
@@ -50,7 +52,7 @@ def status(directory: str, all_partitions: bool, as_json: bool) -> None:
             return
         show_rows(processes, BROKER_COLUMNS[:4])
         raise Failure("no broker is running", f"ottla cluster up --dir {path}")
-    found = ask_brokers(alive)
+    found = ask_brokers(alive, path)
     brokers = [row | found.totals(row["broker"]) for row in processes]
     rows = [row for row in found.rows() if all_partitions or row["trouble"] or row["moves"]]
     facts = {
@@ -103,7 +105,9 @@ class Found:
         ends: dict[int, dict[TopicPartition, int]],
         running: Collection[int],
         moving: Mapping[TopicPartition, OngoingReassignment],
+        repair_of: Callable[[int, str], Repair | None] = lambda broker, partition: None,
     ) -> None:
+        """`repair_of`: what of a broker's replica is damaged; asked where the ISR lacks one."""
         self.cluster_id = cluster["cluster_id"]
         self.controller = cluster["controller_id"] if cluster["controller_id"] >= 0 else None
         self._partitions = sorted(
@@ -117,6 +121,7 @@ class Found:
         self._ends = ends
         self._running = running
         self._moving = moving
+        self._repair_of = repair_of
 
     def rows(self) -> list[dict[str, Any]]:
         """One for each partition; its lag is that of the replica that is furthest behind."""
@@ -156,6 +161,13 @@ class Found:
             for node in partition["replica_nodes"]
             if node not in partition["isr_nodes"] and node in self._running
         ]
+        if len(partition["isr_nodes"]) < len(partition["replica_nodes"]):
+            name = f"{topic}-{partition['partition_index']}"
+            for node in partition["replica_nodes"]:
+                repair = self._repair_of(node, name) if node in self._running else None
+                if repair is not None:
+                    behind = [each for each in behind if each != node]
+                    parts.append(f"{node} repairs {repair}")
         if behind and partition["leader_id"] >= 0:
             verb = "catches up" if len(behind) == 1 else "catch up"
             parts.append(f"{','.join(map(str, behind))} {verb}")
@@ -196,9 +208,13 @@ class Found:
         return max((lag for lag in lags if lag is not None), default=None)
 
 
-def ask_brokers(alive: list[BrokerState]) -> Found:
+def ask_brokers(alive: list[BrokerState], path: Path) -> Found:
     """Ask the cluster for its metadata, and each broker that runs where its replicas end."""
     from ottla.client.errors import KafkaError
+    from ottla.supervisor.plan import broker_data
+
+    def repair_of(broker: int, partition: str) -> Repair | None:
+        return repair_on_disk(broker_data(path, broker) / partition)
 
     servers = ",".join(each.address for each in alive)
     with admin(servers, {"request.timeout.ms": REQUEST_TIMEOUT_MS}) as client:
@@ -217,4 +233,4 @@ def ask_brokers(alive: list[BrokerState]) -> Found:
         moving: dict[TopicPartition, OngoingReassignment] = {}
         with contextlib.suppress(KafkaError):  # there is no controller just now
             moving = client.list_partition_reassignments()
-    return Found(cluster, topics, ends, [each.node_id for each in alive], moving)
+    return Found(cluster, topics, ends, [each.node_id for each in alive], moving, repair_of)

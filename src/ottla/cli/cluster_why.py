@@ -21,7 +21,7 @@ from ottla.cli.cluster_diagnosis import (
     diagnose,
     loss_sentence,
 )
-from ottla.cli.cluster_disk import end_on_disk
+from ottla.cli.cluster_disk import end_on_disk, repair_on_disk
 from ottla.cli.cluster_processes import directory_option, known_state, not_running
 from ottla.cli.cluster_status import REQUEST_TIMEOUT_MS, process_state
 from ottla.cli.common import json_option
@@ -117,13 +117,13 @@ def seen(client: Admin, asked: TopicPartition, broker: int, state: str, path: Pa
     from ottla.client.errors import KafkaError
     from ottla.supervisor.plan import broker_data
 
-    end = None
+    end, folder = None, broker_data(path, broker) / f"{asked.topic}-{asked.partition}"
     if state == RUNNING:
         with contextlib.suppress(KafkaError):  # it is not registered yet, or no longer
             end = client.replica_end_offsets(broker, [asked]).get(asked)
     elif state == DOWN:
-        end = end_on_disk(broker_data(path, broker) / f"{asked.topic}-{asked.partition}")
-    return Replica(state, end)
+        end = end_on_disk(folder)
+    return Replica(state, end, damaged=str(repair_on_disk(folder) or ""))
 
 
 def fenced_brokers(client: Admin) -> set[int]:

@@ -32,6 +32,7 @@ logger = logging.getLogger("ottla.log")
 
 REPAIR_METADATA = "repair.metadata"
 VERSION_LINE = "version: 0"
+REASON_FIELD = "reason: "
 
 Aborted = list[tuple[int, int]]  # producer id and first offset of aborted transactions
 OffsetRange = tuple[int, int]  # the first offset, and the one behind the last
@@ -61,11 +62,18 @@ def may_have_gaps(log: Log) -> bool:
     return log.config.compact or log.disk.exists(f"{log.directory}/{COMPACTION_METADATA}")
 
 
-def note_damage(disk: Disk, directory: str, ranges: Iterable[OffsetRange]) -> None:
-    """Note the damaged offsets in a log's folder, synced; none: the note goes. Raises OSError."""
+def note_damage(
+    disk: Disk, directory: str, ranges: Iterable[OffsetRange], reason: str = ""
+) -> None:
+    """Note the damaged offsets in a log's folder, synced; none: the note goes. Raises OSError.
+
+    `reason`: why they cannot be repaired now, for whoever looks at the file (`ottla cluster why`).
+    """
     path = f"{directory}/{REPAIR_METADATA}"
     lines = [f"{first} {following}" for first, following in ranges]
     if lines:
+        if reason:
+            lines.insert(0, f"{REASON_FIELD}{reason}")
         text = "\n".join([VERSION_LINE, *lines, ""])
         disk.write_atomically(path, text.encode(), sync=True)
     elif disk.exists(path):
@@ -79,9 +87,10 @@ def noted_damage(disk: Disk, directory: str) -> list[OffsetRange]:
     if data is None:
         return []
     try:
-        version, *lines = data.decode("ascii").splitlines()
+        version, *lines = data.decode().splitlines()
         if version != VERSION_LINE:
-            raise ValueError(f"version {version}")
+            raise ValueError(version)
+        lines = [each for each in lines if not each.startswith(REASON_FIELD)]
         return [(int(first), int(after)) for first, after in (each.split(" ") for each in lines)]
     except ValueError as problem:
         logger.warning("%s/%s: the whole log is checked: %s", directory, REPAIR_METADATA, problem)
@@ -214,9 +223,14 @@ class Refill:
         thread, written = self._logs.background.thread, self._written
         self._written = []
         for segment in written:
-            if self._grows:
-                segment.seal()
+            segment.write_out_indexes()
             for file in segment.files():
                 await thread(file.sync)
         if written:
             await thread(self._logs.disk.sync_directory, self._log.directory)
+
+    async def finish(self) -> None:
+        """As `sync`; nothing more is written."""
+        if self._grows:
+            self.rest.segment.seal()
+        await self.sync()
