@@ -58,9 +58,17 @@ class Channel(Protocol):
 class DurableChannel(Channel, Protocol):
     """A channel that outlives the agent. It knows where its sources continue."""
 
-    async def start(self, delivered: Mapping[str, Position]) -> Mapping[str, Position]:
+    async def start(
+        self, delivered: Mapping[str, Position], has_source: bool
+    ) -> Mapping[str, Position]:
         """Reads what it holds; `delivered` are the positions of its sinks, the least of each
         stream. Returns where the sources of what it holds continue, by stream."""
+
+    async def run(self) -> None:
+        """Its own work, until it is cancelled; raises what ends the agent."""
+
+    async def drain(self) -> None:
+        """Until all that was put is safe."""
 
 
 class Sink(Protocol):

@@ -68,8 +68,11 @@ class Agent:
             for delivery in fed:
                 await delivery.started.wait()
             delivered = [dict(delivery.positions) for delivery in fed]
-            self._held[channel.name] = await channel.start(least_of(delivered))
+            has_source = any(channel in channels for _, _, channels in self.wiring.sources)
+            self._held[channel.name] = await channel.start(least_of(delivered), has_source)
         self._ready[channel.name].set()
+        if isinstance(channel, DurableChannel):
+            await channel.run()
 
     async def _run_sink(self, delivery: Delivery) -> None:
         await delivery.start()
@@ -122,6 +125,9 @@ class Agent:
             finally:
                 for wait in waits:
                     wait.cancel()
+        for channel in self.wiring.channels:
+            if isinstance(channel, DurableChannel) and self._ready[channel.name].is_set():
+                await channel.drain()
 
     async def _stop(self, drain_s: float) -> None:
         for task in self._sources:

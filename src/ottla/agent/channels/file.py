@@ -12,9 +12,9 @@ Segments that are consumed are deleted once the checkpoint says so. Damage is lo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import shutil
-import time
 import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -108,7 +108,9 @@ class FileChannel:
 
     # Start
 
-    async def start(self, delivered: Mapping[str, Position]) -> Mapping[str, Position]:
+    async def start(
+        self, delivered: Mapping[str, Position], has_source: bool = True
+    ) -> Mapping[str, Position]:
         loop = asyncio.get_running_loop()
         found, positions = await loop.run_in_executor(self._disk, self._open, delivered)
         for segment, each in found.frames:
@@ -120,6 +122,11 @@ class FileChannel:
         ]
         self._taking.wake()
         return positions
+
+    async def run(self) -> None:
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
 
     def _open(self, delivered: Mapping[str, Position]) -> tuple[Replay, dict[str, Position]]:
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -378,13 +385,16 @@ class FileChannel:
         assert kept.consumed is not None
         self.segments.delete_before(kept.consumed)
 
+    async def drain(self) -> None:
+        while self._pending:
+            await self._putting.wait_for(lambda: not self._pending)
+
     async def close(self) -> None:
         """Syncs what waits, and writes the checkpoint."""
         if not self._tasks:
             return
-        deadline = time.monotonic() + CLOSE_S
-        while self._pending and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.drain(), CLOSE_S)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
