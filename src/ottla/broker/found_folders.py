@@ -51,6 +51,29 @@ async def delete_folders(broker: Broker, image: ClusterImage) -> None:
         await broker.logs.delete(stray, stray=True)
 
 
+def unknown_folders(broker: Broker, image: ClusterImage) -> list[tuple[str, int]]:
+    """The partitions on disk that are no replicas of this broker's in the image of its cluster.
+
+    Theirs may be a topic that was deleted while the broker was away, by controllers that have
+    forgotten it since: what is not served must be out of the way of a later topic of the name, and
+    out of the reach of retention. Not those of deletions that are known, nor folders that are only
+    named like partitions.
+    """
+    deleted_names = set(image.deletions.values())
+    unknown = []
+    for topic, index, topic_id in broker.logs.found():
+        known = image.partition(topic, index)
+        if known is not None and broker.node_id in known.replicas:
+            continue
+        if topic_id in image.deletions or (topic_id == ZERO_ID and topic in deleted_names):
+            continue
+        if topic_id != ZERO_ID or broker.logs.has_segments(topic, index):
+            unknown.append((topic, index))
+        else:
+            log.warning("folder %s-%d has neither a segment nor a topic id", topic, index)
+    return unknown
+
+
 def keep_configs(broker: Broker) -> None:
     """Bring what the partitions' folders keep of their topics' configs up to date.
 

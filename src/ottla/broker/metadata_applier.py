@@ -19,7 +19,7 @@ import logging
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.found_folders import delete_folders
+from ottla.broker.found_folders import delete_folders, unknown_folders
 from ottla.cluster.feed import (
     Batch,
     MissedChange,
@@ -227,7 +227,7 @@ class MetadataApplier:
             await self._delete_topics(deleted)
         broker.next_image = image
         broker.configure()
-        removed = self._not_replicas(image)
+        removed = self._not_replicas(image, starts)
         for topic in image.topics.values():
             missing = [
                 each
@@ -370,12 +370,19 @@ class MetadataApplier:
             if len(image.replicas) > 1 and broker.node_id in image.replicas:
                 broker.partitions.get(topic, image.index)
 
-    def _not_replicas(self, image: ClusterImage) -> list[tuple[str, int]]:
-        """The partitions whose folders are here and whose replicas have moved to other brokers."""
+    def _not_replicas(self, image: ClusterImage, starts: bool) -> list[tuple[str, int]]:
+        """The partitions whose folders are here and whose replicas have moved to other brokers.
+
+        At the start also those that the cluster does not know.
+        """
         broker = self._broker
+        if not broker.in_cluster:
+            return []
+        if starts:
+            return unknown_folders(broker, image)
         return [
             (topic, index)
-            for topic, index, topic_id in (broker.logs.found() if broker.in_cluster else ())
+            for topic, index, topic_id in broker.logs.found()
             if (known := image.partition(topic, index)) is not None
             and broker.node_id not in known.replicas
             and topic_id == image.topics[topic].id
