@@ -88,6 +88,54 @@ def test_requests_that_nobody_watched_are_carried_out_at_the_start(tmp_path: Pat
     run(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("data", [b"{}", b'{"version":1}', b'{"version":1,"topics":[]}', b"{"])
+def test_whatever_is_in_the_node_the_topic_is_deleted(tmp_path: Path, data: bytes) -> None:
+    """Kafka reads the name only. What is no note of the controller's must not end the controllers
+    that read it at their start."""
+
+    async def scenario(harness: ControllerHarness, operator: Tree) -> None:
+        await harness.create(NewTopic("t"), NewTopic("u"))
+        await operator.create("/admin/delete_topics/t", data)
+        await pass_time(10)
+        assert set(harness.controller.image.topics) == {"u"}
+        await harness.controller.stop()
+        await operator.create("/admin/delete_topics/u", data)
+        await operator.close()
+        await harness.tree.close()
+        controller = await harness.start()
+        await pass_time(10)
+        assert not controller.image.topics
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("path", [nodes.DELETIONS, nodes.CONFIG_CHANGES])
+def test_a_parent_of_requests_that_was_deleted_is_made_again(tmp_path: Path, path: str) -> None:
+    """With zkCli's deleteall, say: the tree is not read again and again, and requests are carried
+    out as before."""
+
+    async def scenario(harness: ControllerHarness, operator: Tree) -> None:
+        await harness.create(NewTopic("t"))
+        number = harness.controller.image.number
+        await operator.delete(path)
+        await pass_time(2_000)
+        assert await operator.exists(path) is not None
+        assert harness.controller.image.number == number, "no whole image was published"
+        await operator.multi(
+            [
+                Create(nodes.topic_config_path("t"), nodes.config_value({"retention.ms": "5"})),
+                change_of("topics/t"),
+            ]
+        )
+        await pass_time(10)
+        assert harness.controller.image.configs_of("t") == {"retention.ms": "5"}
+        await operator.create("/admin/delete_topics/t")
+        await pass_time(10)
+        assert not harness.controller.image.topics
+
+    run(tmp_path, scenario)
+
+
 def test_preferred_leaders_are_elected(tmp_path: Path) -> None:
     """The node names partitions, and is gone when they are led by their first replica again."""
 

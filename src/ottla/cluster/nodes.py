@@ -290,8 +290,15 @@ def read_deletion(path: str, data: bytes) -> dict[bytes, set[int]]:
 
 
 def is_deletion_request(data: bytes) -> bool:
-    """Whether an operator asks for a deletion; the controller's own notes are JSON objects."""
-    return not data.startswith(b"{")
+    """Whether an operator asks for a deletion, with whatever data: Kafka reads the name only.
+
+    The controller's own notes are JSON objects with topics.
+    """
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return True
+    return not isinstance(value, dict) or not isinstance(value.get("topics"), dict)
 
 
 def read_preferred_election(path: str, data: bytes) -> list[tuple[str, int]]:

@@ -1,6 +1,6 @@
 """What an operator writes into the tree by hand, with zkCli or Kafka's tools of old.
 
-    /admin/delete_topics/T               delete topic T; empty, unlike the controller's own notes
+    /admin/delete_topics/T               delete topic T; anything but the controller's own notes
     /admin/preferred_replica_election    let preferred leaders lead these partitions
     /admin/reassign_partitions           let these partitions have these replicas
     /config/changes/config_change_…      the configs under /config that it names have changed
@@ -14,12 +14,19 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
-from ottla.cluster import configs, leadership, nodes, reassignment_writes, topic_writes
+from ottla.cluster import (
+    configs,
+    leadership,
+    nodes,
+    reassignment_writes,
+    registration,
+    topic_writes,
+)
 from ottla.cluster.config_writes import config_step
 from ottla.cluster.requests import ElectionType, Reassignment, Refusal, Resource, ResourceType
 from ottla.cluster.state import State
 from ottla.cluster.steps import Step
-from ottla.metadata_store.tree import Delete, Event, Operation, Set, Watcher
+from ottla.metadata_store.tree import Delete, Event, NoNode, Operation, Set, Watcher
 from ottla.seams.clock import Clock, Timer
 from ottla.wire.errors import ErrorCode
 
@@ -86,7 +93,7 @@ async def carry_out(state: State, watch: Watcher) -> None:
 
 
 async def delete_topics(state: State, watch: Watcher) -> None:
-    names = await state.tree.children(nodes.DELETIONS, watch)
+    names = await requests_below(state, nodes.DELETIONS, watch)
     paths = [nodes.deletion_path(name) for name in names if name not in state.waiting]
     for path, (data, version) in (await state.tree.get_many(paths)).items():
         if not nodes.is_deletion_request(data):
@@ -129,6 +136,16 @@ async def reassign(state: State, watch: Watcher) -> None:
             )  # fmt: skip
 
 
+async def requests_below(state: State, path: str, watch: Watcher) -> list[str]:
+    """The names of the nodes below one that an operator may have deleted as a whole."""
+    try:
+        return await state.tree.children(path, watch)
+    except NoNode:
+        log.warning("%s was deleted, and is made again", path)
+        await registration.restore_fixed(state)
+        return await state.tree.children(path, watch)
+
+
 async def request_at(state: State, path: str, watch: Watcher) -> tuple[bytes, int] | None:
     """Data and version of a request, if there is one."""
     if await state.tree.exists(path, watch) is None:
@@ -162,7 +179,7 @@ async def with_removal(state: State, done: Operation, partitions: int, work: Awa
 
 
 async def take_configs(state: State, watch: Watcher) -> None:
-    names = await state.tree.children(nodes.CONFIG_CHANGES, watch)
+    names = await requests_below(state, nodes.CONFIG_CHANGES, watch)
     paths = [f"{nodes.CONFIG_CHANGES}/{name}" for name in names]
     for path, (data, version) in sorted((await state.tree.get_many(paths)).items()):
         done: Operation = Delete(path, version)

@@ -124,6 +124,7 @@ def first_configs(state: State, levels: Mapping[str, int]) -> list[Operation]:
 async def load(state: State) -> None:
     """Read the tree, finish what was begun, and start the feed with the whole image."""
     state.with_next.clear()
+    await restore_fixed(state)
     found = await tree_reading.read_nodes(state.tree)
     loaded = loading.read_cluster(found, state.values, state.chance.uuid)
     state.waiting = loaded.waiting
@@ -149,6 +150,13 @@ async def load(state: State) -> None:
     await leadership.settle(state)
     await reassignment_writes.resume(state)
     state.registered_at = dict.fromkeys(state.image.brokers, state.image.number)
+
+
+async def restore_fixed(state: State) -> None:
+    """Make the fixed nodes again that an operator has deleted: nothing could be made below them."""
+    found = await state.tree.get_many(nodes.FIXED)
+    missing: list[Operation] = [Create(path) for path in nodes.FIXED if path not in found]
+    await state.write([Step(missing)])
 
 
 async def register_broker(state: State, broker: BrokerInfo, previous_epoch: int) -> BrokerInfo:
