@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
 from ottla.broker.fenced_lately import LISTED_S
 from ottla.broker.image_waits import ASKED_AGAIN_S
 from ottla.testing.simulation.connection import Connection
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, write_batch
@@ -20,6 +35,21 @@ from tests.broker.cluster_harness import (
     led_by,
     read,
 )
+
+
+def commit_request(group_id: str, offsets: Mapping[bytes, int]) -> OffsetCommitRequest:
+    """Of a group without members, by topic id."""
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=-1,
+        topics=[
+            OffsetCommitRequestTopic(
+                topic_id=topic_id,
+                partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=each)],
+            )
+            for topic_id, each in offsets.items()
+        ],
+    )
 
 
 class TestEarlyRequests:
@@ -56,6 +86,51 @@ class TestEarlyRequests:
             )
             assert "v" not in cluster.image(2).topics
             assert cluster.ask(2, fetched, 13).responses[0].partitions[0].error_code == 0
+
+    def test_offsets_of_a_new_topic_id_are_waited_for(self) -> None:
+        """OffsetCommit and OffsetFetch by an id that reaches the coordinator after the request."""
+        with Cluster(2, offsets_topic_replication_factor=1) as cluster:
+            names = [f"g{number}" for number in range(50)]
+            asked = FindCoordinatorRequest(key_type=0, coordinator_keys=names)
+            found = cluster.ask(1, asked, 4).coordinators
+            group_id = next(each.key for each in found if each.node_id == 2)
+            cluster.slow_feed(2, 0.1)
+            others = cluster.create("known", 1, 2, through=1, replicas=(2, 1)).topic_id
+            cluster.wait(lambda: "known" in cluster.image(2).topics)
+
+            def created(name: str) -> bytes:
+                topic_id = cluster.create(name, 1, 2, through=1, replicas=(2, 1)).topic_id
+                assert name not in cluster.image(2).topics
+                return bytes(topic_id)
+
+            topic_id = created("t")
+            first = commit_request(group_id, {topic_id: 7, others: 1})
+            second = commit_request(group_id, {others: 2})
+
+            async def commit() -> list[Any]:
+                connection = await Connection.open(cluster.client, "broker2")
+                answers = await asyncio.gather(
+                    connection.ask(first, 10), connection.ask(second, 10)
+                )
+                connection.close()
+                return answers
+
+            for answer in cluster.run(cluster.client, commit()):
+                assert [topic.partitions[0].error_code for topic in answer.topics] == [0] * len(
+                    answer.topics
+                )
+            topics = [
+                OffsetFetchRequestTopics(topic_id=each, partition_indexes=[0])
+                for each in (topic_id, others, created("u"))
+            ]
+            wanted = OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)]
+            )
+            [group] = cluster.ask(2, wanted, 10).groups
+            offsets = [topic.partitions[0] for topic in group.topics]
+            assert [each.error_code for each in offsets] == [0, 0, 0]
+            # In the order of the requests, though the first had to wait.
+            assert [each.committed_offset for each in offsets] == [7, 2, -1]
 
     def test_an_id_that_nobody_has_is_waited_for_in_vain(self) -> None:
         """The answer is Kafka's, after a fraction of a second."""

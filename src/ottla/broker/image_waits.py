@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ottla.wire.api.find_coordinator import FindCoordinatorRequest
     from ottla.wire.api.list_offsets import ListOffsetsRequest
     from ottla.wire.api.metadata import MetadataRequest
+    from ottla.wire.api.offset_commit import OffsetCommitRequest
+    from ottla.wire.api.offset_fetch import OffsetFetchRequest
     from ottla.wire.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
     from ottla.wire.api.produce import ProduceRequest
 
@@ -34,7 +36,11 @@ ASKED_AGAIN_S = 0.02  # for the loss of a connection that a client has noticed f
 WAITING_MAX = 1_000  # requests; others are answered at once
 PRODUCE = 0
 METADATA = 3
+OFFSET_COMMIT = 8
+# Of these the order on a connection counts: those behind one that waits wait too.
+EXCLUSIVE = (PRODUCE, OFFSET_COMMIT)
 PRODUCE_IDS_FROM = FETCH_IDS_FROM = 13
+OFFSETS_IDS_FROM = 10
 
 Handle = Callable[[Any, Context], Any]
 
@@ -60,7 +66,7 @@ class ImageWaits:
             waiting = Waiting(
                 lambda: still_s(request, context) > 0,
                 lambda: handle(request, context),
-                exclusive=api_key == PRODUCE,
+                exclusive=api_key in EXCLUSIVE,
                 doubts=api_key == METADATA and wait_s < DOUBT_S,
             )
             self._waiting[waiting] = None
@@ -163,6 +169,22 @@ def early_list_offsets(request: ListOffsetsRequest, context: Context) -> float:
     )
 
 
+def early_offset_commit(request: OffsetCommitRequest, context: Context) -> float:
+    if context.api_version < OFFSETS_IDS_FROM:
+        return 0.0
+    image = context.broker.image
+    return WAIT_S * any(is_new_id(image, topic.topic_id) for topic in request.topics)
+
+
+def early_offset_fetch(request: OffsetFetchRequest, context: Context) -> float:
+    if context.api_version < OFFSETS_IDS_FROM:
+        return 0.0
+    image = context.broker.image
+    return WAIT_S * any(
+        is_new_id(image, topic.topic_id) for group in request.groups for topic in group.topics or ()
+    )
+
+
 def early_epoch(request: OffsetForLeaderEpochRequest, context: Context) -> float:
     image = context.broker.image
     return WAIT_S * any(
@@ -212,6 +234,8 @@ WAITS: dict[int, Callable[[Any, Context], float]] = {
     1: early_fetch,
     2: early_list_offsets,
     METADATA: early_metadata,
+    OFFSET_COMMIT: early_offset_commit,
+    9: early_offset_fetch,
     10: early_coordinator,
     23: early_epoch,
 }
