@@ -350,6 +350,61 @@ class TreeConformance:
 
         play(scene)
 
+    def test_watches_fire_in_the_order_of_the_writes(self, play: Callable[[Scene], None]) -> None:
+        """Of several nodes, whoever wrote them, in one write or in several."""
+
+        async def scene(tree: Tree, other: Tree) -> None:
+            events: list[str] = []
+            paths = [f"/{name}" for name in "dbacfe"]
+            for path in paths:
+                await tree.create(path)
+            for path in sorted(paths):
+                await tree.get(path, watch=lambda event: events.append(event.path))
+            await other.set("/d", b"x")
+            await other.multi([Set("/b", b"x"), Set("/a", b"x")])
+            await other.delete("/c")
+            await tree.multi([Set("/f", b"x")])
+            await other.set("/e", b"x")
+            await tree.sync()
+            await settle(tree)
+            assert [events[0], *sorted(events[1:3]), *events[3:]] == [f"/{c}" for c in "dabcfe"]
+
+        play(scene)
+
+    def test_a_watch_fires_before_its_change_can_be_read(
+        self, play: Callable[[Scene], None]
+    ) -> None:
+        """Who reads what another session wrote has been told of it: an answer does not overtake
+        the event."""
+
+        async def scene(tree: Tree, other: Tree) -> None:
+            await tree.create("/a", b"0")
+            for number in range(1, 30):
+                events: list[Event] = []
+                before, _ = await tree.get("/a", watch=events.append)
+                writing = asyncio.ensure_future(other.set("/a", str(number).encode()))
+                while (await tree.get("/a"))[0] == before:
+                    await asyncio.sleep(0)
+                assert events == [Event(CHANGED, "/a")]
+                await writing
+
+        play(scene)
+
+    def test_after_a_sync_all_that_was_written_is_read(self, play: Callable[[Scene], None]) -> None:
+        """A read may be stale; not after `sync`, nor after a write of the session's own."""
+
+        async def scene(tree: Tree, other: Tree) -> None:
+            await tree.create("/a", b"0")
+            for number in range(1, 30):
+                await other.set("/a", b"%d" % number)
+                await tree.sync()
+                assert (await tree.get("/a"))[0] == b"%d" % number
+                await other.create(f"/n{number}")
+                await tree.set("/a", b"mine")
+                assert await tree.exists(f"/n{number}") is not None
+
+        play(scene)
+
     def test_a_failed_write_fires_nothing(self, play: Callable[[Scene], None]) -> None:
         """A multi that was rolled back is not seen by watches."""
 
