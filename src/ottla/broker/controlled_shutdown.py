@@ -23,12 +23,13 @@ log = logging.getLogger("ottla.broker")
 # Then the broker stops, whoever has applied what: those who kill processes give them ten seconds.
 SHUTDOWN_S_MAX = 5.0
 ASK_AGAIN_S = 0.02
-# Nothing was decided: the controller may be on its way to another broker.
+# Nothing was decided: the controller may be on its way to another broker, or has its tree away.
 UNDECIDED = (
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.BROKER_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.KAFKA_STORAGE_ERROR,
 )
 
 

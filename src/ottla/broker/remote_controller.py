@@ -81,6 +81,8 @@ FORWARD_S_MAX = 30.0
 
 FEED, ISR, ADMIN = "feed", "isr", "admin"  # the connections
 GONE = (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT)
+# Also when it could not write: a registration that is made twice is made once.
+NOT_REGISTERED = (*GONE, ErrorCode.KAFKA_STORAGE_ERROR)
 NO_ANSWER = Refusal(ErrorCode.REQUEST_TIMED_OUT, "The controller did not answer in time.")
 
 
@@ -192,7 +194,7 @@ class RemoteController:
             highest_level=broker.levels.highest,
         )
         limit_s = self._integer("initial.broker.registration.timeout.ms") / 1000
-        response = await self._ask_until(ADMIN, request, limit_s)
+        response = await self._ask_until(ADMIN, request, limit_s, NOT_REGISTERED)
         if isinstance(response, ErrorCode):
             raise NotController(f"broker {broker.id} cannot register: {response.name}")
         assert isinstance(response, RegisterBrokerResponse)
@@ -376,14 +378,16 @@ class RemoteController:
         await self._until_applied(answer.controller_epoch, answer.number)
         return response
 
-    async def _ask_until(self, key: str, request: Struct, limit_s: float) -> Any:
-        """Ask, and ask again while the answer is one of GONE: the response, or an ErrorCode."""
+    async def _ask_until(
+        self, key: str, request: Struct, limit_s: float, again: Sequence[ErrorCode] = GONE
+    ) -> Any:
+        """Ask, and ask again while the answer is one of `again`: the response, or an ErrorCode."""
         end_s = self._clock.monotonic() + limit_s
         while True:
             timeout_s = min(self._answer_s(), end_s - self._clock.monotonic())
             response = await self._ask(key, request, timeout_s)
             code = response if isinstance(response, ErrorCode) else response.error_code
-            if code not in GONE:
+            if code not in again:
                 return response
             if self._clock.monotonic() + RETRY_S >= end_s:
                 return response if isinstance(response, ErrorCode) else ErrorCode(code)

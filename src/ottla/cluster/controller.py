@@ -209,11 +209,7 @@ class Controller:
                 return refusal
             return await registration.register_broker(state, broker, previous_epoch)
 
-        registered = await self._submit(act, urgent=True)
-        if registered == NOT_CONTROLLER:
-            raise NotController(f"broker {broker.id} cannot register: {registered.error_message}")
-        if isinstance(registered, Refusal):
-            raise RegistrationRefused(registered)
+        registered = accepted(broker.id, await self._submit(act, urgent=True))
         assert isinstance(registered, BrokerInfo)
         return registered
 
@@ -399,8 +395,14 @@ class Controller:
         return answer
 
     async def skip_producer_ids(self, broker_id: int, highest: int) -> None:
-        """Allocate only ids beyond `highest`. For the start of a broker that adopts topics."""
-        await self._submit(lambda s: config_writes.skip_producer_ids(s, broker_id, highest))
+        """Allocate only ids beyond `highest`. For the start of a broker whose disks have them.
+
+        Raises NotController and RegistrationRefused: it must not register before that is done.
+        """
+        accepted(
+            broker_id,
+            await self._submit(lambda s: config_writes.skip_producer_ids(s, broker_id, highest)),
+        )
 
     def _rebalance_later(self) -> None:
         interval_s = self._state.options.leader_rebalance_s
@@ -538,6 +540,15 @@ class Controller:
             for callback in self.on_resigned:
                 callback()
         return NOT_CONTROLLER
+
+
+def accepted(broker_id: int, answer: Any) -> Any:
+    """The answer to a broker that starts. Raises NotController, RegistrationRefused."""
+    if answer == NOT_CONTROLLER:
+        raise NotController(f"broker {broker_id} cannot register: {answer.error_message}")
+    if isinstance(answer, Refusal):
+        raise RegistrationRefused(answer)
+    return answer
 
 
 async def nothing(state: State) -> None:

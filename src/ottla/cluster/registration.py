@@ -130,9 +130,11 @@ async def load(state: State) -> None:
     state.waiting = loaded.waiting
     if state.options.others_write and nodes.OURS in found:
         state.writes = found[nodes.OURS][1]  # more than before, if an answer was lost
+    # Also when it is not there: what a failed write remembered was not written.
     node = found.get(nodes.PRODUCER_IDS)
-    if node is not None:
-        state.last_producer_id = nodes.read_producer_ids(nodes.PRODUCER_IDS, node[0])
+    state.last_producer_id = (
+        None if node is None else nodes.read_producer_ids(nodes.PRODUCER_IDS, node[0])
+    )
     state.last_broker_epoch = loaded.broker_epoch
     state.stopped = Stopped(
         frozenset(each.broker.id for each in loaded.registrations.values() if each.unclean),
