@@ -17,14 +17,21 @@ from ottla.cluster.controller import Controller
 from ottla.cluster.requests import NewTopic
 from ottla.log.directories import DirectoryProblem
 from ottla.log.helper import JOBS
-from ottla.metadata_store.tree import CHILDREN, ConnectionLoss, CorruptTree, Delete, Result
+from ottla.metadata_store.tree import (
+    CHILDREN,
+    ConnectionLoss,
+    CorruptTree,
+    Delete,
+    Result,
+    Watcher,
+)
 from ottla.metrics import Metrics
 from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.seams.simulated.simulation import Simulation
 from ottla.server.listener import Endpoint
 from ottla.server.server import Server
 from ottla.settings import Settings
-from ottla.testing.simulation.tree import SimulatedEnsemble
+from ottla.testing.simulation.tree import SimulatedEnsemble, SimulatedTree
 from ottla.testing.simulation.tree_nodes import TreeNodes
 from ottla.wire.errors import ErrorCode
 from tests.broker.cluster_harness import INTERNAL_PORT, PORT, SETTINGS
@@ -37,10 +44,13 @@ BEFORE_A_SESSION_ENDS_S = 4.0
 class Process:
     """One broker's machine, and the process on it."""
 
-    def __init__(self, cluster: Brokers, number: int, name: str = "") -> None:
+    def __init__(
+        self, cluster: Brokers, number: int, name: str = "", advertised: str = ""
+    ) -> None:
         self.number = number
         self.cluster = cluster
         name = name or f"broker{number}"
+        self.advertised = advertised or name
         self.node = cluster.simulation.node(name, disk=SimulatedDisk(), jobs=JOBS)
         self.broker: Broker
         self.start()
@@ -88,7 +98,7 @@ class Process:
             inter_broker_listener="INTERNAL",
         )
         self.server.open()
-        await self.broker.start({each.name: (node.name, each.port) for each in endpoints})
+        await self.broker.start({each.name: (self.advertised, each.port) for each in endpoints})
         self.server.accept()
         await wait_unfenced(self.broker, lambda: False)
 
@@ -329,6 +339,24 @@ def test_connections_lost_during_an_election_leave_one_controller(seed: int) -> 
     brokers.simulation.close()
 
 
+def test_an_elected_controller_is_hosted_though_it_cannot_be_watched(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection is lost right after the election: the others must find a controller there."""
+    exists, lost = SimulatedTree.exists, []
+
+    async def lose_once(tree: SimulatedTree, path: str, watch: Watcher | None = None) -> object:
+        if path == nodes.CONTROLLER and not lost:
+            lost.append(path)
+            raise ConnectionLoss(path, "the connection was lost")
+        return await exists(tree, path, watch)
+
+    monkeypatch.setattr(SimulatedTree, "exists", lose_once)
+    brokers.controller.node.crash()
+    brokers.wait(lambda: bool(brokers.controllers), BEFORE_A_SESSION_ENDS_S)
+    assert lost
+
+
 def test_lost_connections_do_not_add_up_watches(brokers: Brokers) -> None:
     """All watches fire each time; the controller looks at what operators ask for once."""
     (tree,) = brokers.ensemble.sessions_of(brokers.controller.node)
@@ -412,3 +440,29 @@ def test_an_earlier_copy_of_the_tree_is_refused_though_the_controller_was_the_sa
     with pytest.raises(CorruptTree, match=r"older than this broker's data \(write .* seen "):
         other.starting.result()
     cluster.simulation.close()
+
+
+def test_brokers_with_one_address_do_not_replace_each_other() -> None:
+    """127.0.0.1, say, on two machines: the second says so, and the first is left alone."""
+    brokers = Brokers()
+    first = brokers.controller
+    epoch = brokers.epoch
+    second = Process(brokers, 4, advertised=first.name)
+    brokers.wait(lambda: second.started, limit_s=120.0)
+    with pytest.raises(ConnectionLoss, match=f"has the address of this broker, {first.name}:9093"):
+        second.starting.result()
+    assert brokers.controller is first
+    assert brokers.epoch == epoch
+
+
+def test_another_broker_at_the_address_of_a_dead_one_waits_for_its_session() -> None:
+    """The machine of a controller that nobody has replaced is used for another broker."""
+    brokers = Brokers()
+    dead = brokers.controller
+    for each in brokers.all:
+        each.node.crash()
+    replacement = Process(brokers, 4, name="another", advertised=dead.name)
+    brokers.all = [replacement]
+    brokers.simulation.run_for(BEFORE_A_SESSION_ENDS_S)
+    assert not brokers.controllers
+    brokers.wait(lambda: bool(brokers.controllers))

@@ -85,6 +85,7 @@ class ZooKeeperCluster:
         self._suspected = False  # the controller does not answer
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
+        self._problem: Exception | None = None  # why the last attempt came to nothing
 
     def controller_at(self) -> tuple[str, int] | None:
         """Where the controller is, as far as is known."""
@@ -127,10 +128,9 @@ class ZooKeeperCluster:
             if self._address is not None:
                 break
             if clock.monotonic() >= end_s:
+                reason = self._problem or "look at the logs of the other brokers"
                 raise ConnectionLoss(
-                    self._where,
-                    f"no controller within {timeout_ms / 1000:g} s; look at the logs of the other "
-                    "brokers",
+                    self._where, f"no controller within {timeout_ms / 1000:g} s; {reason}"
                 )
             await pause(clock, RETRY_S)
         self._task = asyncio.create_task(self._keep_looking(), name="campaign")
@@ -196,6 +196,7 @@ class ZooKeeperCluster:
     async def _attempt(self) -> None:
         """Be the controller, or know the address of whoever is; and show this broker's presence."""
         suspected, self._suspected = self._suspected, False
+        self._problem = None
         try:
             tree = await self._session()
             await self._find_controller(tree, suspected)
@@ -205,6 +206,7 @@ class ZooKeeperCluster:
             await self._close_session()  # /controller must not stay this broker's
             raise
         except (TreeError, NotController) as error:
+            self._problem = error
             self._complain(error)
             if isinstance(error, SessionExpired):
                 await self._close_session()
@@ -249,7 +251,15 @@ class ZooKeeperCluster:
         if address.incarnation == self._own.incarnation:
             return True  # elected, without knowing: the answer was lost
         if address[:2] == self._own[:2]:
-            return True  # the address is this process's now
+            if broker_id == self._broker.node_id:
+                return True  # the address is this process's now
+            # Dialled, this process would answer: only the session of the other one can tell.
+            raise ConnectionLoss(
+                nodes.CONTROLLER,
+                f"broker {broker_id} is the controller, and has the address of this broker, "
+                f"{address.host}:{address.port}; give each broker its own with listeners or "
+                "advertised.listeners, unless that one is gone: then its session ends soon",
+            )
         if not suspected:
             return False
         outcome = await dial(
@@ -267,11 +277,12 @@ class ZooKeeperCluster:
         await controller.start(replace)
         self._controller = controller
         controller.on_resigned.append(self._wanted.set)
-        await tree.exists(nodes.CONTROLLER, watch=self._changed)
         self._address = self._own
         self._failures = 0
         log.info("this broker is the controller, with epoch %d", controller.image.controller_epoch)
         self._broker.host_controller(controller)
+        # Last: it may fail, and nobody would host a controller that is elected.
+        await tree.exists(nodes.CONTROLLER, watch=self._changed)
 
     async def _resign(self) -> None:
         controller, self._controller = self._controller, None
