@@ -453,6 +453,7 @@ def test_brokers_with_one_address_do_not_replace_each_other() -> None:
         second.starting.result()
     assert brokers.controller is first
     assert brokers.epoch == epoch
+    brokers.simulation.close()
 
 
 def test_another_broker_at_the_address_of_a_dead_one_waits_for_its_session() -> None:
@@ -466,3 +467,4 @@ def test_another_broker_at_the_address_of_a_dead_one_waits_for_its_session() -> 
     brokers.simulation.run_for(BEFORE_A_SESSION_ENDS_S)
     assert not brokers.controllers
     brokers.wait(lambda: bool(brokers.controllers))
+    brokers.simulation.close()

@@ -22,9 +22,12 @@ from ottla.settings.log_config import LogConfig, log_config_of
 from ottla.settings.option import InvalidValue, Update, Value
 from ottla.settings.properties import Entry
 from ottla.settings.topic import SYNONYMS, TOPIC_CONFIGS
+from ottla.settings.zookeeper import on_this_host
 
 # Topics with the same overrides share one LogConfig; beyond so many the cache begins anew.
 LOG_CONFIGS_MAX = 1000
+
+KAFKAS_LISTENER = "PLAINTEXT://:9092"
 
 _DEFAULTS: dict[str, Value] = {name: option.default for name, option in BROKER_OPTIONS.items()}
 
@@ -77,6 +80,7 @@ class Settings:
             else:
                 check_standing(option, self.values[entry.name], entry, problems, idle)
         self._agree_on_node_id()
+        self._listen_to_other_hosts(warnings)
         self._apply_dynamic(warnings)
         self.listeners = check_together(self.values, given, problems)
         if problems and dynamic is None:
@@ -263,6 +267,22 @@ class Settings:
             self.values["broker.id"] = self.values["node.id"]
             if self.values["zookeeper.connect"] and self.values["broker.id.generation.enable"]:
                 self.values["broker.id"] = self.values["node.id"] = -1
+
+
+    def _listen_to_other_hosts(self, warnings: list[str]) -> None:
+        """Kafka's own listener in place of loopback, where the brokers are on several hosts.
+
+        All of them would have the same address, and none would reach another.
+        """
+        connect = self.zookeeper_connect
+        if "listeners" in self.given or connect is None or on_this_host(connect):
+            return
+        self.values["listeners"] = (KAFKAS_LISTENER,)
+        warnings.append(
+            f"listeners is not set: listening on {KAFKAS_LISTENER}, all interfaces, as Kafka does, "
+            f"because other brokers may be on the hosts of zookeeper.connect={connect}; whoever "
+            "reaches this port may read and write"
+        )
 
 
 def log_config(settings: Settings, overrides: Mapping[str, str]) -> LogConfig:
