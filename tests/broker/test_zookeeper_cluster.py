@@ -44,9 +44,7 @@ BEFORE_A_SESSION_ENDS_S = 4.0
 class Process:
     """One broker's machine, and the process on it."""
 
-    def __init__(
-        self, cluster: Brokers, number: int, name: str = "", advertised: str = ""
-    ) -> None:
+    def __init__(self, cluster: Brokers, number: int, name: str = "", advertised: str = "") -> None:
         self.number = number
         self.cluster = cluster
         name = name or f"broker{number}"

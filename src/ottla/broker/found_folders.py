@@ -54,10 +54,9 @@ async def delete_folders(broker: Broker, image: ClusterImage) -> None:
 def unknown_folders(broker: Broker, image: ClusterImage) -> list[tuple[str, int]]:
     """The partitions on disk that are no replicas of this broker's in the image of its cluster.
 
-    Theirs may be a topic that was deleted while the broker was away, by controllers that have
-    forgotten it since: what is not served must be out of the way of a later topic of the name, and
-    out of the reach of retention. Not those of deletions that are known, nor folders that are only
-    named like partitions.
+    Their topic may have been deleted while the broker was away, by controllers that have forgotten
+    it since: a later topic of the name must not begin with them, and retention not go over them.
+    Not those of deletions that are known, nor folders that are only named like partitions.
     """
     deleted_names = set(image.deletions.values())
     unknown = []

@@ -268,7 +268,6 @@ class Settings:
             if self.values["zookeeper.connect"] and self.values["broker.id.generation.enable"]:
                 self.values["broker.id"] = self.values["node.id"] = -1
 
-
     def _listen_to_other_hosts(self, warnings: list[str]) -> None:
         """Kafka's own listener in place of loopback, where the brokers are on several hosts.
 
