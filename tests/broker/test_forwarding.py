@@ -1,0 +1,94 @@
+"""Every admin API that the controller decides: the same answer through any broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.forwarding import FORWARDED
+from ottla.cluster.requests import ResourceType
+from ottla.wire.api import alter_configs, incremental_alter_configs
+from ottla.wire.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.api.elect_leaders import ElectLeadersRequest
+from ottla.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.wire.api.unregister_broker import UnregisterBrokerRequest
+from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.broker.cluster_harness import Cluster
+
+TOPIC = {"resource_type": int(ResourceType.TOPIC), "resource_name": "t"}
+# Each can be repeated, and is answered as the first time.
+REQUESTS: list[Any] = [
+    CreateTopicsRequest(
+        topics=[
+            CreatableTopic(name="new", num_partitions=2, replication_factor=9),
+            CreatableTopic(name="t", num_partitions=1, replication_factor=1),
+        ],
+        validate_only=True,
+        timeout_ms=1000,
+    ),
+    DeleteTopicsRequest(
+        topics=[DeleteTopicState(name="unknown"), DeleteTopicState(topic_id=b"x" * 16)],
+        timeout_ms=1000,
+    ),
+    alter_configs.AlterConfigsRequest(
+        resources=[
+            alter_configs.AlterConfigsResource(
+                **TOPIC, configs=[alter_configs.AlterableConfig(name="retention.ms", value="7")]
+            )
+        ]
+    ),
+    CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="t", count=3, assignments=None)],
+        validate_only=True,
+        timeout_ms=1000,
+    ),
+    ElectLeadersRequest(topic_partitions=None),
+    incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[
+            incremental_alter_configs.AlterConfigsResource(
+                **TOPIC,
+                configs=[
+                    incremental_alter_configs.AlterableConfig(name="retention.ms", value="bad")
+                ],
+            )
+        ],
+    ),
+    AlterPartitionReassignmentsRequest(
+        topics=[
+            ReassignableTopic(
+                name="t", partitions=[ReassignablePartition(partition_index=0, replicas=None)]
+            )
+        ],
+        timeout_ms=1000,
+    ),
+    ListPartitionReassignmentsRequest(topics=None, timeout_ms=1000),
+    UpdateFeaturesRequest(
+        feature_updates=[
+            FeatureUpdateKey(feature="unknown.version", max_version_level=1, upgrade_type=1)
+        ],
+        timeout_ms=1000,
+        validate_only=True,
+    ),
+    UnregisterBrokerRequest(broker_id=77),
+]
+
+
+def test_every_broker_gives_the_controllers_answer() -> None:
+    """For each API that is forwarded; what was changed is applied where it was asked for."""
+    with Cluster(3) as cluster:
+        assert cluster.create("t", 1, 2, through=1).error_code == 0
+        asked = set()
+        for request in REQUESTS:
+            schema = type(request).__schema__
+            asked.add(schema.key)
+            version = schema.versions[1]
+            direct = cluster.ask(1, request, version)
+            assert cluster.ask(3, request, version) == direct, type(request).__name__
+        assert asked == FORWARDED.keys()
+        assert cluster.image(3).configs_of("t") == {"retention.ms": "7"}
