@@ -47,9 +47,17 @@ class Election(Enum):
 class Rules(NamedTuple):
     """What the configs of a topic say about its elections."""
 
-    min_isr: int = 1  # at most the number of its replicas
+    min_isr: int = 1  # min.insync.replicas; counts as `of` has it
     unclean: bool = False  # unclean.leader.election.enable
     elr: bool = True  # whether there are eligible leader replicas: a feature of the cluster
+
+    def of(self, replicas: Sequence[int]) -> "Rules":
+        """The same for one partition, whose leader commits with all replicas if they are fewer.
+
+        Kafka's controller takes the number of replicas of the topic's first partition for all: if
+        that is smaller, it elects a leader that may lack what was committed.
+        """
+        return self._replace(min_isr=len(replicas)) if self.min_isr > len(replicas) else self
 
     @property
     def election(self) -> Election:
@@ -86,6 +94,7 @@ def altered(
     epoch rises in any case, so that no fetch that was sent before counts.
     """
     wanted, isr = reassignment.completed(wanted or old, isr, rules.min_isr)
+    rules = rules.of(wanted.replicas)
     elr = next_elr(old, isr, rules, stopped.unclean)
     last_known = old.last_known_leader
     if wanted.replicas != old.replicas:

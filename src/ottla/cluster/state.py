@@ -116,7 +116,7 @@ class State:
         )
         unclean = own.get(UNCLEAN_ELECTION) or default.get(UNCLEAN_ELECTION)
         return Rules(
-            min(min_isr, len(topic.partitions[0].replicas)),
+            min_isr,
             unclean.lower() == "true" if unclean else self.options.unclean_leader_election,
             bool(image.features.levels.get(ELR_FEATURE)),
         )
