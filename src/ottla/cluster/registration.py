@@ -155,9 +155,13 @@ async def load(state: State) -> None:
 
 
 async def restore_fixed(state: State) -> None:
-    """Make the fixed nodes again that an operator has deleted: nothing could be made below them."""
-    found = await state.tree.get_many(nodes.FIXED)
-    missing: list[Operation] = [Create(path) for path in nodes.FIXED if path not in found]
+    """Make the fixed nodes again that an operator has deleted: nothing could be made below them.
+
+    Not our own: without the registrations below it the tree is another one.
+    """
+    kafkas = [path for path in nodes.FIXED if not path.startswith(nodes.OURS)]
+    found = await state.tree.get_many(kafkas)
+    missing: list[Operation] = [Create(path) for path in kafkas if path not in found]
     await state.write([Step(missing)])
 
 
