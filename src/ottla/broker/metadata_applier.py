@@ -92,10 +92,15 @@ class MetadataApplier:
                 await asyncio.gather(task, return_exceptions=True)
         self._controller.leave(self._broker.node_id)
 
+    @property
+    def silent_s(self) -> float:
+        """For how long the controller has not answered; polls come at least every heartbeat."""
+        return self._broker.clock.monotonic() - self._answered_s
+
     def behind(self) -> str:
         """Why this broker may not have the cluster's latest changes; empty if it has them."""
         broker = self._broker
-        silent_s = broker.clock.monotonic() - self._answered_s
+        silent_s = self.silent_s
         limit_s = broker.settings.integer("broker.session.timeout.ms") / 1000
         # Polls of a controller in this process wait until there is a change.
         if broker.in_cluster and silent_s > limit_s:

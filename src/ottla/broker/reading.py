@@ -160,7 +160,9 @@ class Reader:
             self._throttled_left = throttle.allowance_bytes
         if session is not None:
             session.moved = False
-            if self._arriving and self.replica_id >= 0:
+        if self._arriving and self.replica_id >= 0:
+            self.broker.replication.cut_off.fetched(self.replica_id)
+            if session is not None:
                 self._note_all(session)
         for cached in partitions:
             data = self._read_one(cached, left, outcome)

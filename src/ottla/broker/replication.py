@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.controlled_shutdown import UNDECIDED as NOT_ANSWERED
+from ottla.broker.cut_off import CutOff
 from ottla.broker.replication_metrics import ReplicationMetrics, watch
 from ottla.broker.throttle import (
     FOLLOWER_RATE,
@@ -266,6 +267,7 @@ class Replication:
         self.leading: dict[Partition, None] = {}
         self._tasks = Tasks()
         self._check: Timer | None = None
+        self.cut_off = CutOff(broker)
         self.gave_up = False
 
     @property
@@ -308,6 +310,8 @@ class Replication:
         """The partition has a leader, or another epoch: follow it, or watch its followers."""
         if partition.is_leader:
             self.leading[partition] = None
+            if self._channel is not None and not self.closed:
+                self.cut_off.begin()
             if self._check is None and not self.closed:
                 self._check = self.broker.clock.call_later(self.lag_max_s / 2, self._check_lags)
         else:
@@ -384,6 +388,7 @@ class Replication:
         self._tasks.cancel()
         if self._check is not None:
             self._check.cancel()
+        self.cut_off.close()
         self.leader_throttle.close()
         self.follower_throttle.close()
         self.broker.peers.close()

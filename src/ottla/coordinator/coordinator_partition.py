@@ -123,10 +123,12 @@ class CoordinatorPartition(Generic[ShardT]):
         self.execute(effects)
 
     def execute(self, effects: Effects) -> None:
-        if effects.records and not self.partition.has_min_isr:
+        if effects.records and (self.partition.cut_off or not self.partition.has_min_isr):
             # Nothing is wrong with the state, which may be large: it is not dropped for this.
             self._set_timers(effects)
-            self._fail(effects, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            cut_off = self.partition.cut_off
+            error = ErrorCode.NOT_COORDINATOR if cut_off else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            self._fail(effects, error)
             return
         if effects.records and not self._take(effects):
             return
@@ -249,9 +251,24 @@ class CoordinatorPartition(Generic[ShardT]):
             self._send_due()
         finally:
             self._sending = False
+        if self.partition.cut_off:
+            self._fail_waiting()
         if self._due_after and self._due_after[0][0] <= self.partition.high_watermark:
             self._sending = True
             self._clock.call_later(0, self._send_rest)
+
+    def _fail_waiting(self) -> None:
+        """What is not committed may never be: those who asked look for the coordinator again.
+
+        The state stays, for it may be committed all the same, and with it what else is due then.
+        """
+        committed = self.partition.high_watermark
+        waiting = [each for offset, each, _ in self._due_after if each and offset > committed]
+        if waiting:
+            self._due_after = deque(
+                each for each in self._due_after if each[1] is None or each[0] <= committed
+            )
+            self._fail_some(waiting, ErrorCode.NOT_COORDINATOR)
 
     def _send_rest(self) -> None:
         self._sending = False

@@ -91,6 +91,7 @@ class Partition:
         "_on_isr_change",
         "_on_offline",
         "_watchers",
+        "cut_off",
         "damaged",
         "epoch_start_offset",
         "group_commit",
@@ -142,6 +143,8 @@ class Partition:
         self.recovering = False
         # Whether records on this disk are damaged, or may be: outside of the ISR it does not fetch.
         self.damaged = False
+        # Whether neither the controller nor all of the ISR reach this leader: another one may lead.
+        self.cut_off = False
         # What the leader of a partition with other replicas knows of them; None on all others.
         self.leading: LeaderState | None = None
         self.group_commit = group_commit
@@ -168,10 +171,10 @@ class Partition:
 
     @property
     def standing(self) -> tuple[int, int]:
-        """The epoch in which this broker leads and can serve (-1: it does not), and how far all is
+        """The epoch in which this broker leads and can commit (-1: it does not), and how far all is
         committed: what an acknowledgement waits for (`offset_waits.py`).
         """
-        leads = self.is_leader and self.log.offline is None
+        leads = self.is_leader and self.log.offline is None and not self.cut_off
         return self.leader_epoch if leads else -1, self.high_watermark
 
     @property
@@ -268,6 +271,7 @@ class Partition:
         self.recovering = recovering
         if leader_epoch != self.leader_epoch:
             self.leader_epoch = leader_epoch
+            self.cut_off = False
             self.epoch_start_offset = self.log.end_offset
             self.leading = None
             if self.is_leader and self.log.offline is None:
@@ -292,6 +296,12 @@ class Partition:
         return enough_replicas(
             len(self.in_sync), len(self.replicas), self.log.config.min_insync_replicas
         )
+
+    def mark_cut_off(self, cut_off: bool) -> None:
+        """Nothing can be committed here, until it can again; those who wait for it are answered."""
+        if self.is_leader and cut_off != self.cut_off:
+            self.cut_off = cut_off
+            self.announce()
 
     def successors(self) -> set[int]:
         """The replicas one of which may lead now, if this broker does not know the last decision.
@@ -511,6 +521,8 @@ class Partition:
         if not self.is_leader:
             return AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self.log
+        if self.cut_off and (acks == -1 or self.group_commit is not None):
+            return AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if acks == -1 and not self._alone and not self.has_min_isr:  # alone it is its own ISR
             return AppendResult(
                 ErrorCode.NOT_ENOUGH_REPLICAS, log_start_offset=log.log_start_offset

@@ -232,6 +232,8 @@ def _hint_leaders(response: ProduceResponse, context: Context, image: ClusterIma
             if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 continue
             leader = current_leader(image, name, answer.index, context.peer.listener_name)
+            if leader.id == context.broker.node_id:
+                continue  # it is cut off: who leads now is not known here
             answer.current_leader = LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
             if leader.node is not None:
                 node_id, host, port, rack = leader.node
@@ -265,6 +267,9 @@ def _park(
             elif partition.high_watermark >= end_offset:
                 if acks == -1 and not partition.has_min_isr:
                     answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            elif partition.cut_off:
+                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                moved = True
             elif expired:
                 answer.error_code = ErrorCode.REQUEST_TIMED_OUT
             else:
