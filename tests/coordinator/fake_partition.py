@@ -20,6 +20,7 @@ class FakePartition:
         self.offline: str | None = None
         self.is_leader = True
         self.has_min_isr = True
+        self.cut_off = False
         self.leader_epoch = 0
         self.batches: list[bytes] = []
         self.high_watermark = 0

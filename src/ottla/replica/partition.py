@@ -198,9 +198,7 @@ class Partition:
 
     @property
     def latest_epoch(self) -> int:
-        """The latest leader epoch that this replica is or was in: its log may have a later one than
-        the image that was read at a start.
-        """
+        """The latest leader epoch that this replica is or was in, by the image or by its log."""
         return max(self.leader_epoch, self.log.leader_epoch)
 
     @property
@@ -304,10 +302,7 @@ class Partition:
             self.announce()
 
     def successors(self) -> set[int]:
-        """The replicas one of which may lead now, if this broker does not know the last decision.
-
-        Without an unclean election, that is.
-        """
+        """The replicas one of which leads if this one was replaced, but for unclean elections."""
         return self.leading.successors(self.has_min_isr) if self.leading is not None else set()
 
     def isr_changed(self, change: IsrChange, isr: tuple[int, ...], partition_epoch: int) -> None:
