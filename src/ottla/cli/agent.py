@@ -14,7 +14,7 @@ from ottla.agent.config.check import agents_of
 from ottla.agent.config.description import AgentDescription, ConfigError, Problem
 from ottla.cli.common import Noun, json_option
 from ottla.cli.failure import Failure
-from ottla.cli.output import show_json
+from ottla.cli.output import show_json, show_rows
 
 if TYPE_CHECKING:
     from ottla.agent.runner import Wiring
@@ -146,6 +146,33 @@ def check(
 
 
 @agent.command()
+@click.argument("names", nargs=-1, metavar="[TYPE]...")
+@json_option
+def types(names: tuple[str, ...], as_json: bool) -> int:
+    """List the types of parts, or the options of TYPE with their defaults.
+
+    \b
+    ottla agent types
+    ottla agent types taildir
+    """
+    from ottla.agent.config.catalogue import option_rows, type_rows, types_called
+
+    if not names:
+        show_rows(type_rows(), ["kind", "type", "about"], as_json=as_json)
+        return 0
+    for name in names:
+        found = types_called(name)
+        if not found:
+            raise Failure(f"there is no type {name}", "ottla agent types")
+        for type_ in found:
+            if not as_json:
+                click.secho(f"{type_.kind.value} {type_.name}: {type_.doc}", bold=True)
+            columns = ["option", "default", "about"]
+            show_rows(option_rows(type_), columns, as_json=as_json, empty="no options")
+    return 0
+
+
+@agent.command()
 @click.argument("file", metavar="FILE")
 @click.option("-o", "--output", metavar="FILE", help="Where to write.  [default: standard output]")
 def convert(file: str, output: str | None) -> int:
@@ -206,7 +233,7 @@ def text_of(problem: Problem) -> str:
 
 def say_warnings(described: AgentDescription) -> None:
     for warning in described.warnings:
-        hint = f" (did you mean {warning.hint}?)" if warning.hint else ""
+        hint = f"; try {warning.hint}" if warning.hint else ""
         click.secho(f"warning: {warning.fact()}{hint}", fg="yellow", err=True)
 
 
