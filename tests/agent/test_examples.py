@@ -43,3 +43,20 @@ def test_an_example_is_the_other_one_converted(capsys: pytest.CaptureFixture[str
     written = (EXAMPLES / "nginx.toml").read_text().splitlines()
     plain = "\n".join(line for line in written if not line.startswith("#")).strip()
     assert capsys.readouterr().out.strip() == plain
+
+
+def test_a_file_of_several_agents_is_checked_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is wrong with each agent is said; a name chooses one."""
+    file = tmp_path / "two.conf"
+    text = (EXAMPLES / "nginx.conf").read_text()
+    wrong = text.replace("web.", "a2.").replace("TAILDIR", "avro")
+    file.write_text(text + wrong + wrong.replace("a2.", "a3."))
+    assert run(["agent", "check", str(file)]) == 1
+    said = capsys.readouterr().err
+    assert "a2.sources.log.type cannot be avro" in said
+    assert "a3.sources.log.type cannot be avro" in said
+    assert run(["agent", "check", str(file), "--name", "web"]) == 0
+    assert run(["agent", "check", str(file), "--name", "web9"]) == 1
+    assert "describes web, a2, a3, and not web9" in capsys.readouterr().err

@@ -91,7 +91,10 @@ def run(
     from ottla.agent.instance import InstanceError, open_instance
     from ottla.cli.logs import start_logging
 
-    described = read(files, name, definitions)
+    try:
+        described = description_of(files, name, definitions)
+    except ConfigError as error:
+        raise failure_of(error) from None
     start_logging(log_level)
     say_warnings(described)
     directory = Path(data_dir).expanduser()
@@ -122,8 +125,17 @@ def check(
     from ottla.agent.config.reading import agents_in
 
     shown = []
-    for one in [name] if name else agents_in([Path(file) for file in files]):
-        described = read(files, one, definitions)
+    problems: list[Problem] = []
+    try:
+        agents = [name] if name else agents_in([Path(file) for file in files])
+    except ConfigError as error:
+        raise failure_of(error) from None
+    for one in agents:
+        try:
+            described = description_of(files, one, definitions)
+        except ConfigError as error:
+            problems += error.problems
+            continue
         if not as_json:
             say_warnings(described)
         promises = {
@@ -140,6 +152,8 @@ def check(
             click.secho(f"{described.name} is in order", fg="green")
             for sink, promise in promises.items():
                 click.echo(f"  {sink} delivers {promise}")
+    if problems:
+        raise failure_of(ConfigError(problems))
     if as_json:
         show_json(shown)
     return 0
@@ -205,19 +219,17 @@ def convert(file: str, output: str | None) -> int:
     return 0
 
 
-def read(
+def description_of(
     files: tuple[str, ...], name: str | None, definitions: tuple[str, ...]
 ) -> AgentDescription:
+    """The checked description. Raises ConfigError."""
     from ottla.agent.config.reading import read_agent
 
     system = {}
     for text in definitions:
         key, _, value = text.partition("=")
         system[key] = value
-    try:
-        return read_agent([Path(file) for file in files], name, system=system)
-    except ConfigError as error:
-        raise failure_of(error) from None
+    return read_agent([Path(file) for file in files], name, system=system)
 
 
 def failure_of(error: ConfigError) -> Failure:

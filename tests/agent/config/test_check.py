@@ -18,8 +18,8 @@ from .descriptions import (
 )
 
 
-def case(text: str, complaint: str) -> tuple[str, str]:
-    return text, complaint
+def case(text: str, *complaints: str) -> tuple[str, list[str]]:
+    return text, list(complaints)
 
 
 # What a file says, and the whole complaint about it.
@@ -189,6 +189,12 @@ WRONG = {
         "f.conf line 10: a1.sinkgroups.g1.sinks names k9, which is no sink of a1 (got 'k1 k9')\n"
         "Try: a1.sinkgroups.g1.sinks = k1",
     ),
+    "no channels at all": case(
+        "a1.sinks = k1\na1.sinks.k1.type = logger\na1.sinks.k1.channel = c1\n",
+        "f.conf line 3: a1.sinks.k1.channel names c1, which is no channel of a1 (got 'c1')\n"
+        "Try: a1.channels = c1",
+        "f.conf line 1: a1.channels must be set: an agent has channels\nTry: a1.channels = c1",
+    ),
     "a variable that is not set": case(
         SMALL.replace("= seq", "= ${env:KIND}"),
         "f.conf line 4: a1.sources.r1.type uses ${env:KIND}, which is not set\n"
@@ -210,8 +216,8 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_file_is_named_by_line_key_rule_and_remedy(case: str) -> None:
     """One sentence each, and nothing else is said."""
-    text, complaint = WRONG[case]
-    assert problems_of(text) == [complaint]
+    text, complaints = WRONG[case]
+    assert problems_of(text) == complaints
 
 
 def test_all_problems_are_said_at_once() -> None:
@@ -224,6 +230,7 @@ def test_all_problems_are_said_at_once() -> None:
     ]
 
 
+LISTED = "a1.sources.r1.interceptors"
 PUSH = "a1.sinks.k1.kafka.producer.enable.metrics.push"
 WARNED = {
     "an unknown option": (
@@ -237,6 +244,16 @@ WARNED = {
     "a word that is no list": (
         f"{SMALL}a1.source.r1.batchSize = 2\n",
         ["f.conf line 9: a1.source.r1.batchSize is ignored: not a property of an agent"],
+    ),
+    "an interceptor that no list names": (
+        with_source("type = seq", "interceptors.i1.type = host"),
+        [f"f.conf line 9: {LISTED}.i1.type is ignored: {LISTED} does not name i1"],
+    ),
+    "a variable that nobody sets": (
+        with_sink("type = logger", "maxBytesToLog = 5").replace(
+            "= seq", "= exec\na1.sources.r1.shell = ${SH}\na1.sources.r1.command = echo ${i}"
+        ),
+        ["f.conf line 5: a1.sources.r1.shell has ${…} that nobody sets: it stays as it is"],
     ),
     "a key said twice": (
         f"{SMALL}a1.sinks.k1.channel = c1\n",

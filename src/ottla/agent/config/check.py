@@ -47,10 +47,12 @@ class _Check:
         self.description = AgentDescription(agent)
         self.reader = PartReader(self.problems, self.description.warnings)
         self.keys = Keys()
+        self.first_line = ""
         for entry in entries:
             name = entry.name.strip()
             if name.startswith(f"{agent}."):
                 self.keys.add(name[len(agent) + 1 :], entry._replace(name=name), self.warn)
+                self.first_line = self.first_line or entry.where
 
     def warn(self, entry: Entry, rule: str, hint: str = "") -> None:
         self.description.warnings.append(Problem(entry.where, entry.name, rule, hint))
@@ -154,7 +156,12 @@ class _Check:
     def _interceptors(self, prefix: str, keys: Keys) -> tuple[Part, ...]:
         entry = keys.taken("interceptors")
         found = []
-        for name in entry.value.split() if entry is not None else ():
+        named = entry.value.split() if entry is not None else []
+        for name, first in keys.below("interceptors.").first_words().items():
+            if name not in named:
+                rule = f"is ignored: {prefix}.interceptors does not name {name}"
+                self.warn(first, rule, f"{prefix}.interceptors = {' '.join([*named, name])}")
+        for name in named:
             own = keys.below(f"interceptors.{name}.")
             assert entry is not None
             part = self.reader.read(
@@ -268,11 +275,11 @@ class _Check:
         if not lists["channels"]:
             rule = "must be set: an agent has channels"
             hint = f"{self.agent}.channels = c1"
-            self.problems.append(Problem("", f"{self.agent}.channels", rule, hint))
+            self.problems.append(Problem(self.first_line, f"{self.agent}.channels", rule, hint))
         if not lists["sources"] and not lists["sinks"]:
             rule = "or sinks must be set: an agent of channels alone does nothing"
             hint = f"{self.agent}.sources = r1"
-            self.problems.append(Problem("", f"{self.agent}.sources", rule, hint))
+            self.problems.append(Problem(self.first_line, f"{self.agent}.sources", rule, hint))
         taken = {sink.channel for sink in self.description.sinks.values()}
         fed = {name for one in self.description.sources.values() for name in one.channels}
         for name, channel in self.description.channels.items():

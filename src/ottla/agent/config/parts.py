@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable
 
 from ottla.settings.properties import Entry
@@ -12,6 +13,9 @@ from .description import Part, Problem
 from .options import PARSERS, BadValue, Kind, Option, Options, Value
 from .schema import find_type, names_of
 from .types import PartKind, PartType, RefusedType
+
+UNKNOWN_REFERENCE = re.compile(r"\$\{\w[\w.]*\}")
+SHELL_OPTIONS = ("command",)  # a shell may know it
 
 
 class Keys:
@@ -167,6 +171,9 @@ class PartReader:
             shown = "(hidden)" if option.kind is Kind.PASSWORD else entry.value.strip()
             self._problems.append(Problem(entry.where, entry.name, bad.rule, hint, shown))
             return None
+        if UNKNOWN_REFERENCE.search(entry.value) and name not in SHELL_OPTIONS:
+            rule = "has ${…} that nobody sets: it stays as it is"
+            self._warnings.append(Problem(entry.where, entry.name, rule, ""))
         if idle:
             rule = f"has no effect: {idle}"
             self._warnings.append(Problem(entry.where, entry.name, rule, ""))
