@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka as ck
 
+from ottla.testing import Cluster
+from ottla.testing.history import History
 from tests.compat.test_confluent import make_topic
+from tests.crash.test_cluster import KILLS, PARTITIONS, TOPIC, create_topic, load
 from tests.live import Server
 from tests.small_disk import remount, small_disk
+from tests.waiting import eventually
 
 WAIT_S = 60.0
 DISK_KB = 4096
@@ -79,6 +85,71 @@ def test_a_disk_that_fills_up_while_it_runs(tmp_path: Path) -> None:
             writer.write("large", b"again")
             assert writer.acknowledged["large"][-1] == b"again"
         assert writer.errors == {"large": {"KAFKA_STORAGE_ERROR"}}
+
+
+class Filler(threading.Thread):
+    """Fills the disks of all replicas of a topic, until it is stopped."""
+
+    def __init__(self, servers: str) -> None:
+        super().__init__(daemon=True)
+        self.ended = threading.Event()
+        self._producer = ck.Producer(
+            {"bootstrap.servers": servers, "acks": "all", "linger.ms": 0, "log_level": 0}
+        )
+
+    def run(self) -> None:
+        while not self.ended.is_set():
+            self._producer.produce("filler", os.urandom(VALUE_BYTES))
+            self._producer.flush(WAIT_S)
+
+
+def test_the_disk_of_one_replica_is_full(tmp_path: Path) -> None:
+    """Two others go on without it: all that was acknowledged is read once and in order. With space
+    and a restart it is in every ISR again."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    with (
+        small_disk(folder / "broker-2", DISK_KB) as disk,
+        Cluster(directory=folder, **KILLS) as cluster,
+    ):
+        create_topic(cluster)
+        create_topic(cluster, "filler", 1)
+        filler = Filler(cluster.bootstrap_servers)
+        with load(cluster, History()) as writer:
+            writer.write_more()
+            filler.start()
+            eventually(
+                lambda: all(2 not in isr for isr in isrs(cluster)), "it is in no ISR any more"
+            )
+            filler.ended.set()
+            filler.join()
+            writer.write_more()
+            assert all(leader in (1, 3) for leader in leaders(cluster))
+            remount(disk, f"size={DISK_KB * 16}k")
+            cluster.restart(2)
+            for partition in range(PARTITIONS):
+                cluster.wait_for_isr(TOPIC, partition)
+            cluster.wait_for_isr("filler")
+            writer.write_more()
+        assert "No space left on device" in cluster.logs(2)
+        assert "Traceback" not in cluster.logs(2)
+
+
+def isrs(cluster: Cluster) -> list[list[int]]:
+    return [each["isr_nodes"] for each in described(cluster)]
+
+
+def leaders(cluster: Cluster) -> list[int]:
+    return [each["leader_id"] for each in described(cluster)]
+
+
+def described(cluster: Cluster) -> list[dict[str, Any]]:
+    with cluster.admin() as admin:
+        return [
+            partition
+            for topic in admin.describe_topics([TOPIC, "filler"])
+            for partition in topic["partitions"]
+        ]
 
 
 def take_the_rest(path: Path) -> None:
