@@ -18,9 +18,11 @@ import logging, sys
 logging.getLogger("ottla").propagate = False
 from ottla.testing.simulation.plan import KINDS, Fault
 from ottla.testing.simulation.run import ClusterRun
+from ottla.testing.simulation.transform_run import TransformRun
 from tests.sim.test_repeating import ALL_KINDS
-outcome = ClusterRun({seed}, ALL_KINDS).run()
-print(outcome.digest, outcome.steps, len(outcome.timeline))
+for run in (ClusterRun({seed}, ALL_KINDS), TransformRun({seed}, zookeeper=True)):
+    outcome = run.run()
+    print(outcome.digest, outcome.steps, len(outcome.timeline))
 """
 # Each kind once, overlapping.
 ALL_KINDS = tuple(
@@ -30,7 +32,7 @@ ALL_KINDS = tuple(
 
 def test_two_processes_take_the_same_steps() -> None:
     """The order of hashes and addresses decides nothing: the trace of all steps and bytes sent is
-    the same with another PYTHONHASHSEED."""
+    the same with another PYTHONHASHSEED, also with coordinators and ZooKeeper."""
     found = set()
     for hash_seed in ("1", "2"):
         done = subprocess.run(
