@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import TracebackType
 
 from ottla.agent.events import EventBatch, Position
@@ -38,6 +39,11 @@ class Collected:
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
 
 
 class Running:

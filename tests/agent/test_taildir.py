@@ -7,17 +7,12 @@ from pathlib import Path
 
 from ottla.agent.files.listing import FileGroup
 from ottla.agent.sources.taildir import TaildirOptions, TaildirSource
-from tests.agent.files_harness import Collected, Running
+from tests.agent.files_harness import Collected, Running, append
 
 
 def source(folder: Path, pattern: str = r".*\.log") -> TaildirSource:
     group = FileGroup.parse("f1", f"{folder}/{pattern}", {"group": "one"})
     return TaildirSource("r1", TaildirOptions([group], file_header="file"))
-
-
-def append(path: Path, text: str) -> None:
-    with path.open("a") as file:
-        file.write(text)
 
 
 def test_lines_arrive_as_they_are_written(tmp_path: Path) -> None:

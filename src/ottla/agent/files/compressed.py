@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import mmap
 import os
 import tempfile
 import zlib
@@ -90,11 +91,10 @@ class CompressedContent:
         """zstd goes through a temporary file: cramjam wants all of the input at once."""
         with tempfile.NamedTemporaryFile() as plain:
             try:
-                cramjam.zstd.decompress_into(
-                    cramjam.File(self._path, write=False), cramjam.File(plain.name)
-                )
+                with mmap.mmap(self._file.fileno(), 0, prot=mmap.PROT_READ) as packed:
+                    cramjam.zstd.decompress_into(packed, cramjam.File(plain.name))
                 self.complete = True
-            except (cramjam.DecompressionError, OSError):
+            except (cramjam.DecompressionError, OSError, ValueError):
                 pass  # what came out before the damage is there
             while data := plain.read(CHUNK_BYTES):
                 yield data

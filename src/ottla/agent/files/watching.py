@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from asyncinotify import Inotify
+    from asyncinotify import Inotify, Watch
 
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse")
 GATHER_S = 0.005  # writes that follow at once are noticed together
@@ -68,7 +68,7 @@ class InotifyWatcher:
         from asyncinotify import Inotify
 
         self._inotify: Inotify = Inotify(cache_size=256, sync_timeout=0)
-        self._watched: set[str] = set()
+        self._watched: dict[str, Watch] = {}
         self._missing: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self._ready = asyncio.Event()
@@ -84,14 +84,13 @@ class InotifyWatcher:
 
         mask = Mask.MODIFY | Mask.CREATE | Mask.DELETE | Mask.MOVE | Mask.DELETE_SELF
         mask |= Mask.MOVE_SELF | Mask.ONLYDIR
-        for directory in set(directories) - self._watched:
+        for directory in set(directories) - self._watched.keys():
             try:
-                self._inotify.add_watch(directory, mask)
+                self._watched[directory] = self._inotify.add_watch(directory, mask)
             except OSError:
                 self._missing.add(directory)  # it may come later
-                continue
-            self._watched.add(directory)
-            self._missing.discard(directory)
+            else:
+                self._missing.discard(directory)
 
     async def wait(self, timeout_s: float) -> Changes:
         if timeout_s == 0:
@@ -124,23 +123,23 @@ class InotifyWatcher:
                 changes.listing = True
             elif mask & gone:
                 changes.listing = True
-                self._lose(str(watch.path))
+                self._lose(watch)
             elif event.name is not None:
                 changes.written.add(os.path.join(watch.path, event.name))
         self._ready.clear()
         self._loop.add_reader(self._inotify.fd, self._on_readable)
         return changes
 
-    def _lose(self, directory: str) -> None:
-        """A directory that was moved or deleted; another may come under its name."""
-        self._watched.discard(directory)
-        self._missing.add(directory)
-        for watch in self._inotify.watches:
-            if str(watch.path) == directory:
-                try:
-                    self._inotify.rm_watch(watch)
-                except OSError:
-                    pass  # with the directory
+    def _lose(self, watch: Watch) -> None:
+        """A directory was moved or deleted; another may come under its name."""
+        directory = str(watch.path)
+        if self._watched.get(directory) is not watch:
+            return  # known already
+        del self._watched[directory]
+        try:
+            self._inotify.rm_watch(watch)
+        except OSError:
+            pass  # it ended with the directory
         self.watch([directory])
 
     def close(self) -> None:

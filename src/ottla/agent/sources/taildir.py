@@ -107,6 +107,7 @@ class TaildirSource:
         self._checked_s = 0.0
         self._polls = False
         self._by_path: dict[str, Known] = {}
+        self._link_directories: set[str] = set()  # where links lead, to be watched as well
 
     def _new_stream(self) -> str:
         return f"{self.name}/{uuid.uuid4().hex[:16]}"
@@ -160,7 +161,9 @@ class TaildirSource:
         pending = self._pending
         if pending.listing and now_s >= pending.list_after_s:
             await self._list(output)
-            watcher.watch(self._link_directories())
+        if self._link_directories:
+            watcher.watch(self._link_directories)
+            self._link_directories = set()
         await self._read_round(output)
         timeout_s = CHECK_S if self._open else RELIST_S
         if pending.read:
@@ -169,10 +172,10 @@ class TaildirSource:
         elif pending.listing:
             timeout_s = max(0.001, pending.list_after_s - self._clock())
         changes = await watcher.wait(timeout_s)
-        self._note(changes)
         if self._clock() - self._checked_s >= CHECK_S:
             self._checked_s = self._clock()
             await self._close_idle(output)
+        self._note(changes)
 
     def _note(self, changes: Changes) -> None:
         pending = self._pending
@@ -188,16 +191,6 @@ class TaildirSource:
             for stream, opened in self._open.items():
                 if opened.known.seen is None:
                     pending.read[stream] = opened.known
-
-    def _link_directories(self) -> list[str]:
-        """Where symbolic links lead: what is written there is not seen where they are."""
-        directories = []
-        for known in self._registry.streams.values():
-            if known.seen is not None and known.seen.is_link:
-                real = os.path.realpath(known.seen.path)
-                self._by_path[real] = known
-                directories.append(os.path.dirname(real))
-        return directories
 
     async def _list(self, output: Output, at_end: bool = False) -> None:
         began_s = self._clock()
@@ -248,9 +241,15 @@ class TaildirSource:
             )
         for known in outcome.read:
             self._pending.read[known.stream] = known
-        self._by_path = {
-            known.facts.path: known for known in self._registry.streams.values() if known.seen
-        }
+        self._by_path.clear()
+        for known in self._registry.streams.values():
+            if known.seen is not None:
+                self._by_path[known.facts.path] = known
+                if known.seen.is_link:
+                    # What is written there is not seen where the link is.
+                    real = os.path.realpath(known.facts.path)
+                    self._by_path[real] = known
+                    self._link_directories.add(os.path.dirname(real))
 
     async def _read_round(self, output: Output) -> None:
         """A block of each file that has something, so that a large one does not hold up others."""

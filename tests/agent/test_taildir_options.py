@@ -1,0 +1,145 @@
+"""The options of `TAILDIR`: where it begins, which headers events get, which files it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import cramjam
+import pytest
+
+from ottla.agent.files.listing import FileGroup
+from ottla.agent.sources.taildir import TaildirOptions, TaildirSource
+from tests.agent.files_harness import Collected, Running, Ticks, append
+
+
+def read_all(
+    folder: Path, output: Collected, pattern: str = "a.*", **options: Any
+) -> TaildirSource:
+    """One run over the files as they are."""
+    ticks = Ticks()
+    group = FileGroup.parse("f1", f"{folder}/{pattern}", {})
+    source = TaildirSource(
+        "r1",
+        TaildirOptions([group], new_watcher=lambda _: ticks, clock=ticks.clock, **options),
+    )
+
+    async def run() -> None:
+        async with Running(source, output):
+            await ticks.caught_up()
+
+    asyncio.run(run())
+    return source
+
+
+def test_flumes_position_file_is_taken_over(tmp_path: Path) -> None:
+    """The first start continues where Flume was, in a renamed file too; later ones do not ask."""
+    for name in ("a1", "a2", "a3", "a4"):
+        append(tmp_path / name, "one\ntwo\n")
+    held: list[dict[str, object]] = [
+        {"inode": (tmp_path / "a1").stat().st_ino, "pos": 4, "file": str(tmp_path / "a1")},
+        {"inode": (tmp_path / "a2").stat().st_ino, "pos": 8, "file": str(tmp_path / "old")},
+        # Inside a line of what is another file: not believed.
+        {"inode": (tmp_path / "a3").stat().st_ino, "pos": 6, "file": str(tmp_path / "old")},
+        {"inode": 1, "pos": 8, "file": str(tmp_path / "gone")},
+    ]
+    positions = tmp_path / "taildir_position.json"
+    positions.write_text(json.dumps(held))
+    output = Collected()
+    read_all(tmp_path, output, position_file=str(positions))
+    assert sorted(output.lines) == ["one", "one", "two", "two", "two"]
+    positions.unlink()
+    again = Collected(output.positions)
+    append(tmp_path / "a2", "three\n")
+    read_all(tmp_path, again, position_file=str(positions))
+    assert again.lines == ["three"]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[{}]", "nonsense"])
+def test_a_position_file_that_is_none_is_left(tmp_path: Path, text: str) -> None:
+    """All is read from the beginning then, as Flume does."""
+    append(tmp_path / "a", "one\n")
+    (tmp_path / "positions").write_text(text)
+    output = Collected()
+    read_all(tmp_path, output, position_file=str(tmp_path / "positions"))
+    assert output.lines == ["one"]
+
+
+def test_skip_to_end_is_remembered(tmp_path: Path) -> None:
+    """What is written while the agent is down is read, though nothing was before."""
+    append(tmp_path / "a", "one\n")
+    output = Collected()
+    read_all(tmp_path, output, skip_to_end=True)
+    assert output.lines == []
+    append(tmp_path / "a", "two\n")
+    read_all(tmp_path, output, skip_to_end=True)
+    assert output.lines == ["two"]
+
+
+def test_headers_of_file_and_offset(tmp_path: Path) -> None:
+    """`fileHeader` has the path, `byteOffsetHeader` where each line begins."""
+    append(tmp_path / "a", "one\ntwo\nthree\n")
+    output = Collected()
+    read_all(tmp_path, output, file_header="file", byte_offset_header=True, batch_size=2)
+    headers = [batch.headers_of(index) for batch in output.batches for index in range(len(batch))]
+    path = str(tmp_path / "a")
+    assert headers == [{"file": path, "byteoffset": offset} for offset in ("0", "4", "8")]
+    assert [len(batch) for batch in output.batches] == [2, 1]
+
+
+def test_a_link_is_the_file_that_it_leads_to(tmp_path: Path) -> None:
+    """Two links and the file are read once; writes to the file are noticed through its folder."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    append(elsewhere / "real", "one\n")
+    (tmp_path / "a1").symlink_to(elsewhere / "real")
+    (tmp_path / "a2").symlink_to(elsewhere / "real")
+    (tmp_path / "a3").symlink_to(tmp_path / "nowhere")
+    group = FileGroup.parse("f1", f"{tmp_path}/a.*", {})
+
+    async def run() -> list[str]:
+        output = Collected()
+        async with Running(TaildirSource("r1", TaildirOptions([group])), output):
+            await output.until(lambda: output.lines)
+            append(elsewhere / "real", "two\n")
+            await output.until(lambda: len(output.lines) == 2)
+        return output.lines
+
+    assert asyncio.run(run()) == ["one", "two"]
+
+
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+def test_a_compressed_copy_gives_what_was_not_read(tmp_path: Path, suffix: str) -> None:
+    """The rest is read from it, a last line without a newline too; then it is not read again."""
+    log = tmp_path / "a.log"
+    append(log, "one\n")
+    output = Collected()
+    read_all(tmp_path, output)
+    data = b"one\ntwo\nthree"
+    packed = gzip.compress(data) if suffix == "gz" else bytes(cramjam.zstd.compress(data))
+    (tmp_path / f"a.log.1.{suffix}").write_bytes(packed)
+    log.unlink()
+    for _ in range(2):
+        read_all(tmp_path, output)
+    assert output.lines == ["one", "two", "three"]
+
+
+def test_ten_thousand_files_in_one_directory(tmp_path: Path) -> None:
+    """Each is read once, though far fewer are open at a time."""
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for number in range(10_000):
+        descriptor = os.open(folder / f"a{number}", os.O_CREAT | os.O_WRONLY)
+        os.write(descriptor, b"%d\n" % number)
+        os.close(descriptor)
+    output = Collected()
+    read_all(folder, output)
+    assert sorted(map(int, output.lines)) == list(range(10_000))
+    append(folder / "a77", "more\n")
+    output.batches.clear()
+    read_all(folder, output)
+    assert output.lines == ["more"]
