@@ -102,6 +102,7 @@ class TaildirSource:
         self._groups = {group.name: group for group in options.groups}
         self._registry = Registry({}, self._new_stream)
         self._open: dict[str, OpenFile] = {}
+        self.open_most = 0  # files at a time, so far
         self._pending = Pending()
         self._clock = options.clock
         self._checked_s = 0.0
@@ -314,6 +315,7 @@ class TaildirSource:
         while len(self._open) >= OPEN_FILES_MAX:
             self._close(next(iter(self._open)))  # the one that was opened first
         self._open[known.stream] = opened
+        self.open_most = max(self.open_most, len(self._open))
         known.is_open = True
         return opened
 
