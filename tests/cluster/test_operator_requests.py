@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -297,5 +298,65 @@ def test_configs_of_groups_move_to_their_place(tmp_path: Path) -> None:
             assert (await harness.tree.children(nodes.GROUP_CONFIGS)) == ["g"]
             await harness.stop()
         await harness.start()
+
+    run(tmp_path, scenario)
+
+
+INFINITE = b'{"partitions":[{"topic":"t","partition":1e999,"replicas":[1]}]}'
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        (nodes.REASSIGNMENTS, INFINITE),
+        (nodes.REASSIGNMENTS, b"[" * 10_000),
+        (nodes.PREFERRED_ELECTION, INFINITE),
+        *(
+            (f"{nodes.CONFIG_CHANGES}/config_change_1", json.dumps(value).encode())
+            for value in (
+                {"version": 2, "entity_path": "topics//t"},
+                {"version": 2, "entity_path": "topics/t/"},
+                {"version": 2, "entity_path": "topics/.."},
+                {"version": 1, "entity_type": "topics", "entity_name": "/t"},
+            )
+        ),
+    ],
+)
+def test_a_request_that_nobody_can_read_is_removed(
+    tmp_path: Path, path: str, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, with a warning: it does not fail again and again, with the tree read anew each time."""
+
+    async def scenario(harness: ControllerHarness, operator: Tree) -> None:
+        await harness.create(NewTopic("t"))
+        await operator.create(path, data)
+        await pass_time(10)
+        assert await operator.exists(path) is None
+        assert set(harness.controller.image.topics) == {"t"}
+
+    run(tmp_path, scenario)
+    assert [each.levelname for each in caplog.records if each.levelno >= logging.WARNING] == [
+        "WARNING"
+    ]
+
+
+@pytest.mark.parametrize("data", [b"{}", b"{", b'{"version":1}'])
+def test_a_deletion_is_asked_for_by_whatever_kafka_takes_for_it(
+    tmp_path: Path, data: bytes
+) -> None:
+    """In Kafka the node's name says all; what is no note of ours must not stop the next start."""
+
+    async def scenario(harness: ControllerHarness, operator: Tree) -> None:
+        await harness.create(NewTopic("t"), NewTopic("u"))
+        await operator.create("/admin/delete_topics/t", data)
+        await pass_time(10)
+        assert set(harness.controller.image.topics) == {"u"}
+        await harness.controller.stop()
+        await operator.create("/admin/delete_topics/u", data)
+        await operator.close()
+        await harness.tree.close()
+        controller = await harness.start()
+        await pass_time(10)
+        assert not controller.image.topics
 
     run(tmp_path, scenario)

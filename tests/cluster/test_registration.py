@@ -210,19 +210,34 @@ def test_topics_found_on_disk_are_adopted(tmp_path: Path) -> None:
     run_scenario(tmp_path, scenario)
 
 
-def test_a_node_that_is_no_json_is_one_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("/brokers/topics/t/partitions/0/state", "rubbish"),
+        ("/brokers/topics/t/partitions/0/state", '{"leader":1,"leader_epoch":0,"isr":"12"}'),
+        ("/brokers/topics/t/partitions/0/state", '{"leader":1e999,"leader_epoch":0,"isr":[1]}'),
+        ("/brokers/topics/t", '{"partitions":{}}'),
+        ("/brokers/topics/t", '{"partitions":{"0":[]}}'),
+        ("/brokers/topics/t", '{"partitions":{"0":["1"]}}'),
+        ("/brokers/topics/t", '{"partitions":{"0":[1]},"adding_replicas":{"0":1}}'),
+        ("/brokers/topics/t", "[" * 10_000),
+        ("/controller_epoch", "rubbish"),
+        ("/feature", '{"features":{"ottla.metadata.version":"x"}}'),
+    ],
+)
+def test_a_node_of_another_form_is_one_sentence(tmp_path: Path, path: str, value: str) -> None:
     """The start is refused with path, what was found, and what to do."""
 
     async def main() -> None:
         harness = ControllerHarness(tmp_path / "tree")
         await harness.start()
         await harness.create(NewTopic("t", 1, 1))
-        await harness.tree.tree.set("/brokers/topics/t/partitions/0/state", b"rubbish")
+        await harness.tree.tree.set(path, value.encode())
         await harness.stop()
         with pytest.raises(CorruptNode) as raised:
             await harness.start()
-        assert "/brokers/topics/t/partitions/0/state" in str(raised.value)
-        assert "rubbish" in str(raised.value)
+        assert f"node {path}: " in str(raised.value)
+        assert value[:100] in str(raised.value)
         await harness.tree.close()
 
     run_simulated(main())

@@ -117,7 +117,7 @@ async def controller_epoch(tree: Tree) -> int:
         value, _ = await tree.get(nodes.CONTROLLER_EPOCH)
     except NoNode:
         return 0
-    return int(value)
+    return nodes.read_controller_epoch(value)
 
 
 async def writes_before_election(tree: Tree) -> int:

@@ -510,9 +510,10 @@ class Controller:
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
 
     def _failed(self, error: TreeError) -> Refusal:
-        log.error("the controller could not write to the metadata tree: %s", error)
+        reason = f"{type(error).__name__} {error}"  # most have no words beside the node's path
+        log.error("the controller could not write to the metadata tree: %s", reason)
         self._load_soon()
-        return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, reason)
 
     def _load_soon(self) -> None:
         """Read the tree again before the next request, or by itself when none comes.

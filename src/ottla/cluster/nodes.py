@@ -65,6 +65,9 @@ FIXED = (
 # Kafka's name for the configs of all brokers; on the wire it is the empty string.
 ALL_BROKERS = "<default>"
 NOTHING: Mapping[int, tuple[int, ...]] = {}
+BROKER_ID_MAX = 2**31 - 1
+# What reading JSON of another form than expected raises; a number may be infinite there.
+UNEXPECTED = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
 
 
 class CorruptNode(CorruptTree):
@@ -181,9 +184,18 @@ def load(path: str, data: bytes) -> dict[str, Any]:
         value = json.loads(data)
         if not isinstance(value, dict):
             raise ValueError("not a JSON object")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptNode(path, data, error) from error
     return value
+
+
+def broker_ids(value: Any) -> tuple[int, ...]:
+    """A list of brokers. Raises ValueError for anything else."""
+    if not isinstance(value, list) or not all(
+        type(each) is int and 0 <= each <= BROKER_ID_MAX for each in value
+    ):
+        raise ValueError(f"{value!r} is not a list of broker ids")
+    return tuple(value)
 
 
 def topic_value(
@@ -216,15 +228,19 @@ def read_topic(path: str, data: bytes) -> Assignment:
         replicas = []
         for i in range(len(partitions)):
             ids = tuple(partitions[str(i)])
-            replicas.append(shared.setdefault(ids, ids))
+            if ids not in shared:
+                shared[ids] = broker_ids(partitions[str(i)])
+            replicas.append(shared[ids])
+        if not replicas or () in shared:
+            raise ValueError("there is no partition, or one without replicas")
         topic_id = value.get("topic_id")  # Kafka before 2.8 wrote none
         return Assignment(
             ZERO_ID if topic_id is None else uuid_bytes(topic_id),
             replicas,
-            value.get("adding_replicas", {}),
-            value.get("removing_replicas", {}),
+            {i: broker_ids(ids) for i, ids in value.get("adding_replicas", {}).items()},
+            {i: broker_ids(ids) for i, ids in value.get("removing_replicas", {}).items()},
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except UNEXPECTED as error:
         raise CorruptNode(path, data, error) from error
 
 
@@ -254,13 +270,13 @@ def read_state(path: str, data: bytes) -> State:
         return State(
             int(value["leader"]),
             int(value["leader_epoch"]),
-            tuple(value["isr"]),
-            tuple(value.get("elr", ())),
+            broker_ids(value["isr"]),
+            broker_ids(value.get("elr", [])),
             int(value.get("last_known_leader", NO_LEADER)),
             bool(value.get("leader_recovery_state", 0)),
-            tuple(value.get("wiped", ())),
+            broker_ids(value.get("wiped", [])),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except UNEXPECTED as error:
         raise CorruptNode(path, data, error) from error
 
 
@@ -285,7 +301,7 @@ def read_deletion(path: str, data: bytes) -> dict[bytes, set[int]]:
     try:
         topics = load(path, data)["topics"]
         return {uuid_bytes(topic_id): set(ids) for topic_id, ids in topics.items()}
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except UNEXPECTED as error:
         raise CorruptNode(path, data, error) from error
 
 
@@ -296,7 +312,7 @@ def is_deletion_request(data: bytes) -> bool:
     """
     try:
         value = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return True
     return not isinstance(value, dict) or not isinstance(value.get("topics"), dict)
 
@@ -307,7 +323,7 @@ def read_preferred_election(path: str, data: bytes) -> list[tuple[str, int]]:
         return [
             (str(each["topic"]), int(each["partition"])) for each in load(path, data)["partitions"]
         ]
-    except (KeyError, TypeError, ValueError) as error:
+    except UNEXPECTED as error:
         raise CorruptNode(path, data, error) from error
 
 
@@ -318,7 +334,7 @@ def read_reassignments(path: str, data: bytes) -> list[tuple[str, int, list[int]
             (str(each["topic"]), int(each["partition"]), [*map(int, each["replicas"])])
             for each in load(path, data)["partitions"]
         ]
-    except (KeyError, TypeError, ValueError) as error:
+    except UNEXPECTED as error:
         raise CorruptNode(path, data, error) from error
 
 
@@ -329,7 +345,7 @@ def read_config_change(path: str, data: bytes) -> str:
         if value["version"] == 1:
             return f"{value['entity_type']}/{value['entity_name']}"
         return str(value["entity_path"])
-    except KeyError as error:
+    except UNEXPECTED as error:
         raise CorruptNode(path, data, error) from error
 
 
@@ -344,7 +360,7 @@ def read_producer_ids(path: str, data: bytes) -> int:
     """The last id of the newest block."""
     try:
         return int(load(path, data)["block_end"])
-    except (KeyError, TypeError, ValueError) as error:
+    except UNEXPECTED as error:
         raise CorruptNode(path, data, error) from error
 
 
@@ -411,8 +427,16 @@ def read_registration(path: str, data: bytes) -> Registration:
             Levels(*map(int, value.get("levels", ()))),  # none: of a version with one level
         )
         return Registration(broker, bool(value["unclean"]), bool(value["wiped"]))
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except UNEXPECTED as error:
         raise CorruptNode(path, data, error) from error
+
+
+def read_controller_epoch(data: bytes) -> int:
+    """The epoch of the last controller."""
+    try:
+        return int(data)
+    except ValueError as error:
+        raise CorruptNode(CONTROLLER_EPOCH, data, error) from error
 
 
 def read_broker_epoch(data: bytes) -> int:
@@ -458,7 +482,7 @@ def read_controller(path: str, data: bytes) -> tuple[int, ControllerAddress | No
             str(value["host"]), int(value["port"]), str(value["incarnation"])
         )
         return broker_id, address
-    except (KeyError, TypeError, ValueError) as error:
+    except UNEXPECTED as error:
         raise CorruptNode(path, data, error) from error
 
 
@@ -467,7 +491,8 @@ def features_value(features: FeatureImage) -> bytes:
 
 
 def read_features(path: str, data: bytes) -> dict[str, int]:
-    features = load(path, data).get("features")
-    if not isinstance(features, dict):
-        raise CorruptNode(path, data, ValueError("'features' is not an object"))
-    return {str(name): int(level) for name, level in features.items()}
+    try:
+        features = load(path, data)["features"]
+        return {str(name): int(level) for name, level in features.items()}
+    except UNEXPECTED as error:
+        raise CorruptNode(path, data, error) from error

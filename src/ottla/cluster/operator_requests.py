@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from ottla.cluster import (
     configs,
     leadership,
+    names,
     nodes,
     reassignment_writes,
     registration,
@@ -93,8 +94,8 @@ async def carry_out(state: State, watch: Watcher) -> None:
 
 
 async def delete_topics(state: State, watch: Watcher) -> None:
-    names = await requests_below(state, nodes.DELETIONS, watch)
-    paths = [nodes.deletion_path(name) for name in names if name not in state.waiting]
+    found = await requests_below(state, nodes.DELETIONS, watch)
+    paths = [nodes.deletion_path(name) for name in found if name not in state.waiting]
     for path, (data, version) in (await state.tree.get_many(paths)).items():
         if not nodes.is_deletion_request(data):
             continue
@@ -179,8 +180,8 @@ async def with_removal(state: State, done: Operation, partitions: int, work: Awa
 
 
 async def take_configs(state: State, watch: Watcher) -> None:
-    names = await requests_below(state, nodes.CONFIG_CHANGES, watch)
-    paths = [f"{nodes.CONFIG_CHANGES}/{name}" for name in names]
+    found = await requests_below(state, nodes.CONFIG_CHANGES, watch)
+    paths = [f"{nodes.CONFIG_CHANGES}/{name}" for name in found]
     for path, (data, version) in sorted((await state.tree.get_many(paths)).items()):
         done: Operation = Delete(path, version)
         try:
@@ -228,7 +229,7 @@ async def take_config(state: State, resource: Resource, path: str, done: Operati
 def resource_of(entity: str) -> Resource | None:
     """The resource of a path below /config; None for clients, users and what nobody knows."""
     kind, _, name = entity.partition("/")
-    if kind == "topics" and name:
+    if kind == "topics" and names.name_error(name) is None:
         return Resource(ResourceType.TOPIC, name)
     if kind == "brokers" and (name == nodes.ALL_BROKERS or name.isdecimal()):
         return Resource(ResourceType.BROKER, "" if name == nodes.ALL_BROKERS else name)

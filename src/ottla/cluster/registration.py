@@ -66,7 +66,7 @@ async def elect(state: State, replace: bool = False) -> None:
         operations.append(Create(nodes.FEATURES, nodes.features_value(FeatureImage(levels, 0))))
         operations += first_configs(state, levels)
     value, version = found.get(nodes.CONTROLLER_EPOCH, (b"0", -1))
-    epoch = int(value) + 1
+    epoch = nodes.read_controller_epoch(value) + 1
     if version < 0:
         operations.append(Create(nodes.CONTROLLER_EPOCH, str(epoch).encode()))
     else:

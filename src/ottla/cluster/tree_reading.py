@@ -39,6 +39,8 @@ def state_paths(name: str, topics: dict[str, tuple[bytes, int]]) -> list[str]:
     node = topics.get(nodes.topic_path(name))
     if node is None:
         return []
-    partitions = nodes.load(nodes.topic_path(name), node[0]).get("partitions", {})
+    partitions = nodes.load(nodes.topic_path(name), node[0]).get("partitions")
+    if not isinstance(partitions, dict):
+        return []  # who reads the topic's node says so
     parent = nodes.partitions_path(name)
     return [f"{parent}/{index}/state" for index in partitions]
