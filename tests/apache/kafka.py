@@ -7,7 +7,6 @@ JVM start.
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import signal
 import socket
@@ -17,6 +16,7 @@ import time
 from pathlib import Path
 from typing import IO, Self
 
+from ottla.supervisor import ports
 from tests.apache import jars
 from tests.waiting import suspend
 
@@ -191,12 +191,9 @@ def _format(template: Path, node_id: int) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now (all held open together, so that they differ)."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Ports nobody listens on now, nor will before these are used."""
+    first = ports.free_ports(count)
+    return list(range(first, first + count))
 
 
 def serves(port: int, brokers: int = 1) -> bool:

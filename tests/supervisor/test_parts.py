@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from ottla.supervisor.back_off import BackOff
 from ottla.supervisor.holder import HolderWatch
 from ottla.supervisor.plan import ClusterPlan, planned_brokers, replication_options
-from ottla.supervisor.ports import free_ports, is_free
+from ottla.supervisor.ports import LOCKS, free_ports, is_free
 from ottla.supervisor.processes import ProcessId
 from ottla.supervisor.state import BadState, BrokerState, ClusterState, read_state, write_state
 
@@ -100,6 +102,24 @@ def test_a_damaged_state_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "cluster.json").write_text(text)
     with pytest.raises(BadState, match=r"cluster\.json"):
         read_state(tmp_path)
+
+
+def test_ports_given_out_by_another_process_are_not_given_out_again() -> None:
+    """Also while nobody listens on them yet; those of a process that has ended are free again."""
+    first = free_ports(2)
+    ask = "import sys; from ottla.supervisor.ports import Locks; "
+    ask += f"print(Locks().take(range({first + 1}, {first + 3}))); "
+    ask += f"print(Locks().take(range({first + 2}, {first + 3}))); sys.stdout.flush(); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", ask], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert [other.stdout.readline().strip() for _ in range(2)] == ["False", "True"]
+        assert not LOCKS.take(range(first + 2, first + 3))
+        other.stdin.close()
+    assert LOCKS.take(range(first + 2, first + 3))
+    assert not LOCKS.take(range(first, first + 1))
 
 
 def test_free_ports_are_consecutive() -> None:
