@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from ottla.log.directories import DirectoryProblem
 from ottla.seams.simulated.disk import SimulatedDisk
 from tests.log.managed import contents, make_manager, put
 from tests.log.moving import KEY, A, B, filled, folders, move, over, two_directories
@@ -92,5 +93,59 @@ def test_a_move_that_waits_for_a_descriptor_can_be_called_off() -> None:
         await manager.moves.stop()
         disk.heal()
         await manager.close()
+
+    run_simulated(run())
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["killed", "stopped"])
+@pytest.mark.parametrize("operation", ["open", "read"])
+@pytest.mark.parametrize("name", ["-future", "first-0/"])
+def test_a_start_waits_for_a_free_descriptor(name: str, operation: str, clean: bool) -> None:
+    """Whichever file of a log or of its copy cannot be opened for a while: the broker starts, with
+    all its records, and the move goes on.
+    """
+
+    async def run(after: int) -> None:
+        disk = SimulatedDisk()
+        manager = two_directories(disk)
+        log = await filled(manager)
+        before = contents(log)
+        with manager.moves.held(log):
+            move(manager)
+            await pass_time(500)
+            assert manager.moves.futures()
+            if clean:
+                await manager.close()
+            else:
+                await manager.moves.stop()
+        disk.kill()
+        again = two_directories(disk)
+        disk.fail(operation, name, errno.EMFILE, after=after, times=2)
+        await again.start()
+        disk.heal()
+        again.begin_upkeep()
+        await over(again)
+        found = again.get(*KEY)
+        assert found is not None
+        assert (found.directory, found.topic_id) == ("/b/first-0", log.topic_id)
+        assert contents(found) == before
+        await again.close()
+
+    for after in range(10):
+        run_simulated(run(after))
+
+
+def test_a_start_does_not_wait_for_a_descriptor_for_ever() -> None:
+    """It fails in the end, with the reason."""
+
+    async def run() -> None:
+        disk = SimulatedDisk()
+        manager = two_directories(disk)
+        await filled(manager)
+        disk.kill()
+        again = two_directories(disk)
+        disk.fail("read", "first-0/", errno.EMFILE)
+        with pytest.raises(DirectoryProblem, match="Too many open files"):
+            await again.start()
 
     run_simulated(run())

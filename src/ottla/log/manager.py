@@ -11,7 +11,8 @@ entries without a folder.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log import checkpoints
@@ -41,6 +42,7 @@ from ottla.log.upkeep import (
     Remover,
     TimeSlice,
     finish,
+    when_descriptors_are_free,
 )
 from ottla.seams.disk import OutOfDescriptors
 
@@ -123,13 +125,14 @@ class LogManager:
         self._counts: dict[str, int] = {}  # partitions in each data directory
         self._high_watermarks: Offsets = {}  # as the checkpoints had them at the start
         self._watermarked: set[TopicPartition] = set()  # those above 0, with a folder or without
-        self._flush_by_time: dict[Log, None] = {}
+        self.flush_by_time: dict[Log, None] = {}  # the logs whose config has a `flush.ms`
         self._not_synced: dict[str, DataDirectory] = {}  # where a sync failed after a deletion
         self.checkpointer = Checkpointer(background, self._offsets_in)
         self.moves = Moves(self)
         # Where partitions that are not here yet are to be created (KIP-113).
         self.preferred: dict[TopicPartition, DataDirectory] = {}
         self._periodic = Periodic(self, settings)
+        self._patiently = partial(when_descriptors_are_free, clock)
         self.from_kafka = False  # Apache Kafka has written to these directories
         self._upkeep_begun = False
         self.reconfigure(settings)
@@ -194,12 +197,10 @@ class LogManager:
                     f"partition {name}-{partition} is in {data_dir.path} and in another data "
                     "directory as well; move one of the two folders away"
                 )
-            entry = Unopened(
-                data_dir,
-                self.read_topic_id(f"{data_dir.path}/{partition_folder(*key)}", key),
-                recovery_points.get(key, 0),
-                log_starts.get(key, 0),
-            )
+            path = f"{data_dir.path}/{partition_folder(*key)}"
+            topic_id = await self._patiently(partial(self.read_topic_id, path, key))
+            points = recovery_points.get(key, 0), log_starts.get(key, 0)
+            entry = Unopened(data_dir, topic_id, *points)
             self._entries[key] = entry
             self._partitions.setdefault(key[0], set()).add(partition)
             self._counts[data_dir.path] += 1
@@ -208,7 +209,7 @@ class LogManager:
             if key in cleaner_offsets:
                 self.cleaner.offsets[key] = cleaner_offsets[key]
             if not data_dir.was_clean:
-                self._open(key, entry, clean=False)
+                await self._patiently(partial(self._open, key, entry, clean=False))
             await time_slice.yield_if_over()
         for path in contents.deleted:
             self.remover.folder(path, self._config_of("").file_delete_delay_ms)
@@ -228,6 +229,8 @@ class LogManager:
         """The topic id in a folder, zeros if it has none; notes the configs in that of `key`."""
         try:
             topic_id, configs, noted = checkpoints.read_partition_metadata(self.disk, directory)
+        except OutOfDescriptors:
+            raise
         except (CorruptCheckpoint, OSError) as error:
             logger.warning("%s; the topic's id is taken from the cluster", error)
             return NO_TOPIC_ID
@@ -405,7 +408,7 @@ class LogManager:
         self._entries[key] = log
         self._partitions.setdefault(key[0], set()).add(key[1])
         if log.config.flush_ms < FLUSH_MS_NEVER:
-            self._flush_by_time[log] = None
+            self.flush_by_time[log] = None
 
     def _jitter(self, config: "LogConfig") -> int:
         jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
@@ -444,7 +447,7 @@ class LogManager:
         self._counts[self.data_dir_of(old).path] -= 1
         self._counts[self.data_dir_of(new).path] += 1
         self.flusher.forget(old)
-        self._flush_by_time.pop(old, None)
+        self.flush_by_time.pop(old, None)
         old.flush_wanted = None
         old.offline = old.offline or "it was replaced by a copy in another data directory"
         new.config = old.config
@@ -521,7 +524,7 @@ class LogManager:
         data_dir = entry.data_dir if isinstance(entry, Unopened) else self.data_dir_of(entry)
         if isinstance(entry, Log):
             self.flusher.forget(entry)
-            self._flush_by_time.pop(entry, None)
+            self.flush_by_time.pop(entry, None)
             entry.flush_wanted = None
             entry.offline = entry.offline or "the partition was deleted"
         folder = f"{data_dir.path}/{partition_folder(*key)}"
@@ -568,9 +571,9 @@ class LogManager:
     def _configure(self, log: Log, config: "LogConfig") -> None:
         log.config = config
         if config.flush_ms < FLUSH_MS_NEVER:
-            self._flush_by_time[log] = None
+            self.flush_by_time[log] = None
         else:
-            self._flush_by_time.pop(log, None)
+            self.flush_by_time.pop(log, None)
 
     # For the cleaner and the periodic work
 
@@ -600,11 +603,6 @@ class LogManager:
     def set_aside_bytes(self) -> int:
         """The bytes cut from logs since the start, and kept as `.corrupt`."""
         return sum(log.set_aside_bytes for log in self.opened())
-
-    @property
-    def flush_by_time(self) -> Collection[Log]:
-        """The logs whose config has a `flush.ms`."""
-        return self._flush_by_time
 
     def _offsets_in(self, data_dir: DataDirectory) -> dict[str, Offsets]:
         """What the checkpoints of a directory should say now."""

@@ -24,6 +24,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.log.checkpoints import COMPACTION_METADATA, mark_compacted
@@ -39,7 +40,7 @@ from ottla.log.future import FutureLog
 from ottla.log.recovery import create_log
 from ottla.log.replaced import mark_replacement, remove_mark, retire_leftovers
 from ottla.log.replicated import InvalidReplica
-from ottla.log.upkeep import TimeSlice, write_partition_metadata
+from ottla.log.upkeep import TimeSlice, when_descriptors_are_free, write_partition_metadata
 from ottla.seams.disk import OutOfDescriptors
 from ottla.seams.waiting import pause
 from ottla.settings.validate import throttle_rate
@@ -201,15 +202,17 @@ class Moves:
         another topic, in the directory of its log, or the second of a partition.
         """
         manager, time_slice = self._manager, TimeSlice(self._manager.clock)
+        patiently = partial(when_descriptors_are_free, manager.clock)
         for path, key, entry in self._found:
-            source = manager.get_if_possible(*key)
+            source = await patiently(partial(manager.get, *key))
             if source is None:
                 logger.warning("%s is left alone: its partition is in no data directory", path)
                 continue
-            log = manager.open_at(path, key, entry._replace(topic_id=source.topic_id))
+            entry = entry._replace(topic_id=source.topic_id)
+            log = await patiently(partial(manager.open_at, path, key, entry))
             future = FutureLog(source, log, entry.data_dir)
             if (
-                manager.read_topic_id(path) != source.topic_id
+                await patiently(partial(manager.read_topic_id, path)) != source.topic_id
                 or manager.data_dir_of(source) is entry.data_dir
                 or key in self._moving
             ):

@@ -12,15 +12,17 @@ that it could not write, and would report success the next time.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.log.checkpoints import PARTITION_METADATA, format_partition_metadata
 from ottla.log.directories import parse_folder
 from ottla.log.syncing import sync_all
 from ottla.log.transaction_index_checkpoint import note_transaction_index
+from ottla.seams.disk import OutOfDescriptors
+from ottla.seams.waiting import pause
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -31,9 +33,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.log")
 
+T = TypeVar("T")
+
 SLICE_S = 0.005  # the design allows 10 ms; half of it, for a step may take a while itself
 NAMES_AT_ONCE = 64  # names in one call on a thread, so that a stop does not wait for long
 LOGS_AT_ONCE = 64  # logs synced by one call on a thread
+DESCRIPTORS_WAIT_S = 60.0  # others may give some back: a system has no more than a number of them
+DESCRIPTORS_RETRY_S = 1.0
 FLUSH_MS_NEVER = 2**62  # flush.ms is a Java long; so large a one leaves syncing to the system
 
 
@@ -50,6 +56,22 @@ class TimeSlice:
         if self._clock.monotonic() - self._since >= SLICE_S:
             await asyncio.sleep(0)
             self._since = self._clock.monotonic()
+
+
+async def when_descriptors_are_free(clock: "Clock", step: Callable[[], T]) -> T:
+    """What a step of the start returns, which is repeated while no descriptor is free for it.
+
+    Raises OutOfDescriptors after a while: then there are too few for this broker.
+    """
+    end_s = clock.monotonic() + DESCRIPTORS_WAIT_S
+    while True:
+        try:
+            return step()
+        except OutOfDescriptors as error:
+            if clock.monotonic() >= end_s:
+                raise
+            logger.warning("the start waits: %s", error)
+        await pause(clock, DESCRIPTORS_RETRY_S)
 
 
 class Remover:
