@@ -97,6 +97,8 @@ def run(
         raise failure_of(error) from None
     start_logging(log_level)
     say_warnings(described)
+    if any(text.startswith("flume.monitoring.") for text in definitions):
+        click.secho("warning: flume.monitoring has no effect yet", fg="yellow", err=True)
     directory = Path(data_dir).expanduser()
     try:
         opened = open_instance(directory, described.name, instance)

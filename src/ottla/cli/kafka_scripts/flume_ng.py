@@ -35,7 +35,7 @@ agent options:
   --conf,-c <conf>          the directory of flume-env.sh
   --no-reload-conf          do not reload config file if changed
   --dryrun,-d               do not start, just print the command
-  -Dproperty=value          what ${sys:property} stands for; -Dflume.monitoring.type=http
+  -Dproperty=value          what ${sys:property} stands for
   --data-dir <dir>          where the agent keeps its id and positions
   --instance <id>           the id of this instance
   --help,-h                 display help text
