@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ottla.agent.events import Position
-from ottla.agent.files.facts import CONFIRM_BYTES, Content, before_digest, head_digest, holds
+from ottla.agent.files.facts import CONFIRM_BYTES, Content
 from ottla.agent.files.listing import Found
 from ottla.agent.files.registry import SETTLE_S, Known, Outcome, Registry
 
@@ -68,7 +68,7 @@ class Follower:
         for known in outcome.read if read else ():
             content = self.disk.content_of(known)
             assert content is not None
-            if not holds(content, known.facts.head, known.facts.before, known.offset):
+            if not known.facts.hold(content):
                 self.registry.changed(known)  # as a source does when it reads
                 return self.look()
             new = content.pread(1 << 30, known.offset)
@@ -81,14 +81,7 @@ class Follower:
         content = self.disk.content_of(known)
         assert content is not None
         known.offset = offset
-        known.facts = type(known.facts)(
-            known.facts.path,
-            known.facts.device,
-            known.facts.inode,
-            head_digest(content, offset),
-            before_digest(content, offset),
-            known.facts.start,
-        )
+        known.facts = known.facts.at(content, offset)
 
     def positions(self) -> dict[str, Position]:
         return {

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
+from ottla.agent.files.json_lines import JsonDecoder
+from ottla.agent.files.lines import LineDecoder
 from ottla.agent.files.listing import FileGroup
 from ottla.agent.files.watching import PollingWatcher, watcher_for
 from ottla.agent.sources.taildir import TaildirOptions, TaildirSource
@@ -79,3 +82,20 @@ def test_vector_file_truncate_correctness(tmp_path: Path, source: TaildirSource)
         return output.lines
 
     assert asyncio.run(run()) == ["before", "after"]
+
+
+def test_vector_wrapped_json_correctness(tmp_path: Path, source: TaildirSource) -> None:
+    """A document wrapped in another one, as Docker does it, comes out as it went in."""
+    inner = r'{"message":"Hello \"world\""}'
+    source.options.new_decoder = lambda position: JsonDecoder(LineDecoder(position), "log")
+
+    async def run() -> list[str]:
+        append(tmp_path / "test.log", json.dumps({"log": inner}) + "\n")
+        output = Collected()
+        async with Running(source, output):
+            await output.until(lambda: output.lines)
+        return output.lines
+
+    [body] = asyncio.run(run())
+    assert body == inner
+    assert json.loads(body) == {"message": 'Hello "world"'}

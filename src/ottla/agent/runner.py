@@ -166,9 +166,15 @@ def least_of(held: Sequence[Mapping[str, Position]]) -> dict[str, Position]:
 
 
 def least_positions(source: str, held: Sequence[Mapping[str, Position]]) -> dict[str, Position]:
-    """Where a source continues."""
+    """Where a source continues. A stream that a sink has not begun begins where it did for the
+    others, if that is known, under its name: those skip what they have."""
+    found = {
+        stream: Position(stream, start, position.facts)
+        for positions in held
+        for stream, position in positions.items()
+        if isinstance(start := position.facts.get("start"), int)
+    }
+    found.update(least_of(held))
     return {
-        stream: position
-        for stream, position in least_of(held).items()
-        if stream.startswith(f"{source}/")
+        stream: position for stream, position in found.items() if stream.startswith(f"{source}/")
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 CONFIRM_BYTES = 1024  # hashed at the beginning and before the position; Filebeat's fingerprint
@@ -36,6 +36,7 @@ class FileFacts:
     head: str = ""  # hash of the first CONFIRM_BYTES, of fewer if the offset is less
     before: str = ""  # hash of the CONFIRM_BYTES before the offset
     start: int = 0  # where reading began: behind 0 with skipToEnd and in a copy that went on
+    offset: int = 0  # that of the position
 
     def as_json(self) -> dict[str, object]:
         """What a position carries; written out, because it is made for each batch."""
@@ -46,6 +47,7 @@ class FileFacts:
             "head": self.head,
             "before": self.before,
             "start": self.start,
+            "offset": self.offset,
         }
 
     @classmethod
@@ -65,6 +67,20 @@ class FileFacts:
             text("head"),
             text("before"),
             number("start"),
+            number("offset"),
+        )
+
+    def at(self, content: Content, offset: int) -> FileFacts:
+        """The same file at another position."""
+        head, before = head_digest(content, offset), before_digest(content, offset)
+        return replace(self, head=head, before=before, offset=offset)
+
+    def hold(self, content: Content) -> bool:
+        """Whether a file still has, or a copy has, what was read up to the position. One that is
+        shorter gives fewer bytes, and another hash."""
+        return (
+            before_digest(content, self.offset) == self.before
+            and head_digest(content, self.offset) == self.head
         )
 
 
@@ -81,9 +97,3 @@ def before_digest(content: Content, offset: int) -> str:
     """The hash of the bytes before the offset."""
     length = min(offset, CONFIRM_BYTES)
     return digest(content.pread(length, offset - length)) if offset else ""
-
-
-def holds(content: Content, head: str, before: str, offset: int) -> bool:
-    """Whether a file still has, or a copy has, what was read up to the offset. One that is shorter
-    gives fewer bytes, and another hash."""
-    return before_digest(content, offset) == before and head_digest(content, offset) == head

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ..events import Position
-from .facts import Content, FileFacts, before_digest, head_digest
+from .facts import Content, FileFacts
 from .listing import Found
 
 logger = logging.getLogger(__name__)
@@ -71,14 +71,8 @@ def take_over(
                 continue
             if found.path != held.path and content.pread(1, held.offset - 1) != b"\n":
                 continue
-            facts = FileFacts(
-                found.path,
-                found.device,
-                found.inode,
-                head_digest(content, held.offset),
-                before_digest(content, held.offset),
-                held.offset,
-            )
+            facts = FileFacts(found.path, found.device, found.inode, start=held.offset)
+            facts = facts.at(content, held.offset)
             stream = new_stream()
             taken[stream] = Position(stream, held.offset, facts.as_json())
             break

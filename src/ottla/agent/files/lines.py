@@ -34,9 +34,24 @@ class LongLines(Enum):
 class Decoder(Protocol):
     """Makes events of the bytes of one stream, which are fed to it in order."""
 
-    position: int  # behind the last event
-    read_to: int  # behind the last byte that was fed
     long_lines: int  # how many were over the limit
+
+    @property
+    def position(self) -> int:
+        """Behind the last event."""
+
+    @property
+    def read_to(self) -> int:
+        """Behind the last byte that was fed."""
+
+    @property
+    def flush_s(self) -> float | None:
+        """After so long without more, `flush` gives what is pending. None: never."""
+
+    @property
+    def pending(self) -> bool: ...
+
+    def flush(self) -> Cut: ...
 
     def feed(self, block: bytes) -> Cut:
         """The events that are complete with this block, which begins at `read_to`."""
@@ -66,6 +81,9 @@ def split_point(line: bytes, limit: int) -> int:
 
 
 class LineDecoder:
+    flush_s: float | None = None  # a line is whole with its newline
+    pending = False
+
     def __init__(
         self,
         position: int = 0,
@@ -163,6 +181,9 @@ class LineDecoder:
             starts += piece_starts
             kept_ends += [*piece_starts[1:], end]
         return kept, kept_ends, starts
+
+    def flush(self) -> Cut:
+        return Cut([], [])
 
     def finish(self) -> Cut:
         length = self.read_to - self.position

@@ -24,15 +24,7 @@ from typing import Protocol
 
 from ..events import Position
 from .compressed import is_compressed
-from .facts import (
-    CONFIRM_BYTES,
-    Content,
-    FileFacts,
-    before_digest,
-    digest,
-    head_digest,
-    holds,
-)
+from .facts import CONFIRM_BYTES, Content, FileFacts, digest
 from .listing import Found, Wanted, shorter_names
 
 Key = tuple[int, int]
@@ -45,7 +37,7 @@ class Known:
     """A stream and the file that it is read from."""
 
     stream: str
-    offset: int
+    offset: int  # read so far; less than that of the facts if a sink is behind the others
     facts: FileFacts
     confirmed: bool = False  # its file was seen to hold what was read, since the start
     seen: Found | None = None  # as of the last listing; None: not there
@@ -108,7 +100,8 @@ class Registry:
         self._useless: dict[Key, tuple[int, int, int]] = {}
         self._losses = 0
         for position in positions.values():
-            known = Known(position.stream, position.offset, FileFacts.from_json(position.facts))
+            facts = FileFacts.from_json({"offset": position.offset, **position.facts})
+            known = Known(position.stream, position.offset, facts)
             self.streams[known.stream] = known
             # An inode may have had several files; the one that is there confirms its stream.
             held = self._by_key.get(known.key)
@@ -150,7 +143,7 @@ class Registry:
         gone = [known for known in self.streams.values() if known.lost or known.seen is None]
         return Wanted(
             {known.facts.inode for known in gone if not known.lost},
-            {os.path.basename(known.facts.path) for known in gone if known.offset > 0},
+            {os.path.basename(known.facts.path) for known in gone if known.facts.offset > 0},
         )
 
     def changed(self, known: Known) -> None:
@@ -184,11 +177,13 @@ class Registry:
         known = self._by_key.get(found.key)
         if known is None:
             return False
-        if not known.confirmed or (found.size < known.offset and not is_compressed(found.path)):
+        if not known.confirmed or (
+            found.size < known.facts.offset and not is_compressed(found.path)
+        ):
             content = probe.content(found)
             if content is None:
                 return True  # whatever it is, it cannot be read now
-            if not holds(content, known.facts.head, known.facts.before, known.offset):
+            if not known.facts.hold(content):
                 del self._by_key[found.key]
                 known.lost = True
                 known.seen = None
@@ -205,8 +200,8 @@ class Registry:
             if (
                 known.lost
                 and known.key == found.key
-                and known.offset > 0
-                and holds(content, known.facts.head, known.facts.before, known.offset)
+                and known.facts.offset > 0
+                and known.facts.hold(content)
             ):
                 known.lost = False
                 known.confirmed = True
@@ -244,7 +239,7 @@ class Registry:
         if copy is None or not copy.proven:
             holder = first_holder(readers.candidates(found, content), content)
             if holder is not None:
-                copy = self._copies[found.key] = Copy(holder, holder.offset, proven=True)
+                copy = self._copies[found.key] = Copy(holder, holder.facts.offset, proven=True)
         if copy is None and found.group is not None and not at_end:
             longer = self._begins_as(found, content, readers, probe)
             if longer is not None:
@@ -287,11 +282,11 @@ class Registry:
             if original is None:
                 return
             copy.common = common_length(content, original, copy.common)
-            if not holds(original, known.facts.head, known.facts.before, known.offset):
+            if not known.facts.hold(original):
                 # It was emptied while we looked; the next listing says so.
                 outcome.waits = True
                 return
-        elif holds(content, known.facts.head, known.facts.before, known.offset):
+        elif known.facts.hold(content):
             del self._copies[found.key]
             self._take_over(known, found, outcome)
             return
@@ -327,14 +322,7 @@ class Registry:
         self._see(known, found, outcome)
 
     def _begin(self, found: Found, content: Content, start: int, outcome: Outcome) -> None:
-        facts = FileFacts(
-            found.path,
-            found.device,
-            found.inode,
-            head_digest(content, start),
-            before_digest(content, start),
-            start,
-        )
+        facts = FileFacts(found.path, found.device, found.inode, start=start).at(content, start)
         known = Known(self._new_stream(), start, facts, confirmed=True)
         self.streams[known.stream] = known
         self._by_key[found.key] = known
@@ -360,9 +348,9 @@ class Readers:
         self._by_name: dict[str, list[Known]] = {}
         self._by_family: dict[str, list[Known]] = {}
         for known in streams:
-            if known.offset >= CONFIRM_BYTES:
+            if known.facts.offset >= CONFIRM_BYTES:
                 self._by_head.setdefault(known.facts.head, []).append(known)
-            if known.offset > 0:
+            if known.facts.offset > 0:
                 name = os.path.basename(known.facts.path)
                 self._by_name.setdefault(name, []).append(known)
                 if known.seen is None:  # no listing shows it
@@ -372,9 +360,9 @@ class Readers:
         """Those that this file may be a copy of, those first that have no file."""
         first = content.pread(CONFIRM_BYTES, 0)
         alike = self._by_head.get(digest(first), []) if len(first) == CONFIRM_BYTES else []
-        named = [known for known in self._named(found) if known.offset < CONFIRM_BYTES]
+        named = [known for known in self._named(found) if known.facts.offset < CONFIRM_BYTES]
         # Of two that were read from the same bytes, the one that got further.
-        return sorted([*alike, *named], key=lambda known: (known.has_file, -known.offset))
+        return sorted([*alike, *named], key=lambda known: (known.has_file, -known.facts.offset))
 
     def _named(self, found: Found) -> list[Known]:
         name = os.path.basename(found.path)
@@ -394,13 +382,13 @@ class Readers:
         known = self.extended_by(found)
         if size >= CONFIRM_BYTES:
             known += self._by_head.get(digest(content.pread(CONFIRM_BYTES, 0)), [])
-        return [each for each in known if each.offset > size]
+        return [each for each in known if each.facts.offset > size]
 
 
 def first_holder(candidates: Iterable[Known], content: Content) -> Known | None:
     """The first stream whose bytes are all in this file."""
     for known in candidates:
-        if holds(content, known.facts.head, known.facts.before, known.offset):
+        if known.facts.hold(content):
             return known
     return None
 

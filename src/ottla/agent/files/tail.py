@@ -52,11 +52,7 @@ class Tail:
         self.stream = stream
         self.decoder = decoder
         self.position = decoder.position  # emitted last
-        self.facts = replace(  # of that position
-            facts,
-            head=head_digest(content, self.position),
-            before=before_digest(content, self.position),
-        )
+        self.facts = facts.at(content, self.position)  # of that position
         self._content = content
         # The bytes before the next block: read again with it, they show whether it still follows.
         length = min(self.position, CONFIRM_BYTES)
@@ -83,6 +79,11 @@ class Tail:
         """The last event of a file that will not grow any more."""
         base = self.decoder.read_to - len(self._context)
         return self._batches(self.decoder.finish(), self._context, base, form)
+
+    def flush(self, form: BatchForm) -> list[EventBatch]:
+        """The event that waited for more, and got nothing for `flush_s`."""
+        base = self.decoder.read_to - len(self._context)
+        return self._batches(self.decoder.flush(), self._context, base, form)
 
     def _batches(self, cut: Cut, data: bytes, base: int, form: BatchForm) -> list[EventBatch]:
         headers = form.headers
@@ -130,6 +131,6 @@ class Tail:
             head = self.facts.head
         else:
             head = head_digest(self._content, offset)
-        self.facts = replace(self.facts, head=head, before=before)
+        self.facts = replace(self.facts, head=head, before=before, offset=offset)
         self.position = offset
         return Position(self.stream, offset, self.facts.as_json())

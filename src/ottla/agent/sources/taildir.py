@@ -23,7 +23,7 @@ from ..context import Context
 from ..events import EventBatch, Position
 from ..files.compressed import CompressedContent, is_compressed
 from ..files.decoders import decoder_maker
-from ..files.facts import Content, holds
+from ..files.facts import Content
 from ..files.flume_positions import read_position_file, take_over
 from ..files.lines import Decoder, LineDecoder
 from ..files.listing import FileGroup, Wanted, list_files
@@ -104,6 +104,7 @@ class TaildirSource:
         self._open: dict[str, OpenFile] = {}
         self.open_most = 0  # files at a time, so far
         self._pending = Pending()
+        self._flush_at_s: dict[str, float] = {}
         self._clock = options.clock
         self._checked_s = 0.0
         self._polls = False
@@ -170,9 +171,13 @@ class TaildirSource:
         if pending.read:
             timeout_s = 0.0
             await asyncio.sleep(0)
-        elif pending.listing:
-            timeout_s = max(0.001, pending.list_after_s - self._clock())
+        else:
+            due_s = min(self._flush_at_s.values(), default=self._clock() + timeout_s)
+            if pending.listing:
+                due_s = min(due_s, pending.list_after_s)
+            timeout_s = max(0.001, min(timeout_s, due_s - self._clock()))
         changes = await watcher.wait(timeout_s)
+        await self._flush(output)
         if self._clock() - self._checked_s >= CHECK_S:
             self._checked_s = self._clock()
             await self._close_idle(output)
@@ -278,6 +283,11 @@ class TaildirSource:
                 await self._put(batches, opened, output)
                 if stream not in read:
                     break
+            decoder = tail.decoder
+            if decoder.pending and decoder.flush_s is not None:
+                self._flush_at_s[stream] = self._clock() + decoder.flush_s
+            else:
+                self._flush_at_s.pop(stream, None)
 
     def _blocks_at_once(self) -> int:
         return 1 if self.options.batches_max is not None else 4
@@ -323,7 +333,7 @@ class TaildirSource:
         content = open_if_same(known.facts.path, *known.key)
         if content is None:
             return None
-        if not holds(content, known.facts.head, known.facts.before, known.offset):
+        if not known.facts.hold(content):
             content.close()
             self._lose_content(known)
             return None
@@ -346,6 +356,17 @@ class TaildirSource:
         self._pending.read.pop(known.stream, None)
         self._registry.changed(known)
         self._pending.listing = True
+
+    async def _flush(self, output: Output) -> None:
+        """Events that waited for more lines long enough."""
+        now_s = self._clock()
+        for stream, at_s in list(self._flush_at_s.items()):
+            opened = self._open.get(stream)
+            if opened is None:
+                del self._flush_at_s[stream]
+            elif now_s >= at_s:
+                del self._flush_at_s[stream]
+                await self._put(opened.tail.flush(opened.form), opened, output)
 
     async def _close_idle(self, output: Output) -> None:
         now_s = self._clock()
