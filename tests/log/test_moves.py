@@ -8,10 +8,13 @@ import errno
 import pytest
 
 from ottla.log import checkpoints
+from ottla.log.checkpoints import Offsets
+from ottla.log.directories import DataDirectory
+from ottla.seams.simulated.background import Durations
 from ottla.seams.simulated.disk import SimulatedDisk
-from tests.log.managed import contents, put, started
+from tests.log.managed import TOPIC_ID, contents, put, started
 from tests.log.moving import KEY, A, B, filled, folders, move, over, two_directories
-from tests.simulated import pass_time, run_simulated
+from tests.simulated import node_background, pass_time, run_simulated
 
 
 def test_a_log_moves_to_another_directory() -> None:
@@ -260,3 +263,40 @@ def test_two_folders_of_a_partition_stop_a_start() -> None:
             await two_directories(disk).start()
 
     run_simulated(run())
+
+
+def test_many_moves_share_their_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint has a line for each partition: one for each step of each move would cost the
+    square of their number.
+    """
+    count, writes = 100, 0
+    write = DataDirectory.write_offsets
+
+    def counted(self: DataDirectory, name: str, offsets: Offsets) -> None:
+        nonlocal writes
+        writes += 1
+        write(self, name, offsets)
+
+    monkeypatch.setattr(DataDirectory, "write_offsets", counted)
+
+    async def run() -> None:
+        nonlocal writes
+        disk = SimulatedDisk()
+        manager = two_directories(disk, background=node_background())
+        await manager.start()
+        logs = []
+        for partition in range(count):
+            manager.preferred["first", partition] = manager.directories[0]
+            logs.append(manager.create("first", partition, TOPIC_ID))
+            put(logs[-1], (b"k", b"%d" % partition))
+        writes = 0
+        for log in logs:
+            manager.moves.begin(log, manager.directories[1])
+        await over(manager)
+        assert not manager.moves.failed
+        moved = [manager.get("first", partition) for partition in range(count)]
+        assert {each.directory.rpartition("/")[0] for each in moved if each} == {B}
+        assert writes < count // 2, writes
+        await manager.close()
+
+    run_simulated(run(), durations=Durations())

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.log")
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+# Under way at once, of which as many copy as there are directories: the others wait for syncs and
+# checkpoints, and share these.
+MOVES_MAX = 32
 HELD_S = 0.01  # until it is looked again whether a truncation is over
 DESCRIPTOR_RETRY_S = 0.1  # until a step that lacked a descriptor is tried again
 REST_S_MAX = 1.0  # at once, so that a rate that was raised takes effect soon
@@ -83,7 +86,8 @@ class Moves:
         self._moving: dict[TopicPartition, Move] = {}
         self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}  # the last one of each
         self._held: Counter[TopicPartition] = Counter()  # being truncated
-        self._slots: asyncio.Semaphore | None = None
+        self._slots: asyncio.Semaphore | None = None  # of all moves, and of those that copy
+        self._copying: asyncio.Semaphore | None = None
         self._bytes_per_second: int | None = None  # no limit
         self._stopping = False
         self._found: list[tuple[str, TopicPartition, Unopened]] = []
@@ -247,7 +251,8 @@ class Moves:
         if before is not None:
             await asyncio.wait([before])
         if self._slots is None:
-            self._slots = asyncio.Semaphore(len(manager.directories))
+            self._slots = asyncio.Semaphore(MOVES_MAX)
+            self._copying = asyncio.Semaphore(len(manager.directories))
         await manager.cleaner.pause(source)
         try:
             async with self._slots:
@@ -274,7 +279,9 @@ class Moves:
             # Nothing may vouch for a copy in a folder that is not this one.
             await self._manager.checkpointer.write([future.data_dir])
         while True:
-            await self._catch_up(move)
+            assert self._copying is not None
+            async with self._copying:
+                await self._catch_up(move)
             if move.key in self._held:
                 await pause(self._manager.clock, HELD_S)
                 continue
