@@ -30,9 +30,16 @@ a1.sinks.k1.channel = c1
 """
 
 
+FLUME_NG = "from ottla.cli.kafka_scripts.flume_ng import main; main()"
+NOTES = Path(__file__).parents[2] / "examples" / "agent" / "flume-kafka.conf"
+
+
 @contextmanager
-def running(file: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "ottla", "agent", "run", str(file), *arguments]
+def running(
+    file: Path, *arguments: str, command: list[str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    if command is None:
+        command = [sys.executable, "-m", "ottla", "agent", "run", str(file), *arguments]
     environment = {**os.environ, "OTTLA_AGENT_DATA_DIR": str(file.parent / "data")}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     try:
@@ -138,3 +145,20 @@ a1.sinks.k1.channel = c1
         with log.open("a") as more:
             more.write("".join(f"{number}\n" for number in range(100, 150)))
     assert values(ottla_broker, "agent-tail") == list(range(150))
+
+
+def test_the_notes_file_runs_under_flume_ng(ottla_broker: Broker, tmp_path: Path) -> None:
+    """`flume-ng agent -c conf/ -n a1 -f …` with `tail -F` under bash: lines that are appended
+    arrive."""
+    log = tmp_path / "flume.log"
+    log.write_text("0\n1\n")
+    file = tmp_path / "flume-kafka.conf"
+    text = NOTES.read_text().replace("localhost:9092", ottla_broker.bootstrap_servers)
+    file.write_text(text.replace("/opt/module/data/flume.log", str(log)))
+    command = [sys.executable, "-c", FLUME_NG, "agent", "-c", "conf/", "-n", "a1", "-f", str(file)]
+    with running(file, command=command) as process:
+        wait_for(process, ottla_broker, "first", 2)
+        with log.open("a") as more:
+            more.write("2\n3\n")
+        wait_for(process, ottla_broker, "first", 4)
+    assert values(ottla_broker, "first") == [0, 1, 2, 3]
