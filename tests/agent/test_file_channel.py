@@ -311,3 +311,59 @@ def test_a_damaged_checkpoint_reads_all_again(tmp_path: Path) -> None:
         await again.close()
 
     asyncio.run(scenario())
+
+
+def test_new_events_get_numbers_that_the_sink_does_not_know(tmp_path: Path) -> None:
+    """A file that was cut short holds less than the sink has: numbers do not begin again below
+    that, or new events would be skipped as delivered."""
+
+    async def scenario() -> None:
+        sink = Sink()
+        channel = channel_in(tmp_path, segment_bytes=1 << 20)
+        await channel.start({})
+        for first in range(0, 50, 10):
+            await channel.put(numbered(first, 10))
+        while len(sink.bodies) < 40:
+            sink.deliver(await channel.take(10))
+        await crash(channel)
+        [path] = tmp_path.glob("data*/*.channel")
+        os.truncate(path, path.stat().st_size // 2)
+        again = channel_in(tmp_path)
+        positions = await again.start(sink.positions)
+        assert positions[STREAM].offset == 40
+        for first in range(40, 60, 10):
+            await again.put(numbered(first, 10))
+        while len(sink.bodies) < 60:
+            sink.deliver(await again.take(10))
+        assert sink.bodies == list(range(60))
+        await again.close()
+
+    asyncio.run(scenario())
+
+
+def test_damage_while_it_runs_is_counted_and_the_file_set_aside(tmp_path: Path) -> None:
+    """A frame that was whole at the start and is read later."""
+
+    async def scenario() -> None:
+        channel = channel_in(tmp_path, segment_bytes=1 << 20)
+        await channel.start({})
+        for first in range(0, 30, 10):
+            await channel.put(numbered(first, 10))
+        await channel.close()
+        again = channel_in(tmp_path)
+        await again.start({})
+        [path] = tmp_path.glob("data*/*.channel")
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+        taken = await again.take(100)
+        assert [one.bodies[0] for one in taken] == [b"0", b"20"]
+        assert again.events_lost == 10
+        again.commit(taken)
+        await again.put(numbered(30, 10))
+        again.commit(await again.take(100))
+        await again._write_checkpoint()
+        assert len(list(tmp_path.glob("data*/*.damaged"))) == 1
+        await again.close()
+
+    asyncio.run(scenario())

@@ -24,7 +24,7 @@ from .progress import Progress
 logger = logging.getLogger(__name__)
 PAUSE_MIN_S = 0.1
 PAUSE_MAX_S = 5.0  # Flume's limit of a sink's pause
-DELIVERY_BYTES_MAX = 4 * 1024 * 1024
+DELIVERY_BYTES_MAX = 1024 * 1024  # two are in memory, each also encoded
 TAKE_EVENTS_MIN = 10_000
 # How long a delivery gathers at least. A transaction costs the broker markers and a flush of its
 # state, so there are at most so many a second.

@@ -36,12 +36,16 @@ class EventBatch:
     ends: Sequence[int] = ()  # the offset behind each event, where there is a position
     # Behind a durable channel `position` is the channel's, and this is where the source was.
     source_position: Position | None = None
+    _byte_count: int = field(default=-1, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.bodies)
 
     def byte_count(self) -> int:
-        return sum(map(len, self.bodies))
+        """Of the bodies; asked for by each part on the way, so it is counted once."""
+        if self._byte_count < 0:
+            self._byte_count = sum(map(len, self.bodies))
+        return self._byte_count
 
     def headers_of(self, index: int) -> Mapping[str, str]:
         """The headers of one event."""

@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,9 +35,9 @@ from .waiting import WaitingLine
 logger = logging.getLogger(__name__)
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024  # below Flume's 2 GB: what is consumed goes sooner
-GROUP_BYTES_MAX = 4 * 1024 * 1024  # written and synced at once
-UNSYNCED_BYTES_MAX = 8 * 1024 * 1024  # then sources wait
-MEMORY_BYTES_MAX = 8 * 1024 * 1024  # of batches that wait; the rest is read from the file
+GROUP_BYTES_MAX = 1024 * 1024  # written and synced at once
+UNSYNCED_BYTES_MAX = 2 * 1024 * 1024  # then sources wait
+MEMORY_BYTES_MAX = 4 * 1024 * 1024  # of batches that wait; the rest is read from the file
 CHECKPOINT_S = 1.0
 CLOSE_S = 5.0
 PAUSE_S = 1.0  # before the disk is tried again
@@ -248,8 +247,13 @@ class FileChannel:
         places = self.segments.append(frames, group[0].first, end, self._known_end)
         self._known_end = end
         return [
-            Entry(segment, Found(at, len(data), each.first, len(each.batch)), each.batch, each.size)
-            for each, data, (segment, at) in zip(group, frames, places, strict=True)
+            Entry(
+                segment,
+                Found(at, len(head) + len(behind), each.first, len(each.batch)),
+                each.batch,
+                each.size,
+            )
+            for each, (head, behind), (segment, at) in zip(group, frames, places, strict=True)
         ]
 
     def _add_written(self, group: Sequence[Pending], entries: Sequence[Entry]) -> None:
@@ -297,19 +301,31 @@ class FileChannel:
 
     async def _read(self, taken: Sequence[Entry]) -> list[EventBatch]:
         """The batches, with the channel's positions; damaged ones are counted and left out."""
+        found: list[EventBatch | DamagedFrame]
+        if all(entry.batch is not None for entry in taken):
+            found = [entry.batch for entry in taken if entry.batch is not None]
+        else:
+            loop = asyncio.get_running_loop()
+            found = await loop.run_in_executor(self._reader, self._read_entries, taken)
         batches = []
-        for entry in taken:
-            batch = entry.batch
-            if batch is None:
-                loop = asyncio.get_running_loop()
-                read = partial(self.segments.read, entry.segment, entry.found)
-                try:
-                    batch = await loop.run_in_executor(self._reader, read)
-                except DamagedFrame as problem:
-                    self._lose(entry, problem)
-                    continue
-            batches.append(self._numbered(batch, entry.found.first))
+        for entry, batch in zip(taken, found, strict=True):
+            if isinstance(batch, DamagedFrame):
+                self._lose(entry, batch)
+            else:
+                batches.append(self._numbered(batch, entry.found.first))
         return batches
+
+    def _read_entries(self, taken: Sequence[Entry]) -> list[EventBatch | DamagedFrame]:
+        found: list[EventBatch | DamagedFrame] = []
+        for entry in taken:
+            if entry.batch is not None:
+                found.append(entry.batch)
+                continue
+            try:
+                found.append(self.segments.read(entry.segment, entry.found))
+            except DamagedFrame as problem:
+                found.append(problem)
+        return found
 
     def _numbered(self, batch: EventBatch, first: int) -> EventBatch:
         end = first + span_of(len(batch))

@@ -14,10 +14,11 @@ from __future__ import annotations
 import json
 import struct
 import sys
-import zlib
 from array import array
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+
+from ottla.client.codec.records import checksum
 
 from ..events import EventBatch, Position
 
@@ -62,7 +63,7 @@ def span_of(events: int) -> int:
 
 def segment_head(head: SegmentHead) -> bytes:
     data = segment_layout.pack(SEGMENT_MAGIC, *head)
-    return data + checksum_layout.pack(zlib.crc32(data))
+    return data + checksum_layout.pack(checksum(data))
 
 
 def read_segment_head(data: bytes | memoryview) -> SegmentHead | None:
@@ -71,13 +72,13 @@ def read_segment_head(data: bytes | memoryview) -> SegmentHead | None:
         return None
     magic, channel, first, previous_end = segment_layout.unpack_from(data)
     (found,) = checksum_layout.unpack_from(data, segment_layout.size)
-    if magic != SEGMENT_MAGIC or zlib.crc32(data[: segment_layout.size]) != found:
+    if magic != SEGMENT_MAGIC or checksum(data[: segment_layout.size]) != found:
         return None
     return SegmentHead(channel, first, previous_end)
 
 
-def frame(batch: EventBatch, first: int) -> bytes:
-    """A batch as it is written."""
+def frame(batch: EventBatch, first: int) -> tuple[bytes, bytes]:
+    """A batch as it is written: the header, and what is behind it."""
     about: dict[str, Any] = {}
     if batch.headers:
         about["headers"] = dict(batch.headers)
@@ -92,16 +93,16 @@ def frame(batch: EventBatch, first: int) -> bytes:
         lengths.byteswap()
     inner = inner_layout.pack(first, len(batch.bodies), len(text))
     behind = b"".join((inner, text, lengths.tobytes(), *batch.bodies))
-    return frame_layout.pack(FRAME_MAGIC, len(behind), zlib.crc32(behind)) + behind
+    return frame_layout.pack(FRAME_MAGIC, len(behind), checksum(behind)), behind
 
 
 def read_frame(data: bytes | memoryview) -> tuple[int, EventBatch]:
     """First sequence number and batch of one whole frame; the position is the source's."""
     if len(data) < FRAME_HEAD_BYTES:
         raise DamagedFrame("cut short")
-    magic, size, checksum = frame_layout.unpack_from(data)
+    magic, size, expected = frame_layout.unpack_from(data)
     behind = memoryview(data)[FRAME_HEAD_BYTES:]
-    if magic != FRAME_MAGIC or size != len(behind) or zlib.crc32(behind) != checksum:
+    if magic != FRAME_MAGIC or size != len(behind) or checksum(behind) != expected:
         raise DamagedFrame("the checksum does not match")
     first, events, text_bytes = inner_layout.unpack_from(behind)
     at = inner_layout.size
@@ -154,11 +155,11 @@ def scan(data: memoryview, start: int) -> Iterator[Found]:
 
 def whole_frame(data: memoryview, at: int) -> Found | None:
     """The frame at a place, if it is there and undamaged."""
-    magic, size, checksum = frame_layout.unpack_from(data, at)
+    magic, size, expected = frame_layout.unpack_from(data, at)
     begin = at + FRAME_HEAD_BYTES
     if magic != FRAME_MAGIC or size < inner_layout.size or begin + size > len(data):
         return None
-    if zlib.crc32(data[begin : begin + size]) != checksum:
+    if checksum(data[begin : begin + size]) != expected:
         return None
     first, events, _ = inner_layout.unpack_from(data, begin)
     return Found(at, FRAME_HEAD_BYTES + size, first, events)

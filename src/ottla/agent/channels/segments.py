@@ -168,7 +168,7 @@ class Segments:
     # Writing
 
     def append(
-        self, frames: Sequence[bytes], first: int, end: int, known_end: int
+        self, frames: Sequence[tuple[bytes, bytes]], first: int, end: int, known_end: int
     ) -> list[tuple[Segment, int]]:
         """Writes frames and syncs once; returns where each begins. After an error nothing counts
         as written, and the next call begins a new segment."""
@@ -178,10 +178,10 @@ class Segments:
             assert self._current is not None
             places = []
             at = self._size
-            for each in frames:
+            for head, behind in frames:
                 places.append((self._current, at))
-                at += len(each)
-            write_all(self._current.descriptor, frames)
+                at += len(head) + len(behind)
+            write_all(self._current.descriptor, [piece for each in frames for piece in each])
             os.fdatasync(self._current.descriptor)
         except OSError:
             self._current = None

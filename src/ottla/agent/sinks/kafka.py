@@ -135,16 +135,18 @@ class KafkaSink:
                 encode_event(batch.headers_of(index), body) for index, body in enumerate(bodies)
             ]
         if batch.own_headers is None:
-            self._add(encoder, batch.headers, bodies, now_ms)
+            size = sum(map(len, bodies)) if self._flume_format else batch.byte_count()
+            self._add(encoder, batch.headers, bodies, size, now_ms)
             return
         for index, body in enumerate(bodies):
-            self._add(encoder, batch.headers_of(index), (body,), now_ms)
+            self._add(encoder, batch.headers_of(index), (body,), len(body), now_ms)
 
     def _add(
         self,
         encoder: RecordBatches,
         headers: Mapping[str, str],
         bodies: Sequence[bytes],
+        size: int,
         now_ms: int,
     ) -> None:
         """Events with the same headers."""
@@ -159,7 +161,7 @@ class KafkaSink:
                 for header, name in self._record_headers.items()
                 if header in headers
             ]
-        encoder.add(route, bodies, timestamp_ms, sum(map(len, bodies)), carried)
+        encoder.add(route, bodies, timestamp_ms, size, carried)
 
     def deliver(self, batches: Sequence[EventBatch]) -> None:
         self.deliver_prepared(self.prepare(batches))
