@@ -84,6 +84,7 @@ MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/server.py": {"broker", "cluster.state", "metadata_store", "log", "server", "wire"}
     | SHARED,
     "cli/agent.py": {"agent"},
+    "cli/cluster_adopt.py": {"log", "metadata_store.shared", "supervisor"} | SHARED,
     "cli/cluster_disk.py": {"wire"},
     "cli/cluster_processes.py": {"supervisor"},
     "cli/cluster_restart.py": {"supervisor"},

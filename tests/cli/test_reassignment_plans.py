@@ -112,6 +112,15 @@ class TestProposals:
         with pytest.raises(PlanError, match="Replication factor: 2 larger than available"):
             proposed({FIRST: [1, 2]}, {1: None}, random.Random(1))
         assert proposed({FIRST: [2]}, {1: None}, random.Random(1)) == {FIRST: [1]}
+        with pytest.raises(PlanError, match="Replication factor: 2 larger"):
+            proposed({FIRST: [2]}, {1: None}, random.Random(1), 2)
+
+    def test_another_number_of_replicas(self) -> None:
+        """More or fewer than there are, where that is asked for."""
+        brokers = dict.fromkeys((1, 2, 3))
+        more = proposed({FIRST: [1]}, brokers, random.Random(1), 3)
+        assert sorted(more[FIRST]) == [1, 2, 3]
+        assert len(proposed({FIRST: [1, 2, 3]}, brokers, random.Random(1), 2)[FIRST]) == 2
 
 
 def test_what_is_throttled() -> None:

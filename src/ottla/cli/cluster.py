@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ottla.cli.cluster_adopt import adopt
 from ottla.cli.cluster_processes import down, kill, up
 from ottla.cli.cluster_restart import replace, restart
 from ottla.cli.cluster_status import status
@@ -17,7 +18,7 @@ def cluster() -> None:
     """The cluster as a whole."""
 
 
-for command in (up, status, why, kill, restart, replace, down):
+for command in (up, status, why, kill, restart, replace, adopt, down):
     cluster.add_command(command)
 
 

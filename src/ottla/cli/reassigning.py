@@ -63,7 +63,12 @@ def assignments_of(
 
 
 def proposal(
-    admin: Admin, topics: Iterable[str], brokers: Sequence[int], *, rack_aware: bool = True
+    admin: Admin,
+    topics: Iterable[str],
+    brokers: Sequence[int],
+    *,
+    rack_aware: bool = True,
+    factor: int | None = None,
 ) -> tuple[dict[TopicPartition, list[int]], dict[TopicPartition, list[int]]]:
     """The replicas of these topics as they are, and spread over these brokers."""
     current = assignments(admin, topics)
@@ -79,7 +84,7 @@ def proposal(
             "make replica assignment without rack information.",
             "--disable-rack-aware",
         )
-    return current, proposed(current, racks, random.Random())
+    return current, proposed(current, racks, random.Random(), factor)
 
 
 def check_brokers(admin: Admin, wanted: Iterable[Sequence[int]]) -> None:

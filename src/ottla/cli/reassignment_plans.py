@@ -147,8 +147,9 @@ def proposed(
     current: Mapping[TopicPartition, Sequence[int]],
     racks: Mapping[int, str | None],
     chance: random.Random,
+    factor: int | None = None,
 ) -> dict[TopicPartition, list[int]]:
-    """Replicas of the same number for each topic's partitions, spread over these brokers.
+    """So many replicas for each partition, spread over these brokers; None: as many as there are.
 
     `racks` has the brokers, each with its rack or None. As Kafka proposes: first replicas go round
     the brokers from one that is drawn; further ones go to other racks while there are such.
@@ -158,17 +159,17 @@ def proposed(
     for each in sorted(current):
         topics.setdefault(each.topic, []).append(each)
     for partitions in topics.values():
-        factor = len(current[partitions[0]])
-        if factor > len(racks):
+        count = factor or len(current[partitions[0]])
+        if count > len(racks):
             raise PlanError(
-                f"Replication factor: {factor} larger than available brokers: {len(racks)}."
+                f"Replication factor: {count} larger than available brokers: {len(racks)}."
             )
         order = alternated(racks)
         start, shift = chance.randrange(len(order)), chance.randrange(len(order))
         for place, each in enumerate(partitions):
             if place and place % len(order) == 0:
                 shift += 1
-            found[each] = spread(order, racks, place + start, shift, factor)
+            found[each] = spread(order, racks, place + start, shift, count)
     return found
 
 

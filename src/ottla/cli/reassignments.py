@@ -72,12 +72,19 @@ def list_ongoing(bootstrap: str, command_config: str | None, as_json: bool) -> N
 @reassignments.command()
 @click.argument("topics", nargs=-1, required=True, shell_complete=complete_topics)
 @click.option("--brokers", required=True, metavar="1,2,3", help="The brokers to move them to.")
+@click.option(
+    "--replication-factor",
+    "factor",
+    type=click.IntRange(1),
+    help="How many replicas.  [default: as many as there are]",
+)
 @click.option("--disable-rack-aware", is_flag=True, help="Take no account of racks.")
 @cluster_options
 @json_option
 def plan(
     topics: tuple[str, ...],
     brokers: str,
+    factor: int | None,
     disable_rack_aware: bool,
     bootstrap: str,
     command_config: str | None,
@@ -89,7 +96,7 @@ def plan(
         with connected(bootstrap, command_config) as admin:
             reassigning.check_brokers(admin, [chosen])
             _, proposed = reassigning.proposal(
-                admin, topics, chosen, rack_aware=not disable_rack_aware
+                admin, topics, chosen, rack_aware=not disable_rack_aware, factor=factor
             )
     except PlanError as error:
         raise Failure(str(error), "ottla cluster status") from None
