@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
-from ottla.agent.events import EventBatch, Position
+from ottla.agent.events import FORGET, EventBatch, Position
 from ottla.agent.files.watching import Changes
 from ottla.agent.parts import Source
 from ottla.agent.sources.taildir import CHECK_S
@@ -20,15 +20,22 @@ class Collected:
     def __init__(self, positions: Mapping[str, Position] | None = None) -> None:
         self.batches: list[EventBatch] = []
         self.positions: dict[str, Position] = dict(positions or {})
+        self.delivers = True
         self._changed = asyncio.Event()
 
     async def put(self, batch: EventBatch) -> None:
         assert batch.position is not None
+        if batch.position.offset == FORGET:
+            self.positions.pop(batch.position.stream, None)
+            return
         held = self.positions.get(batch.position.stream)
         assert held is None or batch.position.offset > held.offset, "a position went back"
         self.batches.append(batch)
         self.positions[batch.position.stream] = batch.position
         self._changed.set()
+
+    def is_delivered(self, stream: str, offset: int) -> bool:
+        return self.delivers and stream in self.positions
 
     @property
     def lines(self) -> list[str]:

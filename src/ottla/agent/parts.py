@@ -20,6 +20,10 @@ class Output(Protocol):
     async def put(self, batch: EventBatch) -> None:
         """Returns when every required channel has the batch; waits while one is full."""
 
+    def is_delivered(self, stream: str, offset: int) -> bool:
+        """Whether no restart needs what lies before the offset: every sink has delivered it, or a
+        durable channel has it."""
+
 
 class Source(Protocol):
     """Runs on the event loop of the agent. Blocking work goes to a thread."""

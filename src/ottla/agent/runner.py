@@ -92,6 +92,7 @@ class Agent:
                 if delivery.channel is channel:
                     await delivery.started.wait()
                     held.append(delivery.positions)
+        output.deliveries = self.wiring.deliveries
         await source.run(output, least_positions(source.name, held))
 
     async def _first_failure(self, tasks: Sequence[asyncio.Task[None]]) -> None:
