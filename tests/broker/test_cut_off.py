@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.cut_off import CHECK_S
+from ottla.testing.simulation.connection import Connection
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, write_batch
@@ -87,8 +88,7 @@ def test_producers_look_for_the_leader_that_was_elected(cluster: Cluster) -> Non
     assert outcome(producer.send(0, 2)).error_code == 0
     cut(cluster, 1, 3)
     before_s = cluster.client.clock.monotonic()
-    waiting = producer.send(1, 2)
-    answer = outcome(waiting)
+    answer = outcome(producer.send(1, 2))
     assert (answer.error_code, answer.current_leader.leader_id) == (NOT_LEADER, -1)
     elapsed_s = cluster.client.clock.monotonic() - before_s
     assert SESSION_MS / 1000 < elapsed_s <= LATEST_S
@@ -103,6 +103,23 @@ def test_producers_look_for_the_leader_that_was_elected(cluster: Cluster) -> Non
     assert follower is not None
     assert follower.end_offset == 2
     assert outcome(producer.send(2, 3)).base_offset == 2
+
+
+def test_the_connection_of_a_producer_ends_after_the_answer(cluster: Cluster) -> None:
+    """Whoever has no other one would be given the old leader again and again."""
+    producer = Producer(cluster)
+    client = cluster.client
+
+    async def ask() -> Connection:
+        connection = await Connection.open(client, "broker2")
+        answer = await connection.ask(producer.request(0), 10)
+        assert answer.responses[0].partition_responses[0].error_code == NOT_LEADER
+        return connection
+
+    cut(cluster, 1, 3)
+    connection = cluster.run(client, ask())
+    cluster.wait(lambda: connection.closed)
+    assert outcome(producer.send(0, 2, acks=1)).error_code == 0
 
 
 def test_commits_that_wait_are_answered_not_coordinator(cluster: Cluster) -> None:

@@ -6,6 +6,9 @@ say so. Clients that still reach it would wait for their time-outs. They are ans
 NOT_LEADER_OR_FOLLOWER instead, and look for the leader. Nothing is given up by that: a record with
 acks=all is committed when all in-sync followers have it, and an ISR changes with the controller.
 While either is there, all goes on: a cluster without its controller serves records.
+
+A client may ask for leaders on the only connection that it has (librdkafka does), and a broker that
+no other one reaches knows none but itself: so it ends the connections of producers that it answers.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ class CutOff:
         self._fetched_s: dict[int, float] = {}  # when each follower was last heard of
         self._marked: dict[Partition, None] = {}
         self._timer: Timer | None = None
+        # Whether no other broker has reached this one for so long.
+        self.isolated = False
 
     def fetched(self, broker_id: int) -> None:
         """A follower has sent a fetch."""
@@ -51,9 +56,11 @@ class CutOff:
         limit_s = (settings.integer("broker.session.timeout.ms") + wait_ms) / 1000
         applier = broker.applier
         found: dict[Partition, None] = {}
+        self.isolated = False
         if applier is not None and applier.silent_s > limit_s:
             since_s = broker.clock.monotonic() - limit_s
             silent = {each for each, last_s in self._fetched_s.items() if last_s < since_s}
+            self.isolated = len(silent) == len(self._fetched_s)
             found = {each: None for each in broker.replication.leading if self._waits(each, silent)}
         for partition in self._marked.keys() - found.keys():
             partition.mark_cut_off(False)

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 TOPIC_IDS_FROM = 13
 LEADER_HINTS_FROM = 10
+# Time for an answer to leave before its connection ends.
+SEND_AWAY_S = 0.02
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 NO_PARTITIONS: dict[int, Partition] = {}
 
 # A partition, the leader epoch that wrote, the offset that the high watermark must reach, and the
@@ -114,6 +117,8 @@ def _append_all(
                 )
                 if result.error_code:
                     _explain(answer, result)
+                    if partition.cut_off and answer.error_code == NOT_LEADER:
+                        _send_away(context)
                 elif partition.high_watermark <= result.last_offset:
                     end_offset = result.last_offset + 1
                     waiting.append((partition, partition.leader_epoch, end_offset, answer))
@@ -229,16 +234,26 @@ def _hint_leaders(response: ProduceResponse, context: Context, image: ClusterIma
     for topic in response.responses:
         name = topic.name or image.topic_name(topic.topic_id) or ""
         for answer in topic.partition_responses:
-            if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            if answer.error_code != NOT_LEADER:
                 continue
+            partition = context.broker.partitions.by_name.get(name, NO_PARTITIONS).get(answer.index)
+            if partition is not None and partition.cut_off:
+                continue  # who leads now is not known here
             leader = current_leader(image, name, answer.index, context.peer.listener_name)
-            if leader.id == context.broker.node_id:
-                continue  # it is cut off: who leads now is not known here
             answer.current_leader = LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
             if leader.node is not None:
                 node_id, host, port, rack = leader.node
                 endpoints[node_id] = NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
     response.node_endpoints = list(endpoints.values())
+
+
+def _send_away(context: Context) -> None:
+    """End the connection after the answer, so that another broker is asked for the leader, if no
+    other one reaches this broker.
+    """
+    disconnect = context.peer.disconnect
+    if disconnect is not None and context.broker.replication.cut_off.isolated:
+        context.broker.clock.call_later(SEND_AWAY_S, disconnect, "this broker is cut off")
 
 
 def _park(
@@ -262,14 +277,15 @@ def _park(
                 answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             elif not partition.is_leader or partition.leader_epoch != leader_epoch:
                 # What was appended may be cut, and other records take its offsets.
-                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                answer.error_code = NOT_LEADER
                 moved = True
             elif partition.high_watermark >= end_offset:
                 if acks == -1 and not partition.has_min_isr:
                     answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             elif partition.cut_off:
-                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                answer.error_code = NOT_LEADER
                 moved = True
+                _send_away(context)
             elif expired:
                 answer.error_code = ErrorCode.REQUEST_TIMED_OUT
             else:
