@@ -110,8 +110,7 @@ def diagnose(partition: Partition, replicas: Mapping[int, Replica]) -> Diagnosis
             f", and writes with acks=all are refused: min.insync.replicas is {partition.min_isr}, "
             f"in sync {'is' if len(partition.isr) == 1 else 'are'} {len(partition.isr)}"
         )
-    first = next((each.needs for each in rows if each.broker in missing and each.needs), "")
-    return Diagnosis(state, sentence, rows, None, first)
+    return Diagnosis(state, sentence, rows, None, restart_advice(missing, replicas))
 
 
 def row(partition: Partition, broker: int, replicas: Mapping[int, Replica]) -> Row:
@@ -173,16 +172,22 @@ def offline_sentence(partition: Partition, replicas: Mapping[int, Replica]) -> s
     return f"{name} has no leader: {who} {were(eligible)} {listed(eligible)}, and {', '.join(how)}"
 
 
+def restart_advice(brokers: Sequence[int], replicas: Mapping[int, Replica]) -> str:
+    """The command that brings one of them back; empty where only time does, or the controller."""
+    for state in (DOWN, SUSPENDED):
+        for broker in brokers:
+            if replicas[broker].state == state:
+                return f"ottla cluster restart {broker}"
+    return ""
+
+
 def offline_advice(partition: Partition, replicas: Mapping[int, Replica]) -> str:
-    for broker in partition.eligible:
-        if replicas[broker].state == DOWN:
-            return f"ottla cluster restart {broker}"
     if not partition.eligible:
         return (
             f"kafka-leader-election.sh --election-type unclean --topic {partition.topic} "
             f"--partition {partition.index}, which loses what the new leader lacks"
         )
-    return needed(partition, partition.eligible[0], replicas[partition.eligible[0]], None)
+    return restart_advice(partition.eligible, replicas)
 
 
 def loss(partition: Partition, replicas: Mapping[int, Replica]) -> Loss | None:
