@@ -204,6 +204,13 @@ def test_ten_thousand_nodes_are_read(zookeeper: ZooKeeper) -> None:
         found = await tree.get_many([f"/{i:05}" for i in range(10_000)])
         assert len(found) == 10_000
         assert set(found.values()) == {(b"x" * 80, 0)}
+        await tree.multi([Create("/00007/below", b"y"), Create("/00007/below/deep")])
+        asked, call = [], tree.client._call
+        tree.client._call = lambda request, answer: asked.append(request) or call(request, answer)
+        whole = await tree.subtree("/")
+        assert len(asked) < 40
+        below = {"/": (b"", 0), "/00007/below": (b"y", 0), "/00007/below/deep": (b"", 0)}
+        assert whole == found | below
 
     run(scene)
 

@@ -182,7 +182,11 @@ class ZooKeeperTree(SingleWrites):
         await self._read("/", self.client.sync_async)
 
     async def get_many(self, paths: Sequence[str]) -> dict[str, tuple[bytes, int]]:
-        found: dict[str, tuple[bytes, int]] = {}
+        return {path: node[:2] for path, node in (await self._get_nodes(paths)).items()}
+
+    async def _get_nodes(self, paths: Sequence[str]) -> dict[str, tuple[bytes, int, int]]:
+        """Data, version and number of children of those nodes that are there, by path."""
+        found: dict[str, tuple[bytes, int, int]] = {}
         for part in await asyncio.gather(
             *(
                 self._get_part(paths[first : first + READS_PER_REQUEST_MAX])
@@ -192,23 +196,25 @@ class ZooKeeperTree(SingleWrites):
             found |= part
         return found
 
-    async def _get_part(self, paths: Sequence[str]) -> dict[str, tuple[bytes, int]]:
+    async def _get_part(self, paths: Sequence[str]) -> dict[str, tuple[bytes, int, int]]:
         full = [self._full(path) for path in paths]
         try:
             nodes = await self._read(paths[0], lambda _: read_many(self.client, full))
         except exceptions.UnimplementedError:  # a server before 3.6
             each = await self._read_many(self.client.get_async, paths)
-            return {path: (data or b"", stat.version) for path, (data, stat) in each.items()}
+            return {
+                path: (data or b"", stat.version, stat.numChildren)
+                for path, (data, stat) in each.items()
+            }
         return {path: node for path, node in zip(paths, nodes, strict=True) if node is not None}
 
     async def subtree(self, path: str) -> dict[str, tuple[bytes, int]]:
         found: dict[str, tuple[bytes, int]] = {}
         level = [path]
         while level:
-            nodes = await self._read_many(self.client.get_async, level)
-            for node, (data, stat) in nodes.items():
-                found[node] = data or b"", stat.version
-            parents = [node for node, (_, stat) in nodes.items() if stat.numChildren]
+            nodes = await self._get_nodes(level)
+            found |= {node: each[:2] for node, each in nodes.items()}
+            parents = [node for node, (_, _, children) in nodes.items() if children]
             names = await self._read_many(self.client.get_children_async, parents)
             below = [
                 f"/{name}" if parent == "/" else f"{parent}/{name}"

@@ -158,7 +158,8 @@ class EndSession:
 class ReadMany:
     """ZooKeeper's request that reads many nodes at a time (ZOOKEEPER-1607, from 3.6 on).
 
-    Answered with data and version of each node in order, or None for one that is not there.
+    Answered with data, version and number of children of each node in order, or None for one that
+    is not there.
     """
 
     type = 22
@@ -168,6 +169,7 @@ class ReadMany:
     LENGTH = struct.Struct("!i")
     STAT_BYTES = 68
     VERSION_AT = 32  # in a stat, after four numbers of eight bytes
+    CHILDREN_AT = 56
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = paths
@@ -180,9 +182,9 @@ class ReadMany:
             parts += [begin, length(len(name)), name, b"\0"]  # no watch
         return b"".join([*parts, self.HEADER.pack(-1, True, -1)])
 
-    def deserialize(self, data: bytes, offset: int) -> list[tuple[bytes, int] | None]:
+    def deserialize(self, data: bytes, offset: int) -> list[tuple[bytes, int, int] | None]:
         header, length = self.HEADER, self.LENGTH
-        answers: list[tuple[bytes, int] | None] = []
+        answers: list[tuple[bytes, int, int] | None] = []
         while True:
             kind, done, error = header.unpack_from(data, offset)
             offset += header.size
@@ -199,8 +201,9 @@ class ReadMany:
             value = bytes(data[offset : offset + size]) if size > 0 else b""
             offset += max(size, 0)
             (version,) = length.unpack_from(data, offset + self.VERSION_AT)
+            (children,) = length.unpack_from(data, offset + self.CHILDREN_AT)
             offset += self.STAT_BYTES
-            answers.append((value, version))
+            answers.append((value, version, children))
 
 
 def read_many(client: Any, paths: Sequence[str]) -> Answer:
