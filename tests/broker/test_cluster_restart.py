@@ -6,7 +6,13 @@ import pytest
 
 from ottla.broker.process_checkpoint import PROCESS_CHECKPOINT, Noted
 from ottla.cluster.image import PartitionImage
-from ottla.log.checkpoints import HIGH_WATERMARKS, read_if_there
+from ottla.log.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    read_if_there,
+)
+from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.broker.cluster_harness import Cluster, produce, read
 from tests.broker.harness import DATA
@@ -161,6 +167,58 @@ def test_a_log_that_is_gone_or_too_short_is_not_eligible(damage: str) -> None:
         cluster.wait(lambda: sorted(decided(cluster).isr) == [2, 3])
         assert decided(cluster).leader == 2
         assert read(cluster, 2) == SENT
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+@pytest.mark.parametrize("removed", ["folder", "files"])
+def test_a_log_that_was_removed_with_its_checkpoints_is_not_eligible(
+    removed: str, stop: str
+) -> None:
+    """Nothing in the data directory says then how much it had; what is left says that the last
+    stop lost nothing.
+    """
+    with Cluster(3) as cluster:
+        begin(cluster, (2, 3))
+        disk = cluster.brokers[3].node.disk
+        for broker_id in (2, 3):
+            if stop == "clean":
+                cluster.run(cluster.brokers[broker_id].node, cluster.brokers[broker_id].stop())
+            cluster.brokers[broker_id].crash()
+        cluster.wait(lambda: decided(cluster).leader == -1)
+        assert 3 in decided(cluster).elr
+        remove(disk, removed)
+        cluster.brokers[3].start()
+        cluster.wait(lambda: cluster.brokers[3].started)
+        cluster.wait(lambda: cluster.controller.image.brokers[3].active)
+        assert decided(cluster).leader == -1
+        cluster.brokers[2].start()
+        cluster.wait(lambda: sorted(decided(cluster).isr) == [2, 3])
+        assert decided(cluster).leader == 2
+        assert read(cluster, 2) == SENT
+
+
+def remove(disk: SimulatedDisk, what: str) -> None:
+    """Remove a partition's folder, or all files in it, and the checkpoints of offsets."""
+    folder = f"{DATA}/t-0"
+    for each in list(disk.entries(folder)):
+        disk.unlink(f"{folder}/{each.name}")
+    if what == "folder":
+        disk.rmtree(folder)
+    for name in (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_START_OFFSETS):
+        disk.unlink(f"{DATA}/{name}", missing_ok=True)
+
+
+def test_a_folder_that_was_not_made_yet_costs_nothing() -> None:
+    """All brokers are killed while a topic is created: they are eligible for what they had."""
+    with Cluster(3) as cluster:
+        begin(cluster)
+        assert cluster.create("u", 1, 3, through=2).error_code == 0
+        cluster.wait(lambda: cluster.images_agree((1, 2, 3)))
+        for broker in cluster.brokers.values():
+            broker.crash()
+            broker.node.disk.rmtree(f"{DATA}/u-0")
+        start_all(cluster)
+        cluster.wait(lambda: decided(cluster).leader >= 0)
 
 
 def test_a_copied_directory_is_not_eligible() -> None:

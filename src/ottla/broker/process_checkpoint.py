@@ -19,7 +19,8 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log.checkpoints import NO_BROKER_EPOCH
+from ottla.log.checkpoints import HIGH_WATERMARKS, NO_BROKER_EPOCH, write_offsets
+from ottla.log.manager import NO_TOPIC_ID
 from ottla.log.scrubber import Scrubber
 from ottla.log.upkeep import TimeSlice
 
@@ -106,6 +107,7 @@ class ProcessCheckpoint:
             limit_of=broker.repairs.limit_of,
             damaged=lambda found, _: damaged.add((found.topic, found.partition)),
         )
+        watermarks_known = all(each.had_watermarks for each in broker.logs.directories)
         for topic in image.topics.values():
             # The image is not in use yet: the logs do not know.
             compact = broker.settings.log_config(image.configs_of(topic.name)).compact
@@ -113,8 +115,11 @@ class ProcessCheckpoint:
                 electable = (*partition.isr, *partition.elr, partition.last_known_leader)
                 if broker.node_id in electable:
                     found = broker.logs.get_if_possible(topic.name, partition.index)
-                    if found is not None and len(partition.replicas) > 1 and not compact:
-                        await self._check_ends(scrubber, found)
+                    if len(partition.replicas) > 1:
+                        if found is not None and not compact:
+                            await self._check_ends(scrubber, found)
+                        if not watermarks_known and is_nothing(found):
+                            damaged.add((topic.name, partition.index))
                     await time_slice.yield_if_over()
         return damaged
 
@@ -163,6 +168,15 @@ def kept_incarnations(found: Sequence[Noted | None], boot_id: str) -> set[str]:
     return set.intersection(*kept) if kept else set()
 
 
+def is_nothing(found: Log | None) -> bool:
+    """Whether nothing is left of a replica: its folder or all files in it were removed.
+
+    Where a checkpoint has high watermarks, that tells whether anything was there: the folder of a
+    new topic may not have been made yet.
+    """
+    return found is None or (found.end_offset == 0 and found.topic_id == NO_TOPIC_ID)
+
+
 def read(disk: Disk, directory: str) -> Noted | None:
     """What was noted last; None when there is no file, a copy, or none that can be parsed."""
     path = f"{directory}/{PROCESS_CHECKPOINT}"
@@ -194,6 +208,9 @@ def write(disk: Disk, directories: Iterable[str], noted: Noted) -> None:
     data = json.dumps(fields).encode() + b"\n"
     for directory in directories:
         disk.write_original(f"{directory}/{PROCESS_CHECKPOINT}", data)
+        # From now on one that is not there was removed: see is_nothing.
+        if not disk.exists(f"{directory}/{HIGH_WATERMARKS}"):
+            write_offsets(disk, directory, HIGH_WATERMARKS, {})
 
 
 def remove(disk: Disk, directories: Iterable[str]) -> None:

@@ -78,6 +78,7 @@ class DataDirectory:
         self.was_clean = False
         self.is_kafkas = False  # Apache Kafka has written here; known until the first start of ours
         self.last_broker_epoch = checkpoints.NO_BROKER_EPOCH
+        self.had_watermarks = False  # there was a checkpoint of high watermarks
         self._lock: Lock | None = None
 
     def open(self) -> None:
@@ -104,6 +105,7 @@ class DataDirectory:
             raise DirectoryProblem(
                 f"{error}; restore the file, or move the directory away to begin with an empty one"
             ) from error
+        self.had_watermarks = self.disk.exists(f"{self.path}/{checkpoints.HIGH_WATERMARKS}")
         # A broker of ours always notes a directory id; Kafka does so since 3.7, and not with
         # ZooKeeper.
         self.is_kafkas = self.meta is not None and self.meta.directory_id is None
