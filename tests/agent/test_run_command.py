@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.structs import TopicPartition
 from ottla.testing.broker import Broker
@@ -31,7 +33,7 @@ a1.sinks.k1.channel = c1
 
 
 FLUME_NG = "from ottla.cli.kafka_scripts.flume_ng import main; main()"
-NOTES = Path(__file__).parents[2] / "examples" / "agent" / "flume-kafka.conf"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "agent"
 
 
 @contextmanager
@@ -53,6 +55,10 @@ def running(
 
 
 def values(broker: Broker, topic: str) -> list[int]:
+    return [int(body) for body in bodies(broker, topic)]
+
+
+def bodies(broker: Broker, topic: str) -> list[bytes]:
     with Consumer(
         bootstrap_servers=broker.bootstrap_servers,
         isolation_level="read_committed",
@@ -63,16 +69,16 @@ def values(broker: Broker, topic: str) -> list[int]:
             return []
         consumer.assign([partition])
         end = consumer.end_offsets([partition])[partition]
-        found: list[int] = []
+        found: list[bytes] = []
         while (consumer.position(partition) or 0) < end:
             for records in consumer.poll(timeout_ms=500).values():
-                found.extend(int(record.value) for record in records)
+                found.extend(record.value for record in records)
         return found
 
 
 def wait_for(process: subprocess.Popen[str], broker: Broker, topic: str, count: int) -> None:
     """Until so many records are there, or the agent has ended, which is a failure."""
-    eventually(lambda: process.poll() is not None or len(values(broker, topic)) >= count)
+    eventually(lambda: process.poll() is not None or len(bodies(broker, topic)) >= count)
     assert process.poll() is None, process.stderr and process.stderr.read()
 
 
@@ -153,7 +159,8 @@ def test_the_notes_file_runs_under_flume_ng(ottla_broker: Broker, tmp_path: Path
     log = tmp_path / "flume.log"
     log.write_text("0\n1\n")
     file = tmp_path / "flume-kafka.conf"
-    text = NOTES.read_text().replace("localhost:9092", ottla_broker.bootstrap_servers)
+    example = (EXAMPLES / "flume-kafka.conf").read_text()
+    text = example.replace("localhost:9092", ottla_broker.bootstrap_servers)
     file.write_text(text.replace("/opt/module/data/flume.log", str(log)))
     command = [sys.executable, "-c", FLUME_NG, "agent", "-c", "conf/", "-n", "a1", "-f", str(file)]
     with running(file, command=command) as process:
@@ -162,3 +169,25 @@ def test_the_notes_file_runs_under_flume_ng(ottla_broker: Broker, tmp_path: Path
             more.write("2\n3\n")
         wait_for(process, ottla_broker, "first", 4)
     assert values(ottla_broker, "first") == [0, 1, 2, 3]
+
+
+def test_fan_out_to_two_topics(
+    ottla_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The example: a header chooses the topic, and over two runs each line is in one, once."""
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    line = b'1.1.1.1 - - [x] "GET /%d HTTP/1.1" %d 7'
+    requests = [line % (number, 200 + number % 4 * 100) for number in range(80)]
+    file = tmp_path / "fan-out.conf"
+    text = (EXAMPLES / "fan-out.conf").read_text()
+    file.write_text(text.replace("localhost:9092", ottla_broker.bootstrap_servers))
+    for half in (requests[:40], requests[40:]):
+        with (tmp_path / "access.log").open("ab") as log:
+            log.write(b"\n".join([*half, b""]))
+        count = 20 if half[0] == requests[0] else 40
+        with running(file) as process:
+            wait_for(process, ottla_broker, "errors", count)
+            wait_for(process, ottla_broker, "requests", count)
+    failed = [one for one in requests if one[-5:-4] in b"45"]
+    assert bodies(ottla_broker, "errors") == failed
+    assert bodies(ottla_broker, "requests") == [one for one in requests if one not in failed]
