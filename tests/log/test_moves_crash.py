@@ -126,3 +126,40 @@ def test_a_power_cut_at_every_step_loses_nothing_synced(seed: int) -> None:
         stopped.disk.crash(seed * 1_000 + number)
         where = f"seed {seed}, stopped at change {number + 1}"
         check_after_crash(stopped, stopped.acknowledged, where)
+
+
+def test_the_first_sync_after_a_move_lasts() -> None:
+    """The folder has its new name in memory only when the first record is appended to it: who syncs
+    that record syncs the name too. Without it a start would take the folder before the move.
+    """
+
+    async def run(seed: int) -> None:
+        disk = CountingDisk()
+        manager = two_directories(disk)
+        log = await filled(manager)
+        await manager.flusher.flush([log], indexes=True)
+        await manager.checkpointer.write(manager.directories)
+        acknowledged = 0
+
+        def replaced(old: Log, new: Log) -> None:
+            nonlocal acknowledged
+            put(new, (b"later", b"than the copy"))
+            new.flush()
+            acknowledged = new.recovery_point
+            disk.stop_at = disk.changes
+
+        manager.moves.on_replaced = replaced
+        move(manager)
+        await over(manager)
+        assert acknowledged == log.end_offset + 1
+        disk.stop_at = None
+        disk.crash(seed)
+        again = two_directories(disk)
+        await again.start()
+        found = again.get(*KEY)
+        assert found is not None
+        assert len(contents(found)) == acknowledged
+        await again.close()
+
+    for seed in range(10):
+        run_simulated(run(seed), fails=True)
