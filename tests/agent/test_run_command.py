@@ -191,3 +191,33 @@ def test_fan_out_to_two_topics(
     failed = [one for one in requests if one[-5:-4] in b"45"]
     assert bodies(ottla_broker, "errors") == failed
     assert bodies(ottla_broker, "requests") == [one for one in requests if one not in failed]
+
+
+def test_a_spooling_directory_arrives_once_over_two_runs(
+    ottla_broker: Broker, tmp_path: Path
+) -> None:
+    """spooldir by a property file: a file is renamed when its events are committed, and one that
+    comes while no agent runs is read at the next start."""
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    file = tmp_path / "spool.conf"
+    file.write_text(f"""
+a1.sources = r1
+a1.channels = c1
+a1.sinks = k1
+a1.sources.r1.type = spooldir
+a1.sources.r1.spoolDir = {spool}
+a1.sources.r1.channels = c1
+a1.channels.c1.type = memory
+a1.sinks.k1.type = org.apache.flume.sink.kafka.KafkaSink
+a1.sinks.k1.kafka.bootstrap.servers = {ottla_broker.bootstrap_servers}
+a1.sinks.k1.kafka.topic = agent-spool
+a1.sinks.k1.channel = c1
+""")
+    for number in range(2):
+        numbers = range(number * 50, number * 50 + 50)
+        (spool / str(number)).write_text("".join(f"{each}\n" for each in numbers))
+        with running(file) as process:
+            wait_for(process, ottla_broker, "agent-spool", number * 50 + 50)
+            eventually((spool / f"{number}.COMPLETED").exists)
+    assert values(ottla_broker, "agent-spool") == list(range(100))

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import cramjam
 import pytest
 
 from ottla.agent.files.listing import FileGroup
+from ottla.agent.files.registry import FORGET_AFTER_S
 from ottla.agent.sources.taildir import OPEN_FILES_MAX, TaildirOptions, TaildirSource
 from tests.agent.files_harness import Collected, Running, Ticks, append
 from tests.needs import LONG
@@ -149,3 +151,21 @@ def test_many_files_in_one_directory(tmp_path: Path) -> None:
     output.batches.clear()
     read_all(folder, output)
     assert output.lines == ["more"]
+
+
+def test_files_that_are_long_gone_are_forgotten(tmp_path: Path) -> None:
+    """Their positions leave the sinks; one that is there stays, however old it is."""
+    append(tmp_path / "a1", "one\n")
+    append(tmp_path / "a2", "two\n")
+    output = Collected()
+    read_all(tmp_path, output)
+    (tmp_path / "a2").unlink()
+    read_all(tmp_path, output)
+    assert len(output.positions) == 2
+    long_ago = int(time.time()) - FORGET_AFTER_S - 60
+    for stream, position in output.positions.items():
+        facts = {**position.facts, "read_at_s": long_ago}
+        output.positions[stream] = position._replace(facts=facts)
+    read_all(tmp_path, output)
+    [left] = output.positions.values()
+    assert left.facts["path"] == str(tmp_path / "a1")

@@ -37,6 +37,7 @@ class FileFacts:
     before: str = ""  # hash of the CONFIRM_BYTES before the offset
     start: int = 0  # where reading began: behind 0 with skipToEnd and in a copy that went on
     offset: int = 0  # that of the position
+    read_at_s: int = 0  # when that was, since 1970; 0 is not known
 
     def as_json(self) -> dict[str, object]:
         """What a position carries; written out, because it is made for each batch."""
@@ -48,6 +49,7 @@ class FileFacts:
             "before": self.before,
             "start": self.start,
             "offset": self.offset,
+            "read_at_s": self.read_at_s,
         }
 
     @classmethod
@@ -68,6 +70,7 @@ class FileFacts:
             text("before"),
             number("start"),
             number("offset"),
+            number("read_at_s"),
         )
 
     def at(self, content: Content, offset: int) -> FileFacts:

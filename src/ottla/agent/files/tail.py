@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -131,6 +132,8 @@ class Tail:
             head = self.facts.head
         else:
             head = head_digest(self._content, offset)
-        self.facts = replace(self.facts, head=head, before=before, offset=offset)
+        self.facts = replace(
+            self.facts, head=head, before=before, offset=offset, read_at_s=int(time.time())
+        )
         self.position = offset
         return Position(self.stream, offset, self.facts.as_json())

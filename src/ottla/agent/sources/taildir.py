@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ..config.options import Options
 from ..config.patterns import python_pattern
 from ..context import Context
-from ..events import EventBatch, Position
+from ..events import FORGET, EventBatch, Position
 from ..files.compressed import CompressedContent, is_compressed
 from ..files.decoders import decoder_maker
 from ..files.facts import Content
@@ -38,6 +38,7 @@ BATCH_SIZE = 100  # Flume's default
 IDLE_TIMEOUT_MS = 120_000  # Flume's default
 OPEN_FILES_MAX = 400  # of 1,024 that a process may open on many machines
 CHECK_S = 5.0  # how often open files are looked at
+FORGET_S = 3600.0  # how often streams are looked for whose files are long gone
 # Listing takes at most one part in so many of the time.
 LIST_SHARE = 20
 LIST_SHARE_POLLING = 150
@@ -107,6 +108,7 @@ class TaildirSource:
         self._flush_at_s: dict[str, float] = {}
         self._clock = options.clock
         self._checked_s = 0.0
+        self._forgot_s = 0.0
         self._polls = False
         self._by_path: dict[str, Known] = {}
         self._link_directories: set[str] = set()  # where links lead, to be watched as well
@@ -143,6 +145,14 @@ class TaildirSource:
                 await output.put(EventBatch([], position=position))
         self._registry = Registry(known, self._new_stream)
         await self._list(output, at_end=self.options.skip_to_end)
+        await self._forget_stale(output)
+
+    async def _forget_stale(self, output: Output) -> None:
+        """Positions of files that are long gone; there would be one more for each rotation."""
+        self._forgot_s = self._clock()
+        for known in self._registry.stale(int(time.time())):
+            self._registry.forget(known)
+            await output.put(EventBatch([], position=Position(known.stream, FORGET)))
 
     def _flume_positions(self, path: str) -> dict[str, Position]:
         held = read_position_file(path)
@@ -181,6 +191,8 @@ class TaildirSource:
         if self._clock() - self._checked_s >= CHECK_S:
             self._checked_s = self._clock()
             await self._close_idle(output)
+        if self._clock() - self._forgot_s >= FORGET_S:
+            await self._forget_stale(output)
         self._note(changes)
 
     def _note(self, changes: Changes) -> None:
