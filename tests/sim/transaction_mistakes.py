@@ -11,12 +11,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from ottla.broker.leader_confirmation import LeaderConfirmations, Then
 from ottla.coordinator.coordinator_partition import CoordinatorPartition
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.transaction import Transaction
 from ottla.coordinator.transaction_shard import TransactionShard
-from ottla.replica.partition import Partition
 from ottla.testing.simulation.plan import USUAL_KINDS
 from ottla.testing.simulation.run import Outcome
 from ottla.testing.simulation.transform_run import TransformRun
@@ -63,34 +61,21 @@ def coordinator_answers_before_the_watermark() -> Iterator[None]:
         yield
 
 
-def deposed_coordinator_gives_offsets() -> AbstractContextManager[Any]:
-    """A coordinator that was replaced and does not know it answers OffsetFetch all the same."""
-
-    def at_once(self: LeaderConfirmations, partition: Partition, then: Then) -> None:
-        then(True)
-
-    return patch.object(LeaderConfirmations, "confirm", at_once)
-
-
 class TransactionMistake(NamedTuple):
     """A mistake, the seeds within which it is found, and the kinds of faults that show it."""
 
     plant: Callable[[], AbstractContextManager[Any]]
     seeds: int
     kinds: tuple[str, ...] = USUAL_KINDS
-    zookeeper: bool = False
 
     def run(self, seed: int) -> Outcome:
         """One run with the mistake planted."""
         with self.plant():
-            plan = TransformRun.draw_plan(seed, self.kinds)
-            return TransformRun(seed, plan, zookeeper=self.zookeeper).run()
+            return TransformRun(seed, TransformRun.draw_plan(seed, self.kinds)).run()
 
 
 TRANSACTION_MISTAKES = [
     TransactionMistake(markers_lost_at_a_move, 10),
     TransactionMistake(offset_committed_before_its_transaction, 5),
     TransactionMistake(coordinator_answers_before_the_watermark, 5, ("move", "slow")),
-    # It reaches its clients and followers, and neither the ensemble nor the next controller.
-    TransactionMistake(deposed_coordinator_gives_offsets, 5, ("depose", "ensemble-cut"), True),
 ]
