@@ -197,6 +197,41 @@ def test_a_log_that_was_removed_with_its_checkpoints_is_not_eligible(
         assert read(cluster, 2) == SENT
 
 
+def test_an_older_copy_over_a_clean_stop_is_not_eligible() -> None:
+    """A backup that was made while the broker ran is unpacked over its directory: logs and
+    checkpoints are older and agree with each other, and the mark of the clean stop stays.
+    """
+    with Cluster(3) as cluster:
+        begin(cluster, (2, 3))
+        three = cluster.brokers[3]
+        disk = three.node.disk
+        path = f"{DATA}/{HIGH_WATERMARKS}"
+        cluster.wait(lambda: b"t 0 5" in (read_if_there(disk, path) or b""))
+        paths = [
+            f"{folder}/{each.name}"
+            for folder in (DATA, f"{DATA}/t-0")
+            for each in disk.entries(folder)
+            if not each.is_directory
+        ]
+        copied = {each: disk.read(each) for each in paths}
+        for number in range(5, 10):
+            produce(cluster, 2, f"record {number}")
+        for broker_id in (2, 3):
+            cluster.run(cluster.brokers[broker_id].node, cluster.brokers[broker_id].stop())
+            cluster.brokers[broker_id].crash()
+        cluster.wait(lambda: decided(cluster).leader == -1)
+        for each, data in copied.items():
+            disk.write_atomically(each, data, sync=True)
+        three.start()
+        cluster.wait(lambda: three.started)
+        cluster.wait(lambda: cluster.controller.image.brokers[3].active)
+        assert decided(cluster).leader == -1
+        cluster.brokers[2].start()
+        cluster.wait(lambda: sorted(decided(cluster).isr) == [2, 3])
+        assert decided(cluster).leader == 2
+        assert len(read(cluster, 2)) == 10
+
+
 def remove(disk: SimulatedDisk, what: str) -> None:
     """Remove a partition's folder, or all files in it, and the checkpoints of offsets."""
     folder = f"{DATA}/t-0"

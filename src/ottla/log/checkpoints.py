@@ -178,11 +178,24 @@ def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
     return MetaProperties(values["cluster.id"], node_id, values.get("directory.id"))
 
 
-# .kafka_cleanshutdown (KIP-966 put the broker's epoch into it).
+# .kafka_cleanshutdown (KIP-966 put the broker's epoch into it). The checksum of the high watermarks
+# beside it is ours: an older copy of the directory that is unpacked over it leaves the marker.
 
 
-def format_clean_shutdown(broker_epoch: int) -> bytes:
-    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+def format_clean_shutdown(broker_epoch: int, high_watermarks: bytes | None = None) -> bytes:
+    fields = {"version": 0, "brokerEpoch": broker_epoch}
+    if high_watermarks is not None:
+        fields["highWatermarksCrc"] = crc32c(high_watermarks)
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def belongs_to_clean_shutdown(data: bytes, high_watermarks: bytes) -> bool:
+    """Whether a checkpoint is the one that was there at the clean stop, if the marker says so."""
+    try:
+        noted = json.loads(data).get("highWatermarksCrc")
+    except (ValueError, AttributeError):
+        return True
+    return noted is None or noted == crc32c(high_watermarks)
 
 
 def parse_clean_shutdown(data: bytes) -> int:

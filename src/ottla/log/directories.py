@@ -154,15 +154,33 @@ class DataDirectory:
         data = checkpoints.read_if_there(self.disk, path)
         if data is None:
             return
-        self.was_clean = True
-        self.last_broker_epoch = checkpoints.parse_clean_shutdown(data)
+        if self._is_older(data):
+            logger.warning("%s is older than the last clean stop here: recovering", self.path)
+        else:
+            self.was_clean = True
+            self.last_broker_epoch = checkpoints.parse_clean_shutdown(data)
         self.disk.unlink(path)
         self.disk.sync_directory(self.path)
 
+    def _is_older(self, clean_shutdown: bytes) -> bool:
+        """Whether another checkpoint of high watermarks is here than the one at the clean stop.
+
+        One that was removed or damaged is left out of account.
+        """
+        name = checkpoints.HIGH_WATERMARKS
+        found = checkpoints.read_if_there(self.disk, f"{self.path}/{name}")
+        return (
+            found is not None
+            and not checkpoints.belongs_to_clean_shutdown(clean_shutdown, found)
+            and self.read_offsets(name) is not None
+        )
+
     def mark_clean(self, broker_epoch: int) -> None:
+        high_watermarks = f"{self.path}/{checkpoints.HIGH_WATERMARKS}"
+        found = checkpoints.read_if_there(self.disk, high_watermarks)
         self.disk.write_atomically(
             f"{self.path}/{checkpoints.CLEAN_SHUTDOWN}",
-            checkpoints.format_clean_shutdown(broker_epoch),
+            checkpoints.format_clean_shutdown(broker_epoch, found),
             sync=True,
         )
 
