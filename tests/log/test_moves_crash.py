@@ -12,7 +12,7 @@ from ottla.log.directories import FUTURE_SUFFIX
 from ottla.log.log import Log
 from ottla.seams.simulated.background import Durations
 from tests.log.crashing import CountingDisk, PowerCut
-from tests.log.managed import contents, put
+from tests.log.managed import TOPIC_ID, contents, put
 from tests.log.moving import KEY, A, B, filled, folders, move, over, two_directories
 from tests.simulated import node_background, pass_time, run_simulated
 
@@ -163,3 +163,57 @@ def test_the_first_sync_after_a_move_lasts() -> None:
 
     for seed in range(10):
         run_simulated(run(seed), fails=True)
+
+
+def test_moves_that_share_checkpoints_lose_nothing() -> None:
+    """Power is cut at any change of the disk while several logs move at once: each has its records
+    at the start, in one folder, and the moves go on.
+    """
+    keys = [("first", partition) for partition in range(3)]
+
+    async def cut_at(changes: int) -> tuple[CountingDisk, bool]:
+        disk = CountingDisk()
+        manager = two_directories(disk, background=node_background())
+        await manager.start()
+        for key in keys:
+            manager.preferred[key] = manager.directories[0]
+            put(manager.create(*key, TOPIC_ID), (b"k", b"%d" % key[1]))
+        await manager.flusher.flush(manager.opened(), indexes=True)
+        await manager.checkpointer.write(manager.directories)
+        for path in (A, B, "/"):
+            disk.sync_directory(path)
+        disk.stop_at = disk.changes + changes
+        try:
+            for log in manager.opened():
+                manager.moves.begin(log, manager.directories[1])
+            while disk.changes < disk.stop_at and manager.moves._tasks:
+                await pass_time(SYNC_S * 1000)
+        except PowerCut:
+            pass
+        at_the_end = disk.changes < disk.stop_at
+        disk.stop_at = None
+        return disk, at_the_end
+
+    async def check(disk: CountingDisk, where: str) -> None:
+        manager = two_directories(disk)
+        await manager.start()
+        manager.begin_upkeep()
+        await over(manager)
+        await pass_time(61_000)
+        for key in keys:
+            log = manager.get(*key)
+            assert log is not None, where
+            assert contents(log) == [(0, b"k", b"%d" % key[1])], where
+        left = folders(disk, A) + folders(disk, B)
+        assert sorted(left) == [f"first-{each}" for each in range(3)], f"{where}: {left}"
+        await manager.close()
+
+    durations, changes, at_the_end = Durations(thread_s=SYNC_S), 0, False
+    while not at_the_end:
+        changes += 1
+        disk, at_the_end = run_simulated(
+            cut_at(changes), seed=changes, durations=durations, fails=True
+        )
+        disk.crash(changes)
+        run_simulated(check(disk, f"stopped at change {changes}"))
+    assert changes > 60
