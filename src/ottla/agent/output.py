@@ -38,8 +38,12 @@ class SourceOutput:
         else:
             await asyncio.gather(*(channel.put(batch) for channel in self._channels))
 
+    def required_channels(self) -> Sequence[Channel]:
+        """Those that get all positions; an optional one may miss some."""
+        return self._channels
+
     def is_delivered(self, stream: str, offset: int) -> bool:
-        for channel in self._channels:
+        for channel in self.required_channels():
             sinks = [each for each in self.deliveries if each.channel is channel]
             if sinks and not channel.durable:
                 held = [each.positions.get(stream) for each in sinks]

@@ -67,6 +67,9 @@ class Replicating(SelectedOutput):
         super().__init__(channels, interceptors)
         self._optional = set(optional)
 
+    def required_channels(self) -> Sequence[Channel]:
+        return [each for name, each in self._by_name.items() if name not in self._optional]
+
     def parts(self, batch: EventBatch) -> tuple[dict[str, EventBatch], dict[str, EventBatch]]:
         names = self._by_name
         return (
@@ -97,6 +100,9 @@ class Multiplexing(SelectedOutput):
         # Every channel gets the positions, also one that no value leads to.
         self._required = [name for name in channels if name in chosen or name not in maybe]
         self._maybe = [name for name in channels if name not in self._required]
+
+    def required_channels(self) -> Sequence[Channel]:
+        return [self._by_name[name] for name in self._required]
 
     def parts(self, batch: EventBatch) -> tuple[dict[str, EventBatch], dict[str, EventBatch]]:
         required: dict[str, list[int]] = {name: [] for name in self._required}
