@@ -25,12 +25,14 @@ logger = logging.getLogger(__name__)
 PAUSE_MIN_S = 0.1
 PAUSE_MAX_S = 5.0  # Flume's limit of a sink's pause
 DELIVERY_BYTES_MAX = 1024 * 1024  # two are in memory, each also encoded
+DELIVERY_EVENTS_MAX = 50_000
+DELIVERY_BATCHES_MAX = 5_000  # empty ones, that move positions, count too
 TAKE_EVENTS_MIN = 10_000
 # How long a delivery gathers at least. A transaction costs the broker markers and a flush of its
 # state, so there are at most so many a second.
 GATHER_S = 0.002
 GATHER_TRANSACTION_S = 0.025
-STOP_S = 10.0  # for the delivery under way when the agent stops
+STOP_S = 5.0  # for the delivery under way when the agent stops
 
 
 class Counts:
@@ -164,7 +166,7 @@ class Delivery:
                     self._encoder, self.sink.prepare, gathered.fresh
                 )
             if self._sending is not None:
-                await self._sending
+                await asyncio.shield(self._sending)  # goes on in its thread if this is cancelled
             self._sending_since = time.monotonic()
             self._sending = asyncio.create_task(self._send(gathered, prepared))
 
@@ -180,12 +182,14 @@ class Delivery:
             if sending is not None and sending.done():
                 sending.result()
                 self._sending = sending = None
-            wait_s = None
+            due_s = None
             if taken and sending is None:
-                wait_s = max(0.0, self._sending_since + self.gather_s - time.monotonic())
+                due_s = self._sending_since + self.gather_s - time.monotonic()
+                if due_s <= 0:
+                    break
             if not self._taking.done():
                 waiting = {self._taking} if sending is None else {self._taking, sending}
-                await asyncio.wait(waiting, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(waiting, timeout=due_s, return_when=asyncio.FIRST_COMPLETED)
             if self._taking.done():
                 new, self._taking = self._taking.result(), None
                 self._open += new
@@ -199,10 +203,12 @@ class Delivery:
                         self.counts.skipped += len(batch) - len(part)
                     else:
                         self.counts.skipped += len(batch)
-                if size >= DELIVERY_BYTES_MAX:
+                if (
+                    size >= DELIVERY_BYTES_MAX
+                    or events >= DELIVERY_EVENTS_MAX
+                    or len(taken) >= DELIVERY_BATCHES_MAX
+                ):
                     break
-            elif taken and wait_s is not None:
-                break
         self.counts.taken += events
         return Gathered(taken, fresh)
 
@@ -263,11 +269,12 @@ class Delivery:
         self._open = []
 
     async def stop(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self.sink.stop)
+        # Not in its own thread, where a delivery may wait that this ends.
+        await asyncio.to_thread(self.sink.stop)
         if self._file is not None:
             self._file.close()
-        self._thread.shutdown()
-        self._encoder.shutdown()
+        self._thread.shutdown(wait=False)
+        self._encoder.shutdown(wait=False)
 
 
 def transient(error: Exception) -> bool:

@@ -40,7 +40,7 @@ class Agent:
         self._tasks: list[asyncio.Task[None]] = []
         self._sources: list[asyncio.Task[None]] = []
 
-    async def run(self, *, until_drained: bool = False, drain_s: float = DRAIN_S) -> None:
+    async def run(self, *, until_drained: bool = False, drain_s: float | None = None) -> None:
         """Runs until it is cancelled or a part fails for good; with `until_drained` also until
         all sources have ended and everything is delivered."""
         wiring = self.wiring
@@ -60,7 +60,7 @@ class Agent:
                 await self._first_failure([*self._tasks, *self._sources])
                 await asyncio.Event().wait()  # sources may have ended; the agent goes on
         finally:
-            await self._stop(drain_s)
+            await self._stop(DRAIN_S if drain_s is None else drain_s)
 
     async def _run_channel(self, channel: Channel) -> None:
         if isinstance(channel, DurableChannel):

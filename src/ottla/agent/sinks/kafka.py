@@ -32,6 +32,7 @@ DEFAULTS: dict[str, object] = {
     "client.id": "ottla-agent",
     # Deliveries are bounded before they reach the producer: see delivery.py.
     "buffer.memory": 16 * 1024 * 1024,
+    "bootstrap.timeout.ms": 5_000,  # then it is tried again, unless the agent stops
 }
 # A transaction lasts well below a second. A dead agent's must not hold up readers for a minute.
 TRANSACTION_TIMEOUT_MS = 15_000

@@ -1,0 +1,187 @@
+"""From a channel to a sink: what is gathered, what a failure and a stop leave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from ottla.agent.channels.memory import MemoryChannel
+from ottla.agent.delivery import DELIVERY_EVENTS_MAX, Delivery
+from ottla.agent.events import EventBatch, Position
+from ottla.agent.output import SourceOutput
+from ottla.agent.parts import FencedError, Output, PreparingSink
+from ottla.agent.positions import PositionFile
+from ottla.agent.runner import Wiring, run_agent
+from ottla.agent.sources.seq import SequenceSource
+
+
+class FakeSink:
+    """A preparing sink; `outcomes` are what deliveries raise, in order; None succeeds."""
+
+    name = "fake"
+
+    def __init__(
+        self, *outcomes: Exception | None, keeps_positions: bool = False, blocked: bool = False
+    ) -> None:
+        self.keeps_positions = keeps_positions
+        self.outcomes = list(outcomes)
+        self.deliveries: list[list[bytes]] = []
+        self.positions: dict[str, Position] = {}
+        self.recoveries = 0
+        self.may_go = threading.Event()
+        if not blocked:
+            self.may_go.set()
+        self.delivering = threading.Event()
+        self.stopped = False
+
+    def start(self) -> Mapping[str, Position]:
+        return dict(self.positions)
+
+    def recover(self) -> Mapping[str, Position]:
+        self.recoveries += 1
+        return dict(self.positions)
+
+    def prepare(self, batches: Sequence[EventBatch]) -> Sequence[EventBatch]:
+        return batches
+
+    def deliver_prepared(self, prepared: Sequence[EventBatch]) -> None:
+        self.delivering.set()
+        self.may_go.wait()
+        if self.stopped:
+            raise RuntimeError("the sink was stopped")
+        outcome = self.outcomes.pop(0) if self.outcomes else None
+        unknown = isinstance(outcome, TimeoutError)  # it happened, but there was no answer
+        if outcome is None or unknown:
+            self.deliveries.append([body for batch in prepared for body in batch.bodies])
+            for batch in prepared:
+                if batch.position is not None:
+                    self.positions[batch.position.stream] = batch.position
+        if outcome is not None:
+            raise outcome
+
+    def deliver(self, batches: Sequence[EventBatch]) -> None:
+        self.deliver_prepared(self.prepare(batches))
+
+    def stop(self) -> None:
+        self.stopped = True
+        self.may_go.set()
+
+    @property
+    def numbers(self) -> list[int]:
+        return [int(body) for bodies in self.deliveries for body in bodies]
+
+
+def wired(sink: FakeSink, total: int | None, batch_size: int = 10, **options: object) -> Wiring:
+    channel = MemoryChannel("c1", 100)
+    delivery = Delivery(sink, channel, 100, **options)  # type: ignore[arg-type]
+    source = SequenceSource("r1", batch_size, total)
+    return Wiring([(source, SourceOutput([channel], []), [channel])], [channel], [delivery])
+
+
+def test_the_fake_is_a_preparing_sink() -> None:
+    """So that these tests run what the Kafka sink runs."""
+    assert isinstance(FakeSink(), PreparingSink)
+
+
+@pytest.mark.parametrize("keeps_positions", [False, True])
+def test_a_failed_delivery_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keeps_positions: bool
+) -> None:
+    """With the one that was prepared behind it, in order; nothing is dropped or doubled."""
+    monkeypatch.setattr("ottla.agent.delivery.PAUSE_MIN_S", 0.001)
+    sink = FakeSink(None, OSError("once"), OSError("twice"), None, keeps_positions=keeps_positions)
+    file = PositionFile(tmp_path / "positions")
+    asyncio.run(run_agent(wired(sink, 500, positions_file=file, gather_s=0.0), until_drained=True))
+    assert sink.numbers == list(range(500))
+    assert sink.recoveries == 2
+
+
+def test_an_unknown_outcome_is_looked_up_before_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The positions that the sink has after it recovered say what arrived."""
+    monkeypatch.setattr("ottla.agent.delivery.PAUSE_MIN_S", 0.001)
+    sink = FakeSink(None, TimeoutError("no answer"), None, keeps_positions=True)
+    asyncio.run(run_agent(wired(sink, 500, gather_s=0.0), until_drained=True))
+    assert sink.numbers == list(range(500))
+
+
+def test_a_fenced_sink_ends_the_agent() -> None:
+    """Another process of the instance delivers."""
+    sink = FakeSink(None, FencedError("another"), keeps_positions=True)
+    with pytest.raises(FencedError, match="another"):
+        asyncio.run(run_agent(wired(sink, None)))
+
+
+def test_an_endless_source_of_small_events_does_not_hold_up_delivery() -> None:
+    """What is gathered is bounded by time and number, not only by bytes."""
+
+    async def scenario() -> None:
+        sink = FakeSink(keeps_positions=True)
+        running = asyncio.create_task(run_agent(wired(sink, None, gather_s=0.01)))
+        while len(sink.deliveries) < 5:
+            assert not running.done()
+            await asyncio.sleep(0.01)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        assert max(map(len, sink.deliveries)) <= DELIVERY_EVENTS_MAX + 100
+        assert sink.numbers == list(range(len(sink.numbers)))
+
+    asyncio.run(scenario())
+
+
+def test_a_stop_while_the_broker_is_away_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The delivery under way is given up; what was taken is rolled back."""
+    monkeypatch.setattr("ottla.agent.delivery.STOP_S", 0.05)
+    monkeypatch.setattr("ottla.agent.runner.DRAIN_S", 0.05)
+
+    async def scenario() -> None:
+        sink = FakeSink(blocked=True, keeps_positions=True)
+        made = wired(sink, None)
+        running = asyncio.create_task(run_agent(made))
+        await asyncio.to_thread(sink.delivering.wait)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        assert sink.stopped
+        assert sink.numbers == []
+        assert made.channels[0].events > 0  # type: ignore[attr-defined]
+
+    asyncio.run(scenario())
+
+
+class Once:
+    """A source that cannot read again: puts a few events and waits."""
+
+    name = "r1"
+    replays = False
+
+    async def run(self, output: Output, positions: Mapping[str, Position]) -> None:
+        for number in range(50):
+            await output.put(EventBatch([b"%d" % number]))
+        await asyncio.Event().wait()
+
+
+def test_a_stop_delivers_what_is_in_the_channel() -> None:
+    """Events that cannot be read again are not left in memory."""
+
+    async def scenario() -> None:
+        sink = FakeSink(blocked=True)
+        channel = MemoryChannel("c1", 100)
+        delivery = Delivery(sink, channel, 100)
+        made = Wiring([(Once(), SourceOutput([channel], []), [channel])], [channel], [delivery])
+        running = asyncio.create_task(run_agent(made))
+        await asyncio.to_thread(sink.delivering.wait)
+        while channel.events_put < 50:
+            await asyncio.sleep(0)
+        running.cancel()
+        sink.may_go.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        assert sink.numbers == list(range(50))
+
+    asyncio.run(scenario())
