@@ -7,96 +7,91 @@ client wait.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
+import codecs
 from collections.abc import Mapping
-from itertools import takewhile
 
 from ..config.options import Options
 from ..context import Context
 from ..events import EventBatch, Position
 from ..parts import Output
+from .tcp import EndConnection, TcpServer
 
-logger = logging.getLogger(__name__)
-BLOCK_BYTES = 64 * 1024
+OK = b"OK\n"
+
+
+class Lines:
+    """One connection."""
+
+    def __init__(self, output: Output, *, line_max: int, acknowledge: bool, encoding: str) -> None:
+        self._output = output
+        self._line_max = line_max
+        self._acknowledge = acknowledge
+        self._rest = b""
+        # Bodies are UTF-8, as in Flume; what is UTF-8 already is not looked at.
+        self._decoder = (
+            None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)("replace")
+        )
+
+    async def received(self, block: bytes) -> bytes:
+        if self._decoder is not None:
+            block = self._decoder.decode(block).encode()
+        *lines, self._rest = (self._rest + block).split(b"\n")
+        limit = self._line_max - 1  # it counts the end of the line
+        too_long = next((at for at, line in enumerate(lines) if len(line) > limit), None)
+        if too_long is None and len(self._rest) > limit:
+            too_long = len(lines)
+        answer = await self._put(lines[:too_long])
+        if too_long is None:
+            return answer
+        raise EndConnection(
+            answer + b"FAILED: Event exceeds the maximum length "
+            b"(%d chars, including newline)\n" % self._line_max
+        )
+
+    async def ended(self) -> bytes:
+        return b""
+
+    async def _put(self, lines: list[bytes]) -> bytes:
+        if not lines:
+            return b""
+        await self._output.put(EventBatch(lines))
+        return OK * len(lines) if self._acknowledge else b""
 
 
 class NetcatSource:
     replays = False
 
     def __init__(
-        self, name: str, host: str, port: int, *, line_bytes_max: int = 512, answers: bool = True,
-        charset: str = "utf-8",
-    ) -> None:  # fmt: skip
-        """Port 0 takes a free one; `port` is the real one once it listens."""
+        self, name: str, server: TcpServer, *, line_max: int, acknowledge: bool, encoding: str
+    ) -> None:
         self.name = name
-        self.host = host
-        self.port = port
-        self.line_bytes_max = line_bytes_max
-        self.answers = answers
-        self.charset = charset
-        self.listening = asyncio.Event()
+        self.server = server
+        self.listening = server.listening
+        self.line_max = line_max
+        self.acknowledge = acknowledge
+        self.encoding = encoding
+
+    @property
+    def port(self) -> int:
+        """The real one, once it listens."""
+        return self.server.bound[0]
 
     async def run(self, output: Output, positions: Mapping[str, Position]) -> None:
-        connections: set[asyncio.Task[None]] = set()
-
-        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            connections.add(task)
-            try:
-                with contextlib.suppress(ConnectionError, asyncio.CancelledError):
-                    await self._serve(reader, writer, output)
-            finally:
-                connections.discard(task)
-                writer.close()
-
-        server = await asyncio.start_server(connected, self.host, self.port)
-        self.port = server.sockets[0].getsockname()[1]
-        logger.info("Source %s listens on %s:%d", self.name, self.host, self.port)
-        self.listening.set()
-        try:
-            await server.serve_forever()
-        finally:
-            server.close()
-            # Nobody gets an OK for what no sink will take.
-            for task in list(connections):
-                task.cancel()
-            await asyncio.gather(*connections, return_exceptions=True)
-
-    async def _serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, output: Output
-    ) -> None:
-        rest = b""
-        while block := await reader.read(BLOCK_BYTES):
-            *lines, rest = (rest + block).split(b"\n")
-            # Those behind a line that is too long are not read.
-            good = list(takewhile(lambda line: len(line) < self.line_bytes_max, lines))
-            too_long = len(good) < len(lines) or len(rest) >= self.line_bytes_max
-            if good:
-                await output.put(EventBatch([self._body(line) for line in good]))
-                if self.answers:
-                    writer.write(b"OK\n" * len(good))
-            if too_long:
-                limit = f"{self.line_bytes_max} chars, including newline"
-                writer.write(f"FAILED: Event exceeds the maximum length ({limit})\n".encode())
-            await writer.drain()
-            if too_long:
-                return
-
-    def _body(self, line: bytes) -> bytes:
-        if self.charset == "utf-8":
-            return line
-        return line.decode(self.charset, "replace").encode()
+        await self.server.run(
+            lambda peer: Lines(
+                output,
+                line_max=self.line_max,
+                acknowledge=self.acknowledge,
+                encoding=self.encoding,
+            )
+        )
 
 
 def from_options(name: str, options: Options, context: Context) -> NetcatSource:
     return NetcatSource(
         name,
-        options.text("bind"),
-        options.number("port"),
-        line_bytes_max=options.number("max-line-length"),
-        answers=options.flag("ack-every-event"),
-        charset=options.text("encoding"),
+        TcpServer(name, options.text("bind"), [options.number("port")]),
+        line_max=options.number("max-line-length"),
+        acknowledge=options.flag("ack-every-event"),
+        encoding=options.text("encoding"),
     )
