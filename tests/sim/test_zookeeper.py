@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from ottla.testing.history import Outcome, Send
 from ottla.testing.simulation.group_run import GroupRun
-from ottla.testing.simulation.plan import Fault
+from ottla.testing.simulation.plan import OF_USERS, ZOOKEEPER_KINDS, Fault, draw_plan
 from ottla.testing.simulation.run import ClusterRun
 from ottla.testing.simulation.transform_run import TransformRun
 from tests import needs
@@ -15,6 +17,7 @@ from tests.sim.zookeeper_mistakes import ZOOKEEPER_MISTAKES, ZooKeeperMistake
 
 FIRST_SEED = 300  # of a dozen that take little time each
 SEEDS = needs.rounds(12, 1000)
+SEEDS_WITH_USERS = needs.rounds(4, 300)
 SEEDS_OF_GROUPS = needs.rounds(4, 300)
 SEEDS_OF_TRANSACTIONS = needs.rounds(6, 500)
 FIRST_OF_TRANSACTIONS = 2  # the finding of seed 1 is open: docs/simulation.md
@@ -40,6 +43,14 @@ def test_every_record_is_processed_and_no_commit_goes_back(seed: int) -> None:
 def test_every_record_is_transformed_once_and_in_order(seed: int) -> None:
     """As on one host."""
     judge(TransformRun(seed, zookeeper=True))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS_WITH_USERS))
+def test_the_promise_holds_while_partitions_move_and_are_added(seed: int) -> None:
+    """Four brokers; reassignments, some cancelled, are over when all is healed."""
+    kinds = random.Random(seed).sample(ZOOKEEPER_KINDS, 3)
+    plan = draw_plan(seed, ("reassign", "reassign", *OF_USERS, *kinds))
+    judge(ClusterRun(seed, plan, brokers=4, zookeeper=True))
 
 
 class CountingRun(ClusterRun):
