@@ -86,19 +86,21 @@ class Admin:
             if code == ErrorCode.NONE:
                 return bytes(answer.topics[0].topic_id)
             if code == ErrorCode.TOPIC_ALREADY_EXISTS:  # an earlier attempt has made it
-                topic_id = await self._topic_id(topic)
-                if topic_id is not None and topic_id not in unlike:
+                topic_id, count = await self._found(topic)
+                if topic_id is not None and topic_id not in unlike and count >= partitions:
                     return topic_id
-                if topic_id is not None and topic_id in unsure:
+                # One with fewer is of a request for an earlier topic that came late.
+                if topic_id is not None and (topic_id in unsure or topic_id not in unlike):
                     await self.delete_topic(topic_id)
             await asyncio.sleep(RETRY_S)
 
-    async def _topic_id(self, topic: str) -> bytes | None:
+    async def _found(self, topic: str) -> tuple[bytes | None, int]:
+        """The id of a topic and how many partitions it has; None and 0 if a broker has none."""
         asked = [MetadataRequestTopic(name=topic)]
         answer = await self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), 12)
         if answer is None or answer.topics[0].error_code:
-            return None
-        return bytes(answer.topics[0].topic_id)
+            return None, 0
+        return bytes(answer.topics[0].topic_id), len(answer.topics[0].partitions)
 
     async def add_partitions(self, topic: str, count: int) -> None:
         """Ask once for more partitions; they may come or not."""
