@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +19,8 @@ from ottla.agent.positions import SinkIdentity
 from ottla.agent.runner import Wiring, run_agent
 from ottla.agent.sinks.kafka import KafkaSink
 from ottla.agent.sources.seq import SequenceSource
+from ottla.client.admin import Admin
+from ottla.client.errors import KafkaError
 from ottla.client.producer.producer import Producer
 from ottla.testing.broker import Broker
 from tests.agent.reading import numbers
@@ -177,3 +180,54 @@ def test_a_forgotten_stream_leaves_a_tombstone(ottla_broker: Broker) -> None:
     sink.deliver([EventBatch([], position=Position("r1/numbers", FORGET))])
     assert sink.recover() == {}
     sink.stop()
+
+
+@pytest.mark.ottla(transaction_abort_timed_out_transaction_cleanup_interval_ms=100)
+def test_a_transaction_that_timed_out_does_not_end_the_agent(ottla_own_broker: Broker) -> None:
+    """Its commit is refused, as it is for an older process; the sink is still the owner, and goes
+    on."""
+    bootstrap, topic = ottla_own_broker.bootstrap_servers, "agent-timed-out"
+    options = {"bootstrap.servers": bootstrap, "transaction.timeout.ms": 300}
+    sink = KafkaSink("k1", topic, options, SinkIdentity("here", topic, "k1"))
+    sink.start()
+    sink.deliver([numbered(0, 5)])
+    producer = sink._producer
+    assert producer is not None
+    producer.begin_transaction()
+    for topic_, partition, data, count in sink.prepare([numbered(5, 10)]).batches:
+        producer.send_batch(topic_, partition, data, count).stored()
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        name = SinkIdentity("here", topic, "k1").transactional_id
+        while admin.describe_transactions([name])[name].state.value != "CompleteAbort":
+            time.sleep(0.02)
+    with pytest.raises(KafkaError):
+        producer.commit_transaction()
+    assert sink.recover()["r1/numbers"].offset == 5
+    sink.deliver([numbered(5, 10)])
+    assert numbers(bootstrap, topic) == list(range(10))
+    sink.stop()
+
+
+def test_each_sink_gets_what_it_does_not_have(ottla_broker: Broker) -> None:
+    """Two sinks came to different positions: the source begins at the least, each skips its own."""
+    bootstrap = ottla_broker.bootstrap_servers
+    sinks = {topic: exactly_once_sink(bootstrap, topic) for topic in ("agent-one", "agent-two")}
+    for (topic, sink), last in zip(sinks.items(), (100, 50), strict=True):
+        sink.start()
+        sink.deliver([numbered(0, last)])
+        sink.stop()
+        sinks[topic] = exactly_once_sink(bootstrap, topic)
+
+    async def both() -> None:
+        channels = [MemoryChannel(name, 1000) for name in ("c1", "c2")]
+        deliveries = [
+            Delivery(sink, channel, 25)
+            for sink, channel in zip(sinks.values(), channels, strict=True)
+        ]
+        source = SequenceSource("r1", 7, 200)
+        made = Wiring([(source, SourceOutput(channels, []), channels)], channels, deliveries)
+        await run_agent(made, until_drained=True)
+
+    asyncio.run(both())
+    assert numbers(bootstrap, "agent-one") == list(range(200))
+    assert numbers(bootstrap, "agent-two") == list(range(200))
