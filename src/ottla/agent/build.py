@@ -37,7 +37,7 @@ FACTORIES: dict[tuple[PartKind, str], tuple[str, str]] = {
     (SOURCE, "netcatudp"): ("sources.netcatudp", "from_options"),
     (SOURCE, "syslogtcp"): ("sources.syslogtcp", "from_options"),
     (SOURCE, "syslogudp"): ("sources.syslogudp", "from_options"),
-    (SOURCE, "multiport_syslogtcp"): ("sources.multiport_syslogtcp", "from_options"),
+    (SOURCE, "multiport_syslogtcp"): ("sources.syslogtcp", "multiport_from_options"),
     (SOURCE, "http"): ("sources.http", "from_options"),
     (SOURCE, "seq"): ("sources.seq", "from_options"),
     (SOURCE, "kafka"): ("sources.kafka", "from_options"),
