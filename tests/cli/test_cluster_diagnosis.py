@@ -48,6 +48,36 @@ def test_each_replica_says_what_it_needs(replica: Replica, needs: str) -> None:
     assert found.rows[2].role == "behind"
 
 
+@pytest.mark.parametrize(
+    ("state", "needs", "advice"),
+    [
+        (
+            "down",
+            "to be started: kafka-server-start.sh on the host of broker 3, node03:9092",
+            "kafka-server-start.sh on the host of broker 3, node03:9092",
+        ),
+        (
+            "unreachable",
+            "to be reached: nobody answers at node03:9092",
+            "start broker 3 on its host, or end what keeps others from reaching it",
+        ),
+    ],
+)
+def test_a_broker_on_another_host_is_started_there(state: str, needs: str, advice: str) -> None:
+    """`ottla cluster restart` is for brokers of this host; whether a silent one runs is not known.
+
+    Nor is the end of its log, so an unclean election may lose more than is said.
+    """
+    gone = Replica(state, address="node03:9092")
+    found = diagnose(HEALTHY._replace(isr=(1, 2)), ALL_RUN | {3: gone})
+    assert (found.rows[2].needs, found.advice) == (needs, advice)
+    found = diagnose(OFFLINE._replace(elr=(3,)), ALL_RUN | {3: gone})
+    assert found.sentence.endswith(f"eligible (ELR) is broker 3, and broker 3 is {state}")
+    assert found.advice == advice
+    assert found.loss is not None
+    assert found.loss.unknown == [3]
+
+
 def test_damage_that_cannot_be_repaired_yet_is_named() -> None:
     """Also of a leader that is alone in the ISR, and where the replica has not left it."""
     alone = Replica("running", 100, damaged="offsets 3 to 4 (alone in its ISR)")

@@ -38,6 +38,13 @@ class Operator:
     def why(self, partition: str) -> Any:
         return json.loads(self("why", partition, "--json"))
 
+    def from_elsewhere(self, broker: int, *words: str) -> Any:
+        """What a command says that knows the address of one broker, and neither files nor
+        processes."""
+        address = self.cluster.address(broker)
+        assert run(["cluster", *words, "--json", "--bootstrap-server", address]) == 0
+        return json.loads(self.capsys.readouterr().out)
+
 
 def produce(cluster: Cluster, values: range) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap_servers, acks="all") as producer:
@@ -95,6 +102,17 @@ def test_a_cluster_is_explained_restarted_and_repaired(
         "lag": 5,
         "needs": "to be started: ottla cluster restart 3",
     }
+    elsewhere = operate.from_elsewhere(1, "why", "orders-0")
+    start = f"kafka-server-start.sh on the host of broker 3, {cluster.address(3)}"
+    assert elsewhere["replicas"][2] == behind["replicas"][2] | {
+        "end": None, "lag": None, "needs": f"to be started: {start}",
+    }  # fmt: skip
+    assert elsewhere["replicas"][:2] == behind["replicas"][:2]
+    seen = operate.from_elsewhere(2, "status")
+    assert [(each["broker"], each["state"]) for each in seen["brokers"]] == [
+        (1, "running"), (2, "running"), (3, "down"),
+    ]  # fmt: skip
+    assert seen["under_replicated"] >= 1
     assert "broker 3 is down" in operate.refused("restart", "--rolling")
 
     # So do the others, and only the one that misses something comes back.
@@ -108,6 +126,11 @@ def test_a_cluster_is_explained_restarted_and_repaired(
     assert 3 not in offline["isr"] + offline["eligible"]
     lost = offline["unclean_election"]
     assert (lost["leader"], lost["first"], lost["end"], lost["offsets"]) == (3, 10, 15, 5)
+    elsewhere = operate.from_elsewhere(3, "why", "orders-0")
+    assert {**elsewhere, "unclean_election": None, "replicas": []} == {
+        **offline, "unclean_election": None, "replicas": [],
+    }  # fmt: skip
+    assert elsewhere["unclean_election"]["unknown"] == [1, 2]
     words = operate("why", "orders-0")
     assert "would make broker 3 the leader and lose offsets 10 to 14 (5)" in words
     assert json.loads(operate("status", "--json"))["offline"] >= 1

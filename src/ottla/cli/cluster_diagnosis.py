@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 RUNNING, STARTING, SUSPENDED, DOWN = "running", "starting", "suspended", "down"
+UNREACHABLE = "unreachable"  # of a broker on another host, which may run
 
 
 class Partition(NamedTuple):
@@ -44,6 +45,7 @@ class Replica(NamedTuple):
     end: int | None = None
     fenced: bool = False  # registered, and not let in by the controller
     damaged: str = ""  # the offsets that are damaged on its disk, and why they stay so
+    address: str = ""  # of a broker that `ottla cluster restart` does not start
 
 
 class Row(NamedTuple):
@@ -142,7 +144,9 @@ def needed(partition: Partition, broker: int, replica: Replica, lag: int | None)
     if broker in partition.isr and partition.leader is not None:
         return ""
     if replica.state == DOWN:
-        return f"to be started: ottla cluster restart {broker}"
+        return f"to be started: {how_to_start(broker, replica)}"
+    if replica.state == UNREACHABLE:
+        return f"to be reached: nobody answers at {replica.address}"
     if replica.state == SUSPENDED:
         return f"to go on: SIGCONT to its process, or ottla cluster restart {broker}"
     if replica.state == STARTING:
@@ -174,11 +178,20 @@ def offline_sentence(partition: Partition, replicas: Mapping[int, Replica]) -> s
 
 def restart_advice(brokers: Sequence[int], replicas: Mapping[int, Replica]) -> str:
     """The command that brings one of them back; empty where only time does, or the controller."""
-    for state in (DOWN, SUSPENDED):
+    for state in (DOWN, SUSPENDED, UNREACHABLE):
         for broker in brokers:
             if replicas[broker].state == state:
-                return f"ottla cluster restart {broker}"
+                return how_to_start(broker, replicas[broker])
     return ""
+
+
+def how_to_start(broker: int, replica: Replica) -> str:
+    """The command; on another host nobody here can give it."""
+    if replica.state == UNREACHABLE:
+        return f"start broker {broker} on its host, or end what keeps others from reaching it"
+    if replica.address:
+        return f"kafka-server-start.sh on the host of broker {broker}, {replica.address}"
+    return f"ottla cluster restart {broker}"
 
 
 def offline_advice(partition: Partition, replicas: Mapping[int, Replica]) -> str:

@@ -1,19 +1,22 @@
-"""`ottla cluster status`: the brokers of a cluster on this host, and what they hold.
+"""`ottla cluster status`: the brokers of a cluster, and what they hold.
 
-The state file tells the processes; the brokers tell the controller, leaders and ISRs, and where
-each replica ends: what it lacks of its leader's log is its lag.
+Of a cluster on this host the state file tells the processes; of any other the brokers that are
+registered are dialled. The brokers tell the controller, leaders and ISRs, and where each replica
+ends: what it lacks of its leader's log is its lag.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.cluster_diagnosis import RUNNING
 from ottla.cli.cluster_disk import Repair, repair_on_disk
+from ottla.cli.cluster_hosts import bootstrap_option, registered_brokers
 from ottla.cli.cluster_processes import directory_option, known_state
 from ottla.cli.common import json_option
 from ottla.cli.connecting import admin
@@ -22,6 +25,7 @@ from ottla.cli.output import show_facts, show_json, show_rows
 from ottla.client.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from ottla.client.admin import Admin
     from ottla.client.admin.reassignments import OngoingReassignment
     from ottla.supervisor.state import BrokerState
 
@@ -32,16 +36,49 @@ PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "lag", "
 
 @click.command()
 @directory_option
+@bootstrap_option
 @click.option("--partitions", "all_partitions", is_flag=True, help="Show every partition.")
 @json_option
-def status(directory: str, all_partitions: bool, as_json: bool) -> None:
-    """Show brokers, controller, leaders, ISRs and lag of a cluster on this host.
+def status(directory: str, bootstrap: str | None, all_partitions: bool, as_json: bool) -> None:
+    """Show brokers, controller, leaders, ISRs and lag of a cluster.
 
     Of the partitions, those are shown that have no leader, whose ISR lacks a replica, or that are
     reassigned. MOVES says which replicas are added and removed, which of them catch up with
     their leader, and which repair damage on their disk. `ottla cluster why TOPIC-PARTITION` says
     more.
     """
+    if bootstrap:
+        facts, processes, found = status_from(bootstrap)
+    else:
+        known = status_in(directory, as_json=as_json)
+        if known is None:
+            return
+        facts, processes, found = known
+    show(facts, processes, found, all_partitions=all_partitions, as_json=as_json)
+
+
+def status_from(bootstrap: str) -> tuple[dict[str, Any], list[dict[str, Any]], Found]:
+    """What is known of a cluster on any hosts."""
+    with admin(bootstrap, {"request.timeout.ms": REQUEST_TIMEOUT_MS}) as client:
+        brokers = registered_brokers(client)
+        found = ask_brokers(client, [each.node_id for each in brokers if each.answers])
+    rows = [
+        {
+            "broker": each.node_id,
+            "address": each.address,
+            "state": "fenced" if each.state == RUNNING and each.fenced else each.state,
+        }
+        for each in brokers
+    ]
+    return {"bootstrap_servers": bootstrap}, rows, found
+
+
+def status_in(
+    directory: str, *, as_json: bool
+) -> tuple[dict[str, Any], list[dict[str, Any]], Found] | None:
+    """What is known of a cluster on this host; None if none of its brokers runs, which is shown."""
+    from ottla.supervisor.plan import broker_data
+
     path = Path(directory).absolute()
     state = known_state(path)
     processes = [process_row(each) for each in state.brokers]
@@ -49,15 +86,32 @@ def status(directory: str, all_partitions: bool, as_json: bool) -> None:
     if not alive:
         if as_json:
             show_json({"directory": str(path), "controller": None, "brokers": processes})
-            return
+            return None
         show_rows(processes, BROKER_COLUMNS[:4])
         raise Failure("no broker is running", f"ottla cluster up --dir {path}")
-    found = ask_brokers(alive, path)
+
+    def repair_of(broker: int, partition: str) -> Repair | None:
+        return repair_on_disk(broker_data(path, broker) / partition)
+
+    servers = ",".join(each.address for each in alive)
+    with admin(servers, {"request.timeout.ms": REQUEST_TIMEOUT_MS}) as client:
+        found = ask_brokers(client, [each.node_id for each in alive], repair_of)
+    facts = {"directory": str(path), "bootstrap_servers": state.bootstrap_servers}
+    return facts, processes, found
+
+
+def show(
+    facts: dict[str, Any],
+    processes: list[dict[str, Any]],
+    found: Found,
+    *,
+    all_partitions: bool,
+    as_json: bool,
+) -> None:
     brokers = [row | found.totals(row["broker"]) for row in processes]
     rows = [row for row in found.rows() if all_partitions or row["trouble"] or row["moves"]]
     facts = {
-        "directory": str(path),
-        "bootstrap_servers": state.bootstrap_servers,
+        **facts,
         "cluster_id": found.cluster_id,
         "controller": found.controller,
         **found.counts(),
@@ -68,7 +122,8 @@ def status(directory: str, all_partitions: bool, as_json: bool) -> None:
     show_facts(facts)
     click.echo()
     troubled = [place for place, row in enumerate(brokers) if row["state"] != "running"]
-    show_rows(brokers, BROKER_COLUMNS, marked=troubled)
+    columns = [each for each in BROKER_COLUMNS if each != "process" or "directory" in facts]
+    show_rows(brokers, columns, marked=troubled)
     if rows:
         click.echo()
         troubled = [place for place, row in enumerate(rows) if row["trouble"]]
@@ -208,29 +263,27 @@ class Found:
         return max((lag for lag in lags if lag is not None), default=None)
 
 
-def ask_brokers(alive: list[BrokerState], path: Path) -> Found:
+def ask_brokers(
+    client: Admin,
+    running: Sequence[int],
+    repair_of: Callable[[int, str], Repair | None] = lambda broker, partition: None,
+) -> Found:
     """Ask the cluster for its metadata, and each broker that runs where its replicas end."""
     from ottla.client.errors import KafkaError
-    from ottla.supervisor.plan import broker_data
 
-    def repair_of(broker: int, partition: str) -> Repair | None:
-        return repair_on_disk(broker_data(path, broker) / partition)
-
-    servers = ",".join(each.address for each in alive)
-    with admin(servers, {"request.timeout.ms": REQUEST_TIMEOUT_MS}) as client:
-        cluster = client.describe_cluster()
-        topics = client.describe_topics()
-        ends: dict[int, dict[TopicPartition, int]] = {}
-        for broker in alive:
-            held = [
-                TopicPartition(topic["name"], partition["partition_index"])
-                for topic in topics
-                for partition in topic["partitions"]
-                if broker.node_id in partition["replica_nodes"]
-            ]
-            with contextlib.suppress(KafkaError):  # it is not registered yet, or no longer
-                ends[broker.node_id] = client.replica_end_offsets(broker.node_id, held)
-        moving: dict[TopicPartition, OngoingReassignment] = {}
-        with contextlib.suppress(KafkaError):  # there is no controller just now
-            moving = client.list_partition_reassignments()
-    return Found(cluster, topics, ends, [each.node_id for each in alive], moving, repair_of)
+    cluster = client.describe_cluster()
+    topics = client.describe_topics()
+    ends: dict[int, dict[TopicPartition, int]] = {}
+    for broker in running:
+        held = [
+            TopicPartition(topic["name"], partition["partition_index"])
+            for topic in topics
+            for partition in topic["partitions"]
+            if broker in partition["replica_nodes"]
+        ]
+        with contextlib.suppress(KafkaError):  # it is not registered yet, or no longer
+            ends[broker] = client.replica_end_offsets(broker, held)
+    moving: dict[TopicPartition, OngoingReassignment] = {}
+    with contextlib.suppress(KafkaError):  # there is no controller just now
+        moving = client.list_partition_reassignments()
+    return Found(cluster, topics, ends, running, moving, repair_of)

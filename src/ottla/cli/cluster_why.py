@@ -15,6 +15,7 @@ import click
 from ottla.cli.cluster_diagnosis import (
     DOWN,
     RUNNING,
+    UNREACHABLE,
     Diagnosis,
     Partition,
     Replica,
@@ -22,6 +23,7 @@ from ottla.cli.cluster_diagnosis import (
     loss_sentence,
 )
 from ottla.cli.cluster_disk import end_on_disk, repair_on_disk
+from ottla.cli.cluster_hosts import bootstrap_option, registered_brokers
 from ottla.cli.cluster_processes import directory_option, known_state, not_running
 from ottla.cli.cluster_status import REQUEST_TIMEOUT_MS, process_state
 from ottla.cli.common import json_option
@@ -40,13 +42,37 @@ MIN_ISR = "min.insync.replicas"
 @click.command()
 @click.argument("partition", metavar="TOPIC-PARTITION")
 @directory_option
+@bootstrap_option
 @json_option
-def why(partition: str, directory: str, as_json: bool) -> None:
+def why(partition: str, directory: str, bootstrap: str | None, as_json: bool) -> None:
     """Say why a partition is offline or lags, and what an unclean election would lose.
 
-    END is where a replica's log ends; for a broker that does not run it is what lies in its files.
+    END is where a replica's log ends; for a broker that does not run it is what lies in its files,
+    if these are on this host.
     """
     asked = parse(partition)
+    found, replicas = seen_from(bootstrap, asked) if bootstrap else seen_in(directory, asked)
+    show(found, diagnose(found, replicas), as_json=as_json)
+
+
+def seen_from(bootstrap: str, asked: TopicPartition) -> tuple[Partition, dict[int, Replica]]:
+    """The partition and its replicas, as brokers on any hosts tell of them."""
+    with admin(bootstrap, {"request.timeout.ms": REQUEST_TIMEOUT_MS}) as client:
+        found = described(client, asked)
+        brokers = {each.node_id: each for each in registered_brokers(client)}
+        replicas = {}
+        for broker in found.replicas:
+            known = brokers.get(broker)
+            if known is None:
+                replicas[broker] = Replica(UNREACHABLE, address="any address: it is unregistered")
+                continue
+            end = end_at(client, asked, broker) if known.answers else None
+            replicas[broker] = Replica(known.state, end, known.fenced, address=known.address)
+    return found, replicas
+
+
+def seen_in(directory: str, asked: TopicPartition) -> tuple[Partition, dict[int, Replica]]:
+    """The same for a cluster on this host, whose processes and files can be looked at."""
     path = Path(directory).absolute()
     state = known_state(path)
     states = {each.node_id: process_state(each) for each in state.brokers}
@@ -60,10 +86,9 @@ def why(partition: str, directory: str, as_json: bool) -> None:
             for broker in found.replicas
         }
         fenced = fenced_brokers(client)
-    replicas = {
+    return found, {
         broker: replica._replace(fenced=broker in fenced) for broker, replica in replicas.items()
     }
-    show(found, diagnose(found, replicas), as_json=as_json)
 
 
 def parse(text: str) -> TopicPartition:
@@ -114,16 +139,23 @@ def described(client: Admin, asked: TopicPartition) -> Partition:
 
 def seen(client: Admin, asked: TopicPartition, broker: int, state: str, path: Path) -> Replica:
     """What can be seen of a replica: by asking its broker, or by looking at its files."""
-    from ottla.client.errors import KafkaError
     from ottla.supervisor.plan import broker_data
 
     end, folder = None, broker_data(path, broker) / f"{asked.topic}-{asked.partition}"
     if state == RUNNING:
-        with contextlib.suppress(KafkaError):  # it is not registered yet, or no longer
-            end = client.replica_end_offsets(broker, [asked]).get(asked)
+        end = end_at(client, asked, broker)
     elif state == DOWN:
         end = end_on_disk(folder)
     return Replica(state, end, damaged=str(repair_on_disk(folder) or ""))
+
+
+def end_at(client: Admin, asked: TopicPartition, broker: int) -> int | None:
+    """Where a broker says that its replica ends; None if it does not say."""
+    from ottla.client.errors import KafkaError
+
+    with contextlib.suppress(KafkaError):  # it is not registered yet, or no longer
+        return client.replica_end_offsets(broker, [asked]).get(asked)
+    return None
 
 
 def fenced_brokers(client: Admin) -> set[int]:
