@@ -42,8 +42,12 @@ class Counts:
         self.taken = 0  # events, each time they are taken
         self.delivered = 0
         self.deliveries = 0
+        self.full = 0  # deliveries of a whole batch, as the sink's batch size says
         self.failures = 0
         self.skipped = 0  # events that the sink had already
+        self.connected = 0  # how often the sink has started, or begun anew after a failure
+        self.connect_failures = 0
+        self.send_s = 0.0  # spent in deliveries
 
 
 class Gathered(NamedTuple):
@@ -69,6 +73,7 @@ class Delivery:
         share a channel share that file and a `progress`."""
         self.sink = sink
         self.channel = channel
+        self.batch_events = events_max
         # A sink that encodes whole batches takes more at a time than Flume's batch size.
         preparing = isinstance(sink, PreparingSink)
         self.events_max = max(events_max, TAKE_EVENTS_MIN) if preparing else events_max
@@ -112,8 +117,11 @@ class Delivery:
         pause_s = PAUSE_MIN_S
         while True:
             try:
-                return await loop.run_in_executor(self._thread, action)
+                positions = await loop.run_in_executor(self._thread, action)
+                self.counts.connected += 1
+                return positions
             except Exception as error:
+                self.counts.connect_failures += 1
                 if not may_pass(error):
                     raise
                 logger.warning(
@@ -230,8 +238,11 @@ class Delivery:
                 self.positions.pop(stream, None)
             else:
                 self.positions[stream] = position
-        self.counts.deliveries += 1
-        self.counts.delivered += sum(map(len, gathered.fresh))
+        counts, events = self.counts, sum(map(len, gathered.fresh))
+        counts.deliveries += 1
+        counts.delivered += events
+        counts.full += events >= self.batch_events
+        counts.send_s += time.monotonic() - self._sending_since
         self.delivered.set()
 
     def _moved(self, passed: Mapping[str, Position]) -> dict[str, Position]:

@@ -22,6 +22,16 @@ class Delivered(Protocol):
     def positions(self) -> Mapping[str, Position]: ...
 
 
+class OutputCounts:
+    """What a source has put, for the monitoring. Batches without events are not counted."""
+
+    def __init__(self) -> None:
+        self.events_received = 0  # before the interceptors
+        self.events_accepted = 0  # the same, once the channels have what the interceptors left
+        self.batches_received = 0
+        self.batches_accepted = 0
+
+
 class SourceOutput:
     """The replicating selector: each event goes into all channels."""
 
@@ -29,10 +39,22 @@ class SourceOutput:
         self._channels = channels
         self._interceptors = interceptors
         self.deliveries: Sequence[Delivered] = ()  # of the agent, once it runs
+        self.counts = OutputCounts()
 
     async def put(self, batch: EventBatch) -> None:
+        counts, events = self.counts, len(batch)
+        if events:
+            counts.events_received += events
+            counts.batches_received += 1
         for intercept in self._interceptors:
             batch = intercept(batch)
+        await self._distribute(batch)
+        if events:
+            counts.events_accepted += events
+            counts.batches_accepted += 1
+
+    async def _distribute(self, batch: EventBatch) -> None:
+        """Puts what the interceptors left into the channels."""
         if len(self._channels) == 1:
             await self._channels[0].put(batch)
         else:

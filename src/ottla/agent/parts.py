@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from .events import EventBatch, Position
 
@@ -36,11 +36,43 @@ class Source(Protocol):
         the least of all sinks; a stream that is not there begins as the options say."""
 
 
+class FileStatus(NamedTuple):
+    """A file that a source reads, for the monitoring."""
+
+    path: str
+    stream: str
+    position: int  # read, and given to the channel
+    size: int  # when it was last listed
+    packed: bool = False  # compressed: its size says nothing about the position
+
+
+@runtime_checkable
+class FileSource(Source, Protocol):
+    """A source that reads files, and can say how far."""
+
+    def files(self) -> list[FileStatus]: ...
+
+
 class Channel(Protocol):
     """Holds events between sources and sinks."""
 
     name: str
     durable: bool  # what was put is there after a crash
+
+    @property
+    def capacity(self) -> int:
+        """Events; 0 where there is no such limit."""
+
+    @property
+    def events(self) -> int:
+        """Those that wait to be taken."""
+
+    @property
+    def events_put(self) -> int: ...
+
+    @property
+    def events_taken(self) -> int:
+        """And committed."""
 
     async def put(self, batch: EventBatch) -> None:
         """Waits while the channel is full."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .delivery import Delivery
-from .events import Position
+from .events import EventBatch, Position
 from .output import SourceOutput
 from .parts import Channel, DurableChannel, Source
 
@@ -33,14 +33,22 @@ class Wiring:
 class Agent:
     """The tasks of a running agent."""
 
-    def __init__(self, wiring: Wiring) -> None:
+    def __init__(
+        self, wiring: Wiring, before: Mapping[str, Sequence[EventBatch]] | None = None
+    ) -> None:
+        """`before`: events of an agent that this one replaces, by channel; they come first."""
         self.wiring = wiring
+        self.drain_s: float | None = DRAIN_S  # None: as long as it takes
+        self.drains_durable = True  # or leaves it to who opens the channel next
+        self.is_stopping = False
+        self._hurry = asyncio.Event()
+        self._before = dict(before or {})
         self._held: dict[str, Mapping[str, Position]] = {}  # by durable channels, by their name
         self._ready = {channel.name: asyncio.Event() for channel in wiring.channels}
         self._tasks: list[asyncio.Task[None]] = []
         self._sources: list[asyncio.Task[None]] = []
 
-    async def run(self, *, until_drained: bool = False, drain_s: float | None = None) -> None:
+    async def run(self, *, until_drained: bool = False) -> None:
         """Runs until it is cancelled or a part fails for good; with `until_drained` also until
         all sources have ended and everything is delivered."""
         wiring = self.wiring
@@ -60,7 +68,7 @@ class Agent:
                 await self._first_failure([*self._tasks, *self._sources])
                 await asyncio.Event().wait()  # sources may have ended; the agent goes on
         finally:
-            await self._stop(DRAIN_S if drain_s is None else drain_s)
+            await self._stop()
 
     async def _run_channel(self, channel: Channel) -> None:
         if isinstance(channel, DurableChannel):
@@ -70,8 +78,15 @@ class Agent:
             delivered = [dict(delivery.positions) for delivery in fed]
             has_source = any(channel in channels for _, _, channels in self.wiring.sources)
             self._held[channel.name] = await channel.start(least_of(delivered), has_source)
+        before = self._before.pop(channel.name, ())
+        if not isinstance(channel, DurableChannel):
+            channel.roll_back(before)  # also beyond its capacity
+            self._ready[channel.name].set()
+            return
         self._ready[channel.name].set()
-        if isinstance(channel, DurableChannel):
+        if before:
+            await asyncio.gather(channel.run(), put_all(channel, before))
+        else:
             await channel.run()
 
     async def _run_sink(self, delivery: Delivery) -> None:
@@ -105,18 +120,17 @@ class Agent:
                 task.result()
             waiting -= done
 
-    async def _drained(self) -> None:
+    async def _drained(self, durable_too: bool = True) -> None:
         """Until the channels that have a sink are empty and what was taken is delivered."""
-        while not all(
-            delivery.idle and getattr(delivery.channel, "events", 0) == 0
+        deliveries = [
+            delivery
             for delivery in self.wiring.deliveries
-        ):
-            for delivery in self.wiring.deliveries:
+            if durable_too or not delivery.channel.durable
+        ]
+        while not all(delivery.idle and delivery.channel.events == 0 for delivery in deliveries):
+            for delivery in deliveries:
                 delivery.delivered.clear()
-            waits = [
-                asyncio.create_task(delivery.delivered.wait())
-                for delivery in self.wiring.deliveries
-            ]
+            waits = [asyncio.create_task(delivery.delivered.wait()) for delivery in deliveries]
             try:
                 done, _ = await asyncio.wait(
                     [*waits, *self._tasks], return_when=asyncio.FIRST_COMPLETED, timeout=0.1
@@ -130,17 +144,23 @@ class Agent:
             if isinstance(channel, DurableChannel) and self._ready[channel.name].is_set():
                 await channel.drain()
 
-    async def _stop(self, drain_s: float) -> None:
+    def hurry(self) -> None:
+        """What is drained now is waited for no longer."""
+        self._hurry.set()
+
+    def has_failed_source(self) -> bool:
+        """Whether a source has given up, and the others go on."""
+        return any(getattr(source, "failure", None) for source, _, _ in self.wiring.sources)
+
+    async def _stop(self) -> None:
+        self.is_stopping = True
         for task in self._sources:
             task.cancel()
         await asyncio.gather(*self._sources, return_exceptions=True)
         if not any(
             task.done() and not task.cancelled() and task.exception() for task in self._tasks
         ):
-            try:
-                await asyncio.wait_for(self._drained(), drain_s)
-            except Exception:
-                logger.info("The agent stops with events that are not delivered")
+            await self._drain()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -148,6 +168,23 @@ class Agent:
             await delivery.stop()
         for channel in self.wiring.channels:
             await channel.close()
+
+    async def _drain(self) -> None:
+        drained = asyncio.create_task(self._drained(self.drains_durable))
+        hurried = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait(
+            [drained, hurried], timeout=self.drain_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        if not drained.done() or drained.exception() is not None:
+            logger.info("The agent stops with events that are not delivered")
+        for task in (drained, hurried):
+            task.cancel()
+        await asyncio.gather(drained, hurried, return_exceptions=True)
+
+
+async def put_all(channel: Channel, batches: Sequence[EventBatch]) -> None:
+    for batch in batches:
+        await channel.put(batch)
 
 
 async def run_agent(wiring: Wiring, *, until_drained: bool = False) -> None:

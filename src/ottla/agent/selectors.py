@@ -33,9 +33,7 @@ class SelectedOutput(SourceOutput):
         self._by_name = dict(channels)
         self.events_missed = 0  # by optional channels
 
-    async def put(self, batch: EventBatch) -> None:
-        for intercept in self._interceptors:
-            batch = intercept(batch)
+    async def _distribute(self, batch: EventBatch) -> None:
         required, optional = self.parts(batch)
         await asyncio.gather(
             *(self._by_name[name].put(part) for name, part in required.items()),

@@ -122,6 +122,7 @@ class SinkGroup:
     ) -> None:
         self.name = name
         self.counts = dict.fromkeys(sinks, 0)  # events delivered by each
+        self.failures = dict.fromkeys(sinks, 0)
         self._sinks = sinks
         self._choice = choice
         self._clock = clock
@@ -142,6 +143,7 @@ class SinkGroup:
             except Exception as problem:
                 logger.warning("Sink group %s: %s failed: %s", self.name, name, problem)
                 problems.append(f"{name}: {problem}")
+                self.failures[name] += 1
                 self._choice.failed(name, self._clock() * 1000)
                 continue
             self._choice.delivered(name)

@@ -90,6 +90,10 @@ class MemoryChannel:
             self._waiting.appendleft((batch, size))
         self._taking.wake()
 
+    def left(self) -> list[EventBatch]:
+        """What waits and has no position: a source that can read again does so."""
+        return [batch for batch, _ in self._waiting if batch.position is None and len(batch)]
+
     async def close(self) -> None:
         return
 

@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from ..config.options import Options
 from ..config.patterns import python_pattern
@@ -31,7 +30,7 @@ from ..files.opening import FileProbe, OpenContent, open_if_same
 from ..files.registry import SETTLE_S, Known, Outcome, Registry
 from ..files.tail import BatchForm, ContentChanged, Tail
 from ..files.watching import RELIST_S, Changes, PollingWatcher, Watcher, watcher_for
-from ..parts import Output
+from ..parts import FileStatus, Output
 
 logger = logging.getLogger(__name__)
 BATCH_SIZE = 100  # Flume's default
@@ -67,15 +66,6 @@ class OpenFile:
     content: OpenContent
     form: BatchForm
     read_at_s: float
-
-
-class FileStatus(NamedTuple):
-    """One file as the live view shows it."""
-
-    path: str
-    stream: str
-    position: int
-    size: int
 
 
 @dataclass(slots=True)
@@ -117,9 +107,15 @@ class TaildirSource:
         return f"{self.name}/{uuid.uuid4().hex[:16]}"
 
     def files(self) -> list[FileStatus]:
-        """The files that are there, for the live view."""
+        """The files that are there, for the monitoring."""
         return [
-            FileStatus(known.facts.path, known.stream, known.offset, known.seen.size)
+            FileStatus(
+                known.facts.path,
+                known.stream,
+                known.offset,
+                known.seen.size,
+                is_compressed(known.facts.path),
+            )
             for known in list(self._registry.streams.values())
             if known.seen is not None
         ]
