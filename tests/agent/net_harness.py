@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -53,6 +54,18 @@ class Collected:
                 self._changed.clear()
                 await self._changed.wait()
         return self.bodies
+
+
+def made_pem_file(directory: Path) -> Path:
+    """A certificate of this machine's, signed by itself, with its key; made by openssl."""
+    file = directory / "server.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    names = ["-subj", "/CN=localhost", "-addext", f"subjectAltName=IP:{LOCAL}"]
+    places = ["-nodes", "-keyout", str(file), "-out", str(directory / "certificate.pem")]
+    subprocess.run([*command, *names, *places], check=True, capture_output=True)
+    with file.open("ab") as out:
+        out.write((directory / "certificate.pem").read_bytes())
+    return file
 
 
 def source_of(*lines: str) -> Any:

@@ -148,5 +148,11 @@ def factory(place: tuple[str, str], part: Part) -> Callable[..., Any]:
     if not there:
         rule = f"({part.type.name}) is not built yet"
         raise ConfigError([Problem(part.where, part.name, rule, "a later version of ottla")])
-    found: Callable[..., Any] = getattr(import_module(f"ottla.agent.{module}"), function)
+    try:
+        found: Callable[..., Any] = getattr(import_module(f"ottla.agent.{module}"), function)
+    except ModuleNotFoundError as missing:
+        rule = f"({part.type.name}) needs {missing.name}"
+        raise ConfigError(
+            [Problem(part.where, part.name, rule, "pip install 'ottla[agent]'")]
+        ) from None
     return found

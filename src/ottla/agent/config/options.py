@@ -108,7 +108,8 @@ class Option:
             if name.lower() == plain:
                 raise BadValue(reason, self._example())
         words = list(dict.fromkeys(self.choices.values()))
-        raise BadValue(f"must be {or_list(words)}", self._example())
+        why = ": Java's classes do not run here" if "." in word else ""
+        raise BadValue(f"must be {or_list(words)}{why}", self._example())
 
     def _example(self) -> str:
         if self.default is None:

@@ -51,6 +51,9 @@ class Lines:
     async def ended(self) -> bytes:
         return b""
 
+    def closed(self) -> None:
+        return
+
     async def _put(self, lines: list[bytes]) -> bytes:
         if not lines:
             return b""

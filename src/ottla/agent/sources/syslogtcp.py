@@ -43,6 +43,9 @@ class Messages:
         await self._put(self._framing.end())
         return b""
 
+    def closed(self) -> None:
+        return
+
     async def _put(self, messages: list[Message]) -> None:
         if not messages:
             return

@@ -7,6 +7,7 @@ client waits too. When the source stops, what was received goes to the channel f
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from typing import Protocol, cast
 
 logger = logging.getLogger(__name__)
 PENDING_BYTES_MAX = 64 * 1024  # received and not handled; then reading stops
+LINGER_S = 5.0
 STOP_S = 2.0  # for what was received when the source stops
 BACKLOG = 128
 
@@ -21,9 +23,12 @@ BACKLOG = 128
 class EndConnection(Exception):
     """The connection ends after this answer."""
 
-    def __init__(self, answer: bytes = b"") -> None:
+    def __init__(self, answer: bytes = b"", *, lingers: bool = False) -> None:
+        """One that lingers drops for a while what its client still sends: a connection that ends
+        with bytes unread may take the answer away with it."""
         super().__init__(answer)
         self.answer = answer
+        self.lingers = lingers
 
 
 class Handler(Protocol):
@@ -34,6 +39,9 @@ class Handler(Protocol):
 
     async def ended(self) -> bytes:
         """The client has sent all: what came last may be whole now."""
+
+    def closed(self) -> None:
+        """The connection is gone, for whatever reason."""
 
 
 class Peer(Protocol):
@@ -49,8 +57,15 @@ class Peer(Protocol):
 class Connection(asyncio.Protocol):
     """Bytes from the socket to the handler, answers back."""
 
-    def __init__(self, handler_of: Callable[[Peer], Handler], all_open: set[Connection]) -> None:
+    def __init__(
+        self,
+        handler_of: Callable[[Peer], Handler],
+        all_open: set[Connection],
+        idle_s: float | None = None,
+    ) -> None:
+        """A connection that sends nothing for `idle_s` seconds ends."""
         self._handler_of = handler_of
+        self._idle_s = idle_s
         self._all_open = all_open
         self._pending: list[bytes] = []
         self._pending_bytes = 0
@@ -117,14 +132,30 @@ class Connection(asyncio.Protocol):
                     break
                 else:
                     self._changed.clear()
-                    await self._changed.wait()
+                    await asyncio.wait_for(self._changed.wait(), self._idle_s)
         except EndConnection as end:
             await self._write(end.answer)
+            if end.lingers:
+                await self._linger()
+        except TimeoutError:
+            logger.debug("The connection from %s:%d is idle, and ends", *self.client)
         except Exception:
             logger.exception("The connection from %s:%d fails", *self.client)
         finally:
             self._all_open.discard(self)
             self._transport.close()
+            handler.closed()
+
+    async def _linger(self) -> None:
+        """Until the client ends, too."""
+        if self._transport.can_write_eof() and not self._transport.is_closing():
+            self._transport.write_eof()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_S):
+                while not (self._at_end or self._stopping):
+                    self._take()
+                    self._changed.clear()
+                    await self._changed.wait()
 
     def _take(self) -> bytes:
         block = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
@@ -145,9 +176,16 @@ class TcpServer:
     """Listens on one address and some ports until it is cancelled."""
 
     def __init__(
-        self, name: str, host: str | None, ports: Sequence[int], tls: ssl.SSLContext | None = None
+        self,
+        name: str,
+        host: str | None,
+        ports: Sequence[int],
+        tls: ssl.SSLContext | None = None,
+        *,
+        idle_s: float | None = None,
     ) -> None:
         self.name = name
+        self.idle_s = idle_s
         self.host = host
         self.ports = ports
         self.tls = tls
@@ -161,7 +199,7 @@ class TcpServer:
         try:
             for port in self.ports:
                 server = await loop.create_server(
-                    lambda: Connection(handler_of, self.open),
+                    lambda: Connection(handler_of, self.open, self.idle_s),
                     self.host,
                     port,
                     ssl=self.tls,

@@ -1,0 +1,1 @@
+"""Events that come as HTTP requests: what a request is, and how it becomes events."""
