@@ -140,10 +140,12 @@ class Registry:
         return outcome
 
     def wanted(self) -> Wanted:
-        """The files of streams that are not among those of the last listing."""
+        """The files of streams that are not among those of the last listing, or that were only
+        there because they were wanted: they are still."""
         gone = [known for known in self.streams.values() if known.lost or known.seen is None]
+        outside = [known for known in self.streams.values() if known.seen and not known.seen.group]
         return Wanted(
-            {known.facts.inode for known in gone if not known.lost},
+            {known.facts.inode for known in [*gone, *outside] if not known.lost},
             {os.path.basename(known.facts.path) for known in gone if known.facts.offset > 0},
         )
 

@@ -37,6 +37,7 @@ BATCH_SIZE = 100  # Flume's default
 IDLE_TIMEOUT_MS = 120_000  # Flume's default
 OPEN_FILES_MAX = 400  # of 1,024 that a process may open on many machines
 CHECK_S = 5.0  # how often open files are looked at
+LOOKS_MAX = 10  # at the directories in one listing; files may change meanwhile
 FORGET_S = 3600.0  # how often streams are looked for whose files are long gone
 # Listing takes at most one part in so many of the time.
 LIST_SHARE = 20
@@ -209,9 +210,12 @@ class TaildirSource:
     async def _list(self, output: Output, at_end: bool = False) -> None:
         began_s = self._clock()
         outcome = await asyncio.to_thread(self._look, at_end)
-        wanted_before: object = None
         # What is missed is looked for under other names, once more for each that is newly missed.
-        while (wanted := self._registry.wanted()) != wanted_before and any(wanted):
+        wanted_before: object = None
+        for _ in range(LOOKS_MAX):
+            wanted = self._registry.wanted()
+            if wanted == wanted_before or not any(wanted):
+                break
             wanted_before = wanted
             more = await asyncio.to_thread(self._look, at_end)
             outcome.read += more.read
@@ -219,6 +223,8 @@ class TaildirSource:
             outcome.begun += more.begun
             outcome.copies += more.copies
             outcome.waits = more.waits
+        else:
+            outcome.waits = True
         now_s = self._clock()
         pending = self._pending
         pending.listing = outcome.waits
