@@ -12,7 +12,7 @@ LONG_TIMEOUT_S := 3600
 UNIT := -m "not apache and not spark" --ignore tests/compat --ignore tests/crash
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cluster test test-long unit-newest check format bench unit apache compile clean
+.PHONY: help demo demo-cluster demo-agent test test-long unit-newest check format bench unit apache compile clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ demo: $(READY) $(JAVA) $(COMPILED) ## User behaviour, live: a broker, Spark, a k
 
 demo-cluster: $(READY) $(JAVA) $(COMPILED) ## The same on three brokers and a Spark cluster, and a leader is killed too
 	@$(BIN)/python -m scripts.demo --cluster
+
+demo-agent: $(READY) $(JAVA) $(COMPILED) ## A log that grows and is rotated, its agent killed, status codes on Spark
+	@$(BIN)/python -m scripts.agent_demo
 
 test: $(READY) $(EXTRAS) $(COMPILED) check ## Set up, run the checks and all tests
 	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup

@@ -16,6 +16,7 @@ import pytest
 from tests.apache import jars, zookeeper
 
 REQUIRE_ALL = "OTTLA_REQUIRE_ALL"
+SYSTEM_PROGRAMS = "/usr/sbin:/sbin"  # not in everybody's PATH
 LONG_REASON = "a long run: make test-long, or OTTLA_LONG=1"
 LONG = os.environ.get("OTTLA_LONG") == "1"  # set by `make test-long`
 
@@ -28,6 +29,11 @@ def java() -> str:
 def kcat() -> str:
     """The path of `kcat` (Debian's package of that name)."""
     return _program("kcat", "kcat, from the package of that name")
+
+
+def logrotate() -> str:
+    """The path of `logrotate` (Debian's package of that name)."""
+    return _program("logrotate", "logrotate, from the package of that name")
 
 
 def apache() -> None:
@@ -64,7 +70,7 @@ def rounds(usual: int, long: int) -> int:
 
 
 def _program(name: str, what: str) -> str:
-    path = shutil.which(name)
+    path = shutil.which(name) or shutil.which(name, path=SYSTEM_PROGRAMS)
     return path if path is not None else missing(f"{name} is not installed ({what})")
 
 

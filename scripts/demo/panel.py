@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Any, TextIO
 
 BARS = "▁▂▃▄▅▆▇█"
 SPARKS = 24
@@ -123,8 +123,16 @@ def plain(view: View) -> str:
 class Screen:
     """The terminal: says lines that stay, shows a view that goes away."""
 
-    def __init__(self, out: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        out: TextIO | None = None,
+        panel: Callable[[Any, int], list[str]] = panel,
+        plain: Callable[[Any], str] = plain,
+    ) -> None:
+        """`panel` and `plain` make text of a view; those of another demo are its own."""
         self.out = out or sys.stdout
+        self.panel = panel
+        self.plain = plain
         wide = shutil.get_terminal_size().columns > WIDTH_MIN
         self.live = wide and self.out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self.height = 0
@@ -136,15 +144,15 @@ class Screen:
         self.out.write(f"{dot} {text}\n")
         self.out.flush()
 
-    def show(self, view: View) -> None:
+    def show(self, view: Any) -> None:
         if self.live:
-            self._rewrite(panel(view, shutil.get_terminal_size().columns - 1))
+            self._rewrite(self.panel(view, shutil.get_terminal_size().columns - 1))
         elif view.elapsed_s >= self.next_plain_s:
             self.next_plain_s = view.elapsed_s + PLAIN_EVERY_S
-            self.out.write(plain(view) + "\n")
+            self.out.write(self.plain(view) + "\n")
             self.out.flush()
 
-    def happened(self, view: View) -> None:
+    def happened(self, view: Any) -> None:
         """In a pipe, what just happened; the panel lists it anyway."""
         if not self.live:
             at_s, what = view.happenings[-1]

@@ -71,7 +71,7 @@ class Watcher(threading.Thread):
             for records in consumer.poll(POLL_MS).values():
                 for record in records:
                     self.take(record)
-            if time.monotonic() >= next_look:
+            if self.groups and time.monotonic() >= next_look:
                 next_look = time.monotonic() + GROUPS_EVERY_S
                 found = admin.list_group_offsets(dict.fromkeys(self.groups))
                 self.read = {
