@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 
-from ottla.agent.channels.memory import MemoryChannel
-from ottla.agent.events import EventBatch
+from ottla.agent.channels.memory import READ_AHEAD_BYTES_MAX, MemoryChannel
+from ottla.agent.events import EventBatch, Position
 
 
 def batch(*bodies: bytes) -> EventBatch:
@@ -43,6 +43,24 @@ def test_bytes_are_bounded_too_less_the_share_for_headers() -> None:
         await waiting
 
     asyncio.run(scenario())
+
+
+def test_what_can_be_read_again_is_not_read_far_ahead() -> None:
+    """Events with positions take no more than READ_AHEAD_BYTES_MAX of a channel, others all."""
+
+    async def scenario(position: Position | None) -> int:
+        channel = MemoryChannel("c", 100_000)
+        body = b"x" * (READ_AHEAD_BYTES_MAX // 4)
+        for _ in range(5):
+            waiting = asyncio.create_task(channel.put(EventBatch([body], position=position)))
+            await asyncio.sleep(0)
+        if not waiting.done():
+            await channel.take(1, 1)
+            await waiting
+        return channel.events
+
+    assert asyncio.run(scenario(Position("r1/1", 1))) == 4
+    assert asyncio.run(scenario(None)) == 5
 
 
 def test_a_batch_larger_than_the_channel_goes_in_alone() -> None:

@@ -21,6 +21,8 @@ from .waiting import WaitingLine
 BUFFER_PERCENTAGE = 20  # of the byte capacity, for headers and objects
 # Flume takes 80 % of the JVM's memory, which an agent of Python's has no measure for.
 BYTE_CAPACITY = 32 << 20
+# Of events that their source can read again: more in memory would bring them to no sink sooner.
+READ_AHEAD_BYTES_MAX = 2 << 20
 
 
 class MemoryChannel:
@@ -47,7 +49,10 @@ class MemoryChannel:
 
     async def put(self, batch: EventBatch) -> None:
         count, size = len(batch), batch.byte_count()
-        await self._putting.wait_for(lambda: self._has_space(count, size))
+        bytes_max = self.byte_capacity
+        if batch.position is not None:
+            bytes_max = min(bytes_max, READ_AHEAD_BYTES_MAX)
+        await self._putting.wait_for(lambda: self._has_space(count, size, bytes_max))
         self.events += count
         self.bytes += size
         self.events_put += count
@@ -55,9 +60,9 @@ class MemoryChannel:
         self._taking.wake()
         self._putting.wake()
 
-    def _has_space(self, events: int, size: int) -> bool:
+    def _has_space(self, events: int, size: int, bytes_max: int) -> bool:
         return self.events == 0 or (
-            self.events + events <= self.capacity and self.bytes + size <= self.byte_capacity
+            self.events + events <= self.capacity and self.bytes + size <= bytes_max
         )
 
     async def take(self, events_max: int, bytes_max: int = TAKE_BYTES_MAX) -> list[EventBatch]:
