@@ -22,7 +22,7 @@ MEMORY = PartType(
         Option("keep-alive", NUMBER, 3, FROM_0, "Seconds that Flume waits for space.", idle=WAITS),
         Option("byteCapacity", NUMBER, None, FROM_0,
                "Bytes of bodies that it holds at most; 0 is no limit. Flume: 80 % of the JVM's "
-               "memory; here 32 MiB unless set."),
+               "memory; here 32 MiB unless set. 2 MiB at most of what can be read again."),
         Option("byteCapacityBufferPercentage", NUMBER, 20, between(0, 100),
                "The part of byteCapacity that is kept for headers."),
     ),
