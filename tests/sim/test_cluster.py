@@ -25,6 +25,13 @@ CLOCK_FAR_BACK = (
     Fault(2.9, "jump", "leader", 0.0, 0x4E66),
     Fault(4.0, "jump", "leader", 0.0, 0x3A1F),
 )
+# With one ISR member that has lost its disk, and the others in the ELR, an ELR is given up.
+ELR_IS_ALL = (
+    Fault(4.257, "config", "leader", 1.542, 0x71AC),
+    Fault(5.063, "kill", "leader", 1.122, 0x0B52),
+    Fault(5.228, "wipe", "follower", 0.698, 0x8366),
+    Fault(5.353, "kill", "any", 0.043, 0xE750),
+)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -41,6 +48,11 @@ def test_nothing_acknowledged_is_lost_doubled_or_reordered(seed: int) -> None:
 def test_a_leader_whose_clock_is_far_back_takes_records() -> None:
     """Timestamps more than an hour ahead of it are allowed here: to refuse them is no fault."""
     judge(ClusterRun(686, CLOCK_FAR_BACK))
+
+
+def test_min_insync_replicas_changes_when_nobody_lacks_anything() -> None:
+    """It clears the ELR, as in Kafka: who is left in the ISR must not have lost what it had."""
+    judge(ClusterRun(2111, ELR_IS_ALL))
 
 
 @pytest.mark.parametrize("seed", range(FIRST_WITH_SYNC, FIRST_WITH_SYNC + SEEDS_WITH_SYNC))

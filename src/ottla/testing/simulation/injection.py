@@ -15,8 +15,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.seams.simulated.background import USUAL, Durations
-from ottla.testing.simulation import tree_faults
-from ottla.testing.simulation.clients import Place
+from ottla.testing.simulation import tree_faults, user_faults
 from ottla.testing.simulation.ensemble_faults import EnsembleFaults
 from ottla.testing.simulation.machines import DATA, Machine
 from ottla.testing.simulation.plan import OF_USERS, OF_ZOOKEEPER, Fault
@@ -36,9 +35,6 @@ SLOW_S = (0.02, 0.4)
 SLOW_DISK = Durations(thread_s=0.6, process_s=3.0)
 SPACE_LEFT_BYTES = 3000
 MOVES = 5
-CANCEL_SHARE = 0.5  # of the reassignments
-GROW_S_MAX = 3.0
-PARTITIONS_MAX = 3
 WRITES_MAX = 6  # of the controller, until something happens to one
 LOOK_S = 0.002  # how often the controller's decisions are looked at
 STOP_S_MAX = 5.0  # then the process is killed
@@ -54,6 +50,7 @@ class Injector:
         self._cuts: Counter[tuple[str, str]] = Counter()  # from, to
         self._losing: set[int] = set()  # brokers whose next sync may fail
         self._lost: set[int] = set()  # brokers that lost bytes and have not been in all ISRs since
+        self._users = user_faults.UserFaults(run, self._lacking)
         self.injected: Counter[str] = Counter()
 
     @property
@@ -71,7 +68,9 @@ class Injector:
         if machine is None:
             return
         name = fault.kind.replace("-", "_")
-        if fault.kind not in OF_ZOOKEEPER:
+        if fault.kind in user_faults.KINDS:
+            act = getattr(self._users, name)
+        elif fault.kind not in OF_ZOOKEEPER:
             act = getattr(self, "_" + name)
         elif self._of_ensemble is not None:
             act = getattr(self._of_ensemble, name)
@@ -146,15 +145,20 @@ class Injector:
         that one is in all ISRs again.
         """
         run = self._run
+        if self._lacking() or self._users.configuring:
+            return False
+        return run.view.may_be_missed(machine.id, lambda broker_id: run.machines[broker_id].ready)
+
+    def _lacking(self) -> bool:
+        """Whether a broker has lost bytes, or is about to, and has not been in all ISRs since."""
+        run = self._run
         damaged = run.rot.left()
         self._lost = {
             each
             for each in self._lost
             if not (run.machines[each].ready and run.view.in_sync(each)) or each in damaged
         }
-        return not (self._lost or self._losing) and run.view.may_be_missed(
-            machine.id, lambda broker_id: run.machines[broker_id].ready
-        )
+        return bool(self._lost or self._losing)
 
     async def _flip(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
         may_lose = not self._run.sync_before_ack and self._may_lose(machine)
@@ -460,40 +464,3 @@ class Injector:
         for controller in run.view.controllers:
             for place in run.moved:
                 run.view.move_leader(place, rng.choice(list(run.machines)), controller)
-
-    # What users change
-
-    async def _config(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
-        """Another min.insync.replicas clears the ELR (KIP-966)."""
-        run = self._run
-        for value, lasts_s in ((run.min_isr + 1, fault.lasts_s), (run.min_isr, 0.0)):
-            run.note(f"min.insync.replicas becomes {value}")
-            await run.admin.set_config(run.places[0].topic, "min.insync.replicas", str(value))
-            await asyncio.sleep(lasts_s)
-
-    async def _reassign(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
-        """As many replicas as before, or one less (KIP-455)."""
-        run = self._run
-        place = rng.choice(run.moved)
-        count = rng.randint(run.min_isr, run.replicas)
-        replicas = rng.sample(list(run.machines), count)
-        run.note(f"{place} is reassigned to {replicas}")
-        await run.admin.reassign(place.topic, place.number, replicas)
-        await asyncio.sleep(fault.lasts_s)
-        if rng.random() < CANCEL_SHARE:
-            run.note(f"the reassignment of {place} is cancelled")
-            await run.admin.reassign(place.topic, place.number, None)
-
-    async def _grow(self, fault: Fault, machine: Machine, rng: random.Random) -> None:
-        """The topic of the producers gets a partition, if the cluster answers in time."""
-        run = self._run
-        place = Place(run.places[0].topic, len(run.places))
-        if place.number >= PARTITIONS_MAX:
-            return
-        run.note(f"{place} is added")
-        await run.admin.add_partitions(place.topic, place.number + 1)
-        for _ in range(round(GROW_S_MAX / 0.05)):
-            if run.view.partition(place) is not None:
-                run.add_place(place)
-                return
-            await asyncio.sleep(0.05)
