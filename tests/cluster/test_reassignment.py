@@ -110,6 +110,19 @@ class TestCancellation:
         refusal = Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         assert reassignment.reverted(THREE, "t", unclean=True) == refusal
 
+    def test_a_new_replica_that_the_isr_needs_is_kept(self) -> None:
+        """The only other member may have lost its disk already; whoever is no member may go."""
+        begun = moved(THREE._replace(leader=1, isr=(1,)), (4, 2))
+        both = with_isr(begun, 1, 4)
+        refused = reassignment.reverted(both, "t", unclean=False, min_isr=2)
+        assert isinstance(refused, Refusal)
+        assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert "leave 1 in-sync replicas, and min.insync.replicas asks for 2" in str(refused)
+        for old, unclean, min_isr in ((both, True, 2), (both, False, 1), (begun, False, 2)):
+            decided = reassignment.reverted(old, "t", unclean, min_isr)
+            assert isinstance(decided, Wanted)
+            assert decided.isr == (1,)
+
     def test_only_new_replicas_are_in_sync(self) -> None:
         """It would take an unclean election, which the topic must allow."""
         begun = moved(THREE, (4, 2, 3))._replace(leader=4, isr=(4,))

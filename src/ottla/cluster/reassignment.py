@@ -93,11 +93,13 @@ def completed(partition: PartitionImage, isr: Sequence[int], min_isr: int = 1) -
     return Wanted(done, left)
 
 
-def reverted(old: PartitionImage, topic: str, unclean: bool) -> Wanted | Refusal:
+def reverted(old: PartitionImage, topic: str, unclean: bool, min_isr: int = 1) -> Wanted | Refusal:
     """The partition without the replicas that it was to get.
 
     Where none of the others is in the ISR, the first of them takes it over, which may lose records:
-    only if the topic allows unclean elections.
+    only if the topic allows unclean elections. As when a reassignment is completed, and unlike
+    Kafka, none leaves the ISR that is needed there: its copy is deleted, and the only other one may
+    be of a broker that has just lost its disk.
     """
     if not is_in_progress(old):
         return NOT_IN_PROGRESS
@@ -111,6 +113,13 @@ def reverted(old: PartitionImage, topic: str, unclean: bool) -> Wanted | Refusal
         message = (
             f"Unable to revert partition assignment for {topic}:{old.index} because it would "
             "require an unclean leader election."
+        )
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    enough = min(min_isr, len(replicas))
+    if len(isr) < min(enough, len(old.isr)) and not unclean:
+        message = (
+            f"Unable to revert partition assignment for {topic}:{old.index} because it would leave "
+            f"{len(isr)} in-sync replicas, and min.insync.replicas asks for {enough}."
         )
         return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     partition = old._replace(replicas=replicas, adding_replicas=(), removing_replicas=())

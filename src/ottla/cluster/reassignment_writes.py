@@ -78,7 +78,7 @@ def altered(
     election = elections.Election.ONLINE
     decided: Wanted | Refusal
     if target is None:
-        decided = reassignment.reverted(old, wanted.topic, rules.unclean)
+        decided = reassignment.reverted(old, wanted.topic, rules.unclean, rules.min_isr)
         election = rules.election
     else:
         refusal = topics.assignment_error(image, target, None)
