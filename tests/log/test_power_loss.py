@@ -159,6 +159,39 @@ def test_a_failed_sync_is_for_ever() -> None:
     assert values(log)[:1] == [b"a"]
 
 
+def test_what_a_failed_sync_left_out_is_written_again() -> None:
+    """The next process finds it in memory only, where no sync would write it: a power cut after
+    that takes nothing that a sync has followed, nor an index, an epoch or the end of a segment.
+    """
+    for seed in range(ROUNDS):
+        chance = random.Random(seed)
+        disk, log = start()
+        count = 0
+        for _ in range(chance.randrange(2, 4)):
+            for number in range(count, count + chance.randrange(1, 40)):
+                put(log, b"%d" % number, timestamp=NOW_MS + number, leader_epoch=number // 9)
+            count = number + 1
+            disk.fail("sync", "", errno.EIO, after=chance.randrange(6), times=1)
+            try:
+                sync(log, indexes=chance.random() < 0.3)
+            except OSError as error:
+                log.fail_sync(error)
+            recovery_point = log.recovery_point
+            disk.kill()
+            log = recovered(disk, recovery_point)
+            assert log.end_offset == count, f"seed {seed}"
+        sync(log)
+        assert log.recovery_point == count
+        disk.crash(seed)
+        log = recovered(disk, count)
+        assert values(log) == [b"%d" % n for n in range(count)], f"seed {seed}"
+        assert log.epochs.entries == [(n, n * 9) for n in range(-(-count // 9))], f"seed {seed}"
+        for offset in range(0, count, 5):
+            found = log.offset_for_timestamp(NOW_MS + offset, end_offset=count)
+            assert found is not None, f"seed {seed}"
+            assert found.offset == offset, f"seed {seed}"
+
+
 def test_power_cuts_during_recovery() -> None:
     """Cut again right after the log was opened, and again: still the same prefix."""
     for seed in range(60):

@@ -6,11 +6,14 @@ import errno
 import logging
 import random
 import struct
+from pathlib import Path
 
 import pytest
 
 from ottla.log.failures import CorruptSegment
 from ottla.log.log import Log
+from ottla.log.sync_failure import SYNC_FAILURE
+from ottla.seams.disk import RealDisk
 from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.settings import LogConfig
 from ottla.wire.errors import ErrorCode
@@ -291,3 +294,22 @@ def test_producers_that_cannot_be_read_take_the_log_offline() -> None:
     assert log.offline is not None
     assert log.end_offset == COUNT
     assert log.first_unstable_offset() is None
+
+
+def test_a_note_of_a_failed_sync_has_everything_written_again_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On a real disk: nothing changes by it; the log says so, and the note is gone."""
+    directory = str(tmp_path / "events-0")
+    log = new_log(RealDisk(), directory=directory)
+    for number in range(COUNT):
+        put(log, b"%d" % number, leader_epoch=number // 70)
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*/*.log")}
+    assert len(before) > 2
+    log.fail_sync(OSError(errno.EIO, "Input/output error"))
+    assert (tmp_path / "events-0" / SYNC_FAILURE).exists()
+    found = reopen(RealDisk(), clean=True, directory=directory)
+    assert "a sync has failed before the last stop" in caplog.text
+    assert values(found) == [b"%d" % number for number in range(COUNT)]
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*/*.log")} == before
+    assert not (tmp_path / "events-0" / SYNC_FAILURE).exists()

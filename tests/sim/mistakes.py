@@ -23,6 +23,7 @@ from ottla.cluster.feed_messages import FeedMessages, ImagePieces
 from ottla.cluster.image import BrokerInfo, ClusterImage, PartitionImage
 from ottla.cluster.reassignment import Wanted
 from ottla.cluster.state import State
+from ottla.log import recovery
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
 from ottla.metadata_store.tree import ANY_VERSION, Operation, Set
@@ -309,6 +310,22 @@ def eligible_broker_loses_its_disk(seed: int) -> Plan:
     return (kill, power._replace(kind="wipe"), last)
 
 
+@contextmanager
+def a_sync_vouches_for_what_a_failed_one_left_out() -> Iterator[None]:
+    """Linux takes pages that it could not write for clean; the next process syncs them."""
+    with patch.object(recovery, "write_again", lambda *_: None):
+        yield
+
+
+def every_broker_fails_a_sync_and_then_loses_power(seed: int) -> Plan:
+    """One after the other, and all at once: every record was synced by all when it was answered."""
+    rng = random.Random(seed)
+    return (
+        *(Fault(0.5 + 1.5 * n, "sync-error", str(n), 0.3, rng.getrandbits(16)) for n in (1, 2, 3)),
+        *(Fault(7.0, "power", str(n), 0.3, rng.getrandbits(16)) for n in (1, 2, 3)),
+    )
+
+
 class Mistake(NamedTuple):
     """A mistake, the seeds within which it is found, and the faults that bring it to light."""
 
@@ -350,6 +367,12 @@ MISTAKES = [
     Mistake(older_image_applied, 20),
     Mistake(deleted_topic_adopted, 20, lambda seed: draw_plan(seed, ("kill", "stop"))),
     Mistake(damaged_replica_is_cut_in_the_isr, 5, bits_flip),
+    Mistake(
+        a_sync_vouches_for_what_a_failed_one_left_out,
+        5,
+        every_broker_fails_a_sync_and_then_loses_power,
+        {"log.flush.before.ack": "true"},
+    ),
     Mistake(
         reassignment_completed_before_its_replicas_have_caught_up,
         5,

@@ -16,7 +16,7 @@ import logging
 import struct
 from typing import TYPE_CHECKING
 
-from ottla.log import lookup
+from ottla.log import lookup, sync_failure
 from ottla.log.append import CODEC_MAX, AppendResult, Origin, validate
 from ottla.log.checkpoints import PARTITION_METADATA
 from ottla.log.directories import FUTURE_SUFFIX
@@ -834,7 +834,7 @@ class Log:
                 self.on_change()
 
     def fail_sync(self, error: OSError) -> None:
-        self.sync_failed |= not isinstance(error, OutOfDescriptors)
+        self.sync_failed |= sync_failure.note(self.disk, self.directory, error)
         self.fail("cannot sync", error)
 
     def close(self) -> None:

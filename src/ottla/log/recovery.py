@@ -39,6 +39,7 @@ from ottla.log.segment import (
 )
 from ottla.log.set_aside import set_aside_segment, set_aside_tail
 from ottla.log.swap import offset_of, tidy_files
+from ottla.log.sync_failure import SYNC_FAILURE, write_again
 from ottla.log.transaction_index_checkpoint import first_damaged
 
 if TYPE_CHECKING:
@@ -96,9 +97,12 @@ def load_log(
     `compacted`: the caller knows that the log was, or may have been, compacted.
     """
     name = f"{topic}-{partition}"
-    segments, snapshots, marked, unindexed = _find_files(disk, directory, now_ms)
+    segments, snapshots, marked, unindexed, sync_failed = _find_files(disk, directory, now_ms)
     findings: Findings | None = None
     set_aside_bytes = 0
+    if sync_failed:
+        clean = False
+        write_again(disk, directory, segments, recovery_point)
     damaged = first_damaged(disk, segments)
     if damaged is not None and (clean or damaged.base_offset < recovery_point):
         clean, recovery_point = False, damaged.base_offset
@@ -165,6 +169,7 @@ class _Files(NamedTuple):
     snapshots: list[int]  # offsets of the producer snapshots
     marked: bool  # as compacted
     unindexed: list[Segment]  # hold batches, and have no index file of any kind
+    sync_failed: bool  # before the last stop
 
 
 def _find_files(disk: Disk, directory: str, now_ms: int) -> _Files:
@@ -174,7 +179,7 @@ def _find_files(disk: Disk, directory: str, now_ms: int) -> _Files:
         entries = disk.entries(directory)  # a swap was finished or undone: names have changed
     bases = []
     snapshots = []
-    marked = False
+    marked = sync_failed = False
     sizes = {}
     indexed = set()
     for name, size, _ in entries:
@@ -185,6 +190,8 @@ def _find_files(disk: Disk, directory: str, now_ms: int) -> _Files:
             snapshots.append(offset)
         elif name == COMPACTION_METADATA:
             marked = True
+        elif name == SYNC_FAILURE:
+            sync_failed = True
         elif name.endswith(".tmp"):
             disk.unlink(f"{directory}/{name}", missing_ok=True)
     bases.sort()
@@ -202,7 +209,7 @@ def _find_files(disk: Disk, directory: str, now_ms: int) -> _Files:
     ]
     empty = Segment(disk, directory, 0, created_ms=now_ms)
     unindexed = [each for each in segments if each.size_bytes and each.base_offset not in indexed]
-    return _Files(segments or [empty], sorted(snapshots), marked, unindexed)
+    return _Files(segments or [empty], sorted(snapshots), marked, unindexed, sync_failed)
 
 
 def _find_end(segment: Segment) -> bool:

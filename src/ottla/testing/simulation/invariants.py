@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 
+from ottla.log.failures import CorruptSegment
 from ottla.replica.partition import Partition
 from ottla.testing.simulation.clients import Place
 from ottla.testing.simulation.replica_log import BatchId, ReplicaLog
@@ -81,7 +82,7 @@ class Invariants:
         """Compare the logs of all replicas with each other and with what is committed."""
         for record in self._records.values():
             logs = {
-                broker_id: replica.log.read()
+                broker_id: self._read(broker_id, replica)
                 for broker_id, replica in sorted(record.replicas.items())
                 if replica.partition.offline is None
             }
@@ -96,6 +97,15 @@ class Invariants:
         """What is known to be committed of a partition."""
         record = self._records.get((topic_id, index))
         return record.committed if record is not None else []
+
+    def _read(self, broker_id: int, replica: Replica) -> list[BatchId]:
+        """The batches of a replica; if one of them is not whole, those before it."""
+        try:
+            return replica.log.read()
+        except CorruptSegment as error:
+            name = self._name(replica.partition)
+            self._problem(f"the log of {name} on {broker_id} cannot be read: {error}")
+            return replica.log.batches
 
     def _record(self, partition: Partition) -> PartitionRecord:
         key = (partition.topic_id, partition.index)
@@ -117,7 +127,7 @@ class Invariants:
             self._has_committed(broker_id, record, replica)
 
     def _has_committed(self, broker_id: int, record: PartitionRecord, replica: Replica) -> None:
-        log, committed = replica.log.read(), record.committed
+        log, committed = self._read(broker_id, replica), record.committed
         start = replica.partition.log_start_offset
         missing = [each for each in _missing(log, committed) if each.last_offset >= start]
         if missing:
@@ -130,7 +140,7 @@ class Invariants:
 
     def _covers(self, broker_id: int, record: PartitionRecord, replica: Replica) -> None:
         """What the high watermark covers now and did not before is committed."""
-        log, committed = replica.log.read(), record.committed
+        log, committed = self._read(broker_id, replica), record.committed
         partition = replica.partition
         begin = bisect_left(log, replica.high_watermark, key=base_offset)
         for batch in log[begin:]:
