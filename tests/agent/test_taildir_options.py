@@ -131,6 +131,30 @@ def test_a_compressed_copy_gives_what_was_not_read(tmp_path: Path, suffix: str) 
     assert output.lines == ["one", "two", "three"]
 
 
+@pytest.mark.parametrize("rotated", ["a.log.1", "a.log.1.gz"])
+@pytest.mark.parametrize("lines", [40, 1000])
+def test_a_copy_shorter_than_what_was_read_is_not_read_again(
+    tmp_path: Path, rotated: str, lines: int
+) -> None:
+    """copytruncate copies, the writer writes, the agent reads, and then the log is emptied; also
+    when that is found after a restart. A file that begins alike and goes on otherwise is read."""
+    log, written = tmp_path / "a.log", [f"line {number}\n" for number in range(lines)]
+    append(log, "".join(written))
+    output = Collected()
+    read_all(tmp_path, output)
+    copy = "".join(written[: lines * 2 // 3]).encode()
+    (tmp_path / rotated).write_bytes(gzip.compress(copy) if rotated.endswith("gz") else copy)
+    log.write_text("after\n")
+    append(tmp_path / "a.log.2", "".join(written[: lines // 3]) + "other\n" * (lines // 3))
+    output.batches.clear()
+    read_all(tmp_path, output)
+    assert len(output.lines) == 1 + lines // 3 * 2
+    assert output.lines.count("after") == 1
+    output.batches.clear()
+    read_all(tmp_path, output)
+    assert output.lines == []
+
+
 # On a busy machine it is making them that takes long.
 FILES = 10_000 if LONG else 1_000
 

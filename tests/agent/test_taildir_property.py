@@ -24,7 +24,8 @@ WHOLE = re.compile(r"<\d+:x*>")  # fragments of lines that a rotation cut in two
 STEPS = [
     "write", "write", "write long", "half a line", "catch up", "catch up", "rename", "rename all",
     "copytruncate", "copytruncate", "compress", "copy", "delete the oldest", "truncate",
-    "move away and back", "restart", "crash", "rotate while down", "replace by a new file",
+    "move away and back", "copytruncate late", "restart", "crash", "rotate while down",
+    "replace by a new file",
 ]  # fmt: skip
 
 # Of two rotated files that the pattern does not have one is deleted.
@@ -151,6 +152,12 @@ async def play(folder: Path, steps: list[tuple[str, int]], narrow: bool) -> None
                     twin.log.rename(away)
                     await ticks.caught_up()
                     away.rename(twin.log)
+                elif step == "copytruncate late":
+                    # What is written in between is read, and in no copy.
+                    shutil.copyfile(twin.log, twin.shift())
+                    twin.write("".join(twin.line(5) + "\n" for _ in range(amount)))
+                    await ticks.caught_up()
+                    twin.log.write_text("")
                 elif step in ("restart", "crash", "rotate while down"):
                     after = step
                     lost = amount if step == "crash" else 0

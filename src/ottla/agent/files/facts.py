@@ -3,6 +3,9 @@
 Device and inode say which file it was; hashes of its first bytes and of those before the position
 confirm that it still holds what was read. An inode is given to another file after a deletion, and
 a file can be emptied and written again: its content decides.
+
+What is written between the two steps of `copytruncate` may have been read, and is in no copy: then
+the copy is shorter than what was read. Marks, the hashes at a few earlier offsets, confirm it.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from typing import Protocol
 
 CONFIRM_BYTES = 1024  # hashed at the beginning and before the position; Filebeat's fingerprint
 DIGEST_BYTES = 16
+# Each at twice the offset of the one before: a copy of a sixteenth of what was read is still known.
+MARKS_MAX = 4
 
 
 class Content(Protocol):
@@ -38,6 +43,7 @@ class FileFacts:
     start: int = 0  # where reading began: behind 0 with skipToEnd and in a copy that went on
     offset: int = 0  # that of the position
     read_at_s: int = 0  # when that was, since 1970; 0 is not known
+    marks: tuple[tuple[int, str], ...] = ()  # offsets behind events, and hashes as in `before`
 
     def as_json(self) -> dict[str, object]:
         """What a position carries; written out, because it is made for each batch."""
@@ -50,6 +56,7 @@ class FileFacts:
             "start": self.start,
             "offset": self.offset,
             "read_at_s": self.read_at_s,
+            "marks": self.marks,
         }
 
     @classmethod
@@ -71,6 +78,7 @@ class FileFacts:
             number("start"),
             number("offset"),
             number("read_at_s"),
+            marks_from(held.get("marks")),
         )
 
     def at(self, content: Content, offset: int) -> FileFacts:
@@ -85,6 +93,27 @@ class FileFacts:
             before_digest(content, self.offset) == self.before
             and head_digest(content, self.offset) == self.head
         )
+
+    def begin_with(self, content: Content) -> bool:
+        """Whether a file is a beginning of what was read up to the position, as far as is known."""
+        size = content.size()
+        reached = [mark for mark in self.marks if mark[0] <= size]
+        if size >= self.offset or not reached:
+            return False
+        offset, before = reached[-1]
+        return before_digest(content, offset) == before and (
+            offset < CONFIRM_BYTES or head_digest(content, offset) == self.head
+        )
+
+
+def marks_from(held: object) -> tuple[tuple[int, str], ...]:
+    """Those of a position as JSON; none if it has none."""
+    pairs = held if isinstance(held, list | tuple) else ()
+    return tuple(
+        (offset, before)
+        for offset, before in pairs
+        if isinstance(offset, int) and isinstance(before, str)
+    )
 
 
 def digest(data: bytes) -> str:

@@ -257,8 +257,11 @@ class Registry:
             longer = self._begins_as(found, content, readers, probe)
             if longer is not None:
                 copy = self._copies[found.key] = Copy(longer, 0, proven=False)
+        shorter = readers.shorter_copy(found, content) if copy is None else None
         if copy is not None:
             self._look_at_copy(copy, found, content, probe, now_s, outcome)
+        elif shorter is not None:
+            self._leave_copy(shorter, found, content, content.size(), outcome)
         elif found.group is None:
             self._useless[found.key] = (*found[3:5], self._losses)
         else:
@@ -303,6 +306,9 @@ class Registry:
             del self._copies[found.key]
             self._take_over(known, found, outcome)
             return
+        elif known.facts.begin_with(content):
+            self._leave_copy(known, found, content, content.size(), outcome)
+            return
         if (copy.size, copy.modified_ns) != found[3:5]:
             copy.size, copy.modified_ns = found[3:5]
             copy.since_s = now_s
@@ -318,10 +324,18 @@ class Registry:
         ):
             outcome.waits = True
             return
-        del self._copies[found.key]
+        self._leave_copy(known, found, content, start, outcome)
+
+    def _leave_copy(
+        self, known: Known, found: Found, content: Content, common: int, outcome: Outcome
+    ) -> None:
+        """What it has in common with the stream is not read again; what may follow is."""
+        self._copies.pop(found.key, None)
         outcome.copies.append((found, known))
         if found.group is not None:
-            self._begin(found, content, start, outcome)
+            self._begin(found, content, line_start(content, common), outcome)
+        else:
+            self._useless[found.key] = (*found[3:5], self._losses)
 
     def _take_over(self, known: Known, found: Found, outcome: Outcome) -> None:
         if self._by_key.get(known.key) is known:
@@ -389,6 +403,12 @@ class Readers:
         return [
             known for shorter in shorter_names(name) for known in self._by_name.get(shorter, ())
         ]
+
+    def shorter_copy(self, found: Found, content: Content) -> Known | None:
+        """The stream without a file that read all of this one, and more: what was written before
+        `copytruncate` emptied it is in no copy."""
+        lost = (known for known in self._named(found) if not known.has_file)
+        return next((known for known in lost if known.facts.begin_with(content)), None)
 
     def longer(self, found: Found, content: Content, size: int) -> list[Known]:
         """Those that have read more than there is, of which it may be a copy that goes on."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from ..events import EventBatch, Position
-from .facts import CONFIRM_BYTES, Content, FileFacts, before_digest, digest, head_digest
+from .facts import CONFIRM_BYTES, MARKS_MAX, Content, FileFacts, before_digest, digest, head_digest
 from .lines import Cut, Decoder
 
 BLOCK_BYTES = 256 * 1024  # larger ones were no faster
@@ -107,6 +108,8 @@ class Tail:
         for first in range(0, count, form.batch_size):
             behind = min(first + form.batch_size, count)
             end = cut.ends[behind - 1] if behind < count else self.decoder.position
+            if end >= self._next_mark():
+                self._mark(cut.ends[first:behind], data, base)
             batches.append(
                 EventBatch(
                     cut.bodies[first:behind],
@@ -118,13 +121,24 @@ class Tail:
             )
         return batches
 
-    def _at(self, offset: int, data: bytes, base: int) -> Position:
-        """The position behind an event; `data` begins at `base` and has the bytes before it."""
+    def _next_mark(self) -> int:
+        return 2 * self.facts.marks[-1][0] if self.facts.marks else 1
+
+    def _mark(self, ends: Sequence[int], data: bytes, base: int) -> None:
+        """Notes the hash behind each event that is twice as far as the last one noted."""
+        while (index := bisect_left(ends, self._next_mark())) < len(ends):
+            mark = ends[index], self._before(ends[index], data, base)
+            self.facts = replace(self.facts, marks=(*self.facts.marks, mark)[-MARKS_MAX:])
+
+    def _before(self, offset: int, data: bytes, base: int) -> str:
         end = offset - base
         if end >= CONFIRM_BYTES or base == 0:
-            before = digest(data[max(0, end - CONFIRM_BYTES) : end])
-        else:
-            before = before_digest(self._content, offset)
+            return digest(data[max(0, end - CONFIRM_BYTES) : end])
+        return before_digest(self._content, offset)
+
+    def _at(self, offset: int, data: bytes, base: int) -> Position:
+        """The position behind an event; `data` begins at `base` and has the bytes before it."""
+        before = self._before(offset, data, base)
         # As long as the file is short, the bytes before the position are its first ones.
         if offset <= CONFIRM_BYTES:
             head = before
