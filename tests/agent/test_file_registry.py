@@ -173,6 +173,25 @@ def test_a_copy_is_not_read_again() -> None:
     assert again.read == {}
 
 
+def test_a_copy_of_what_is_not_read_yet_is_read_once() -> None:
+    """Both are there at the first look, whichever of them is listed first; short ones are two."""
+    for names in ("/a.log", "/a.log.1"), ("/a.log.1", "/a.log"):
+        disk = Disk()
+        for number, name in enumerate(names):
+            disk.put(name, number, LONG + b"more\n" if name == "/a.log" else LONG)
+        follower = Follower(disk)
+        for _ in range(3):
+            follower.look()
+            disk.now_s += SETTLE_S
+        assert list(follower.read.values()) == [LONG + b"more\n"]
+    disk = Disk()
+    disk.put("/a.log", 1, b"started\n")
+    disk.put("/a.log.1", 2, b"started\n")
+    follower = Follower(disk)
+    follower.look()
+    assert follower.read == {"s1": b"started\n", "s2": b"started\n"}
+
+
 def test_a_copy_that_goes_on_is_a_stream_of_its_own() -> None:
     """From the line where the two files differ; what they have in common was read."""
     disk = Disk()

@@ -140,24 +140,24 @@ async def play(folder: Path, steps: list[tuple[str, int]], narrow: bool) -> None
         async with Running(TaildirSource("r1", options), output):
             while steps and not after:
                 step, amount = steps.pop(0)
-                if step in ("catch up", "copy"):
-                    # A copy of what nobody has read yet is another file.
+                if step in ("catch up", "copy", "copytruncate late"):
+                    # A short copy of what nobody has read yet is another file.
                     await ticks.caught_up()
                     twin.deliver(output.batches)
                     output.batches.clear()
                     twin.check()
                     twin.change(step, amount)
+                    if step == "copytruncate late":
+                        # What is written in between is read, and in no copy.
+                        shutil.copyfile(twin.log, twin.shift())
+                        twin.write("".join(twin.line(5) + "\n" for _ in range(amount)))
+                        await ticks.caught_up()
+                        twin.log.write_text("")
                 elif step == "move away and back":
                     away = folder.parent / f"{folder.name}-away"
                     twin.log.rename(away)
                     await ticks.caught_up()
                     away.rename(twin.log)
-                elif step == "copytruncate late":
-                    # What is written in between is read, and in no copy.
-                    shutil.copyfile(twin.log, twin.shift())
-                    twin.write("".join(twin.line(5) + "\n" for _ in range(amount)))
-                    await ticks.caught_up()
-                    twin.log.write_text("")
                 elif step in ("restart", "crash", "rotate while down"):
                     after = step
                     lost = amount if step == "crash" else 0

@@ -135,8 +135,10 @@ class Registry:
         ]
         if others:
             readers = Readers(self.streams.values())
-            for found in others:
-                self._place(found, readers, probe, now_s, at_end, outcome)
+            for found in originals_first(others, probe):
+                begun = self._place(found, readers, probe, now_s, at_end, outcome)
+                if begun is not None:
+                    readers.add_unread(begun)
         return outcome
 
     def wanted(self) -> Wanted:
@@ -241,13 +243,13 @@ class Registry:
         now_s: float,
         at_end: bool,
         outcome: Outcome,
-    ) -> None:
-        """A file that no stream has: a copy, the rest of a stream, or new."""
+    ) -> Known | None:
+        """A file that no stream has: a copy, the rest of a stream, or new, which is returned."""
         if self._useless.get(found.key) == (*found[3:5], self._losses):
-            return
+            return None
         content = probe.content(found)
         if content is None:
-            return
+            return None
         copy = self._copies.get(found.key)
         if copy is None or not copy.proven:
             holder = first_holder(readers.candidates(found, content), content)
@@ -266,7 +268,8 @@ class Registry:
             self._useless[found.key] = (*found[3:5], self._losses)
         else:
             start = line_start(content, content.size()) if at_end else 0
-            self._begin(found, content, start, outcome)
+            return self._begin(found, content, start, outcome)
+        return None
 
     def _begins_as(
         self, found: Found, content: Content, readers: Readers, probe: Probe
@@ -348,7 +351,7 @@ class Registry:
         outcome.reopen.append(known)
         self._see(known, found, outcome)
 
-    def _begin(self, found: Found, content: Content, start: int, outcome: Outcome) -> None:
+    def _begin(self, found: Found, content: Content, start: int, outcome: Outcome) -> Known:
         facts = FileFacts(found.path, found.device, found.inode, start=start).at(content, start)
         known = Known(self._new_stream(), start, facts, confirmed=True)
         self.streams[known.stream] = known
@@ -356,6 +359,7 @@ class Registry:
         if start:
             outcome.begun.append(known)
         self._see(known, found, outcome)
+        return known
 
 
 # `.1`, `-20260101`, `.2026-01-01_12`, and the suffix of a compressed file behind it.
@@ -374,7 +378,10 @@ class Readers:
         self._by_head: dict[str, list[Known]] = {}
         self._by_name: dict[str, list[Known]] = {}
         self._by_family: dict[str, list[Known]] = {}
+        self._unread: dict[str, list[Known]] = {}  # by name
         for known in streams:
+            if known.facts.offset == 0 and known.has_file:
+                self.add_unread(known)
             if known.facts.offset >= CONFIRM_BYTES:
                 self._by_head.setdefault(known.facts.head, []).append(known)
             if known.facts.offset > 0:
@@ -382,6 +389,10 @@ class Readers:
                 self._by_name.setdefault(name, []).append(known)
                 if known.seen is None:  # no listing shows it
                     self._by_family.setdefault(unrotated(name), []).append(known)
+
+    def add_unread(self, known: Known) -> None:
+        """A stream of which nothing is read yet, with its file."""
+        self._unread.setdefault(os.path.basename(known.facts.path), []).append(known)
 
     def candidates(self, found: Found, content: Content) -> list[Known]:
         """Those that this file may be a copy of, those first that have no file."""
@@ -411,11 +422,38 @@ class Readers:
         return next((known for known in lost if known.facts.begin_with(content)), None)
 
     def longer(self, found: Found, content: Content, size: int) -> list[Known]:
-        """Those that have read more than there is, of which it may be a copy that goes on."""
+        """Those that have read more than there is, of which it may be a copy that goes on; and
+        those that would, had they begun to read."""
         known = self.extended_by(found)
+        unread: list[Known] = []
         if size >= CONFIRM_BYTES:
             known += self._by_head.get(digest(content.pread(CONFIRM_BYTES, 0)), [])
-        return [each for each in known if each.facts.offset > size]
+            for shorter in shorter_names(os.path.basename(found.path)):
+                unread += self._unread.get(shorter, ())
+        return [*(each for each in known if each.facts.offset > size), *unread]
+
+
+def originals_first(files: list[Found], probe: Probe) -> list[Found]:
+    """The same files; one that begins as another whose name its name extends comes after that."""
+    names = {os.path.basename(found.path): found for found in files}
+    copies: dict[Key, Found] = {}
+    for found in files:
+        originals = [
+            names[shorter]
+            for shorter in shorter_names(os.path.basename(found.path))
+            if shorter in names
+        ]
+        if any(begin_alike(found, original, probe) for original in originals):
+            copies[found.key] = found
+    others = [found for found in files if found.key not in copies]
+    return [*others, *copies.values()]
+
+
+def begin_alike(one: Found, other: Found, probe: Probe) -> bool:
+    first, second = probe.content(one), probe.content(other)
+    if first is None or second is None:
+        return False
+    return first.pread(CONFIRM_BYTES, 0) == second.pread(CONFIRM_BYTES, 0)
 
 
 def first_holder(candidates: Iterable[Known], content: Content) -> Known | None:
