@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import pytest
 
+from tests.apache import flume as flume_jars
 from tests.apache import jars, zookeeper
 
 REQUIRE_ALL = "OTTLA_REQUIRE_ALL"
@@ -45,6 +46,15 @@ def apache() -> None:
             jars.fetch()
         except jars.JarsMissing as absent:
             missing(str(absent))
+
+
+def flume() -> None:
+    """Flume's jars and Java to run them; the jars are fetched when Maven can."""
+    java()
+    try:
+        flume_jars.fetch()
+    except jars.JarsMissing as absent:
+        missing(str(absent))
 
 
 def zookeeper_server() -> None:

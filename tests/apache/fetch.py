@@ -1,7 +1,7 @@
-"""`python -m tests.apache.fetch`: bring the jars of Apache Kafka and ZooKeeper, and warm their
-starts, once.
+"""`python -m tests.apache.fetch`: bring the jars of Apache Kafka, ZooKeeper and Flume, and warm the
+starts of the first two, once.
 
-Exit code 0 when both can be started afterwards; otherwise one sentence says what is missing.
+Exit code 0 when all can be started afterwards; otherwise one sentence says what is missing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.apache import jars, zookeeper
+from tests.apache import flume, jars, zookeeper
 from tests.apache.kafka import ApacheKafka
 
 
@@ -22,6 +22,7 @@ def main() -> int:
     try:
         jars.fetch()
         zookeeper.fetch()
+        flume.fetch()
     except jars.JarsMissing as missing:
         print(missing)
         return 1
