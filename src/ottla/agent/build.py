@@ -7,13 +7,14 @@ A factory is imported when a part of its type is made, so that an agent pays for
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .config.description import AgentDescription, ConfigError, Part, Problem, SourcePart
-from .config.promises import promise_of
+from .config.promises import group_of, promise_of
 from .config.types import PartKind
 from .context import Context
 from .delivery import Delivery
@@ -22,6 +23,9 @@ from .parts import Channel, Sink, Source
 from .positions import PositionFile
 from .progress import Progress
 from .runner import Wiring
+
+if TYPE_CHECKING:
+    from .group_offsets import GroupOffsets
 
 SOURCE, CHANNEL, SINK = PartKind.SOURCE, PartKind.CHANNEL, PartKind.SINK
 INTERCEPTOR = PartKind.INTERCEPTOR
@@ -66,7 +70,7 @@ GROUPS = ("sink_groups", "group_of")
 
 def build(agent: AgentDescription, data_directory: Path, instance: str) -> Wiring:
     """The parts of an agent, not started. Raises ConfigError for what cannot be made."""
-    context = Context(agent.name, instance, data_directory)
+    context = Context(agent.name, instance, data_directory, groups=groups_of(agent))
     channels: dict[str, Channel] = {
         name: made(part, context) for name, part in agent.channels.items()
     }
@@ -74,7 +78,37 @@ def build(agent: AgentDescription, data_directory: Path, instance: str) -> Wirin
         source_of(part, {name: channels[name] for name in part.channels}, context)
         for part in agent.sources.values()
     ]
-    return Wiring(sources, list(channels.values()), deliveries_of(agent, channels, context))
+    deliveries = deliveries_of(agent, channels, context)
+    for source, output, _ in sources:
+        if source.name in context.groups:
+            required = output.required_channels()
+            context.groups[source.name].runs_with(
+                [
+                    each
+                    for each in deliveries
+                    if each.channel in required and not each.channel.durable
+                ],
+                waits_for_put=any(channel.durable for channel in required),
+            )
+    return Wiring(sources, list(channels.values()), deliveries)
+
+
+def groups_of(agent: AgentDescription) -> dict[str, GroupOffsets]:
+    """The groups of Kafka sources, with the sinks whose transactions have their offsets."""
+    found = {}
+    for name, source in agent.sources.items():
+        if source.type.name == "kafka":
+            from .group_offsets import GroupOffsets
+
+            sinks = [
+                sink.name
+                for sink in agent.sinks.values()
+                if sink.channel in source.channels
+                and agent.channels[sink.channel].type.name == "memory"
+                and promise_of(agent, sink).exactly_once
+            ]
+            found[name] = GroupOffsets(name, group_of(source), sinks)
+    return found
 
 
 def source_of(
@@ -96,8 +130,7 @@ def deliveries_of(
     sinks: dict[str, Sink] = {}
     for name, part in agent.sinks.items():
         promise = promise_of(agent, part)
-        own = Context(context.agent, context.instance, context.data_directory, promise.exactly_once)
-        sinks[name] = made(part, own)
+        sinks[name] = made(part, replace(context, exactly_once=promise.exactly_once))
     units: list[tuple[str, Sink, str, int]] = []  # name, sink, channel, events at a time
     grouped: set[str] = set()
     for group in agent.groups.values():

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from .events import FORGET, EventBatch, Position
+from .events import FORGET, EventBatch, Position, is_of_group
 from .parts import Channel, FencedError, PreparingSink, Sink
 from .positions import PositionFile
 from .progress import Progress
@@ -131,6 +131,10 @@ class Delivery:
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
 
     @property
+    def name(self) -> str:
+        return self.sink.name
+
+    @property
     def idle(self) -> bool:
         """Whether nothing is taken that is not delivered."""
         return not self._open and (self._taking is None or not self._taking.done())
@@ -229,8 +233,9 @@ class Delivery:
         elif gathered.fresh:
             await loop.run_in_executor(self._thread, self.sink.deliver, gathered.fresh)
         new = self._moved(self._progress.deliver(gathered.taken))
-        if self._file is not None and new:
-            await loop.run_in_executor(self._thread, self._file.write, new.values())
+        kept = [position for position in new.values() if not is_of_group(position)]
+        if self._file is not None and kept:
+            await loop.run_in_executor(self._thread, self._file.write, kept)
         del self._open[: len(gathered.taken)]
         self.channel.commit(gathered.taken)
         for stream, position in new.items():

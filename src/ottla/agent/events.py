@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 NO_HEADERS: Mapping[str, str] = {}
+GROUP_FACT = "group"  # of a position: the consumer group that its offset is committed for
 FORGET = -1  # the offset of a stream that will not come back: sinks forget its position
 
 
@@ -22,6 +23,11 @@ class Position(NamedTuple):
     stream: str  # "SOURCE/…", unique within an agent and the same after a restart
     offset: int
     facts: Mapping[str, object] = NO_HEADERS  # what JSON can hold
+
+
+def is_of_group(position: Position | None) -> bool:
+    """Whether a consumer group keeps the position: nobody else does (see group_offsets.py)."""
+    return position is not None and GROUP_FACT in position.facts
 
 
 @dataclass(slots=True)

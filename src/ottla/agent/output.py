@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from .events import EventBatch, Position
-from .parts import Channel
+from .events import EventBatch, is_of_group
+from .parts import Channel, Delivered
 
 Interceptor = Callable[[EventBatch], EventBatch]
 
 
-class Delivered(Protocol):
-    """How far a sink of a channel has come."""
-
-    @property
-    def channel(self) -> Channel: ...
-
-    @property
-    def positions(self) -> Mapping[str, Position]: ...
+async def put_into(channel: Channel, batch: EventBatch) -> None:
+    """A durable channel has no use for a position that a group keeps: when it has the events they
+    are safe."""
+    if channel.durable and is_of_group(batch.position):
+        if not batch.bodies:
+            return
+        batch = replace(batch, position=None, ends=())
+    await channel.put(batch)
 
 
 class OutputCounts:
@@ -56,9 +56,9 @@ class SourceOutput:
     async def _distribute(self, batch: EventBatch) -> None:
         """Puts what the interceptors left into the channels."""
         if len(self._channels) == 1:
-            await self._channels[0].put(batch)
+            await put_into(self._channels[0], batch)
         else:
-            await asyncio.gather(*(channel.put(batch) for channel in self._channels))
+            await asyncio.gather(*(put_into(channel, batch) for channel in self._channels))
 
     def required_channels(self) -> Sequence[Channel]:
         """Those that get all positions; an optional one may miss some."""

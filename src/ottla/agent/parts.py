@@ -14,6 +14,19 @@ class FencedError(RuntimeError):
     """Another agent of the same instance has taken over: this one must end."""
 
 
+class Delivered(Protocol):
+    """How far a sink of a channel has come."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def channel(self) -> Channel: ...
+
+    @property
+    def positions(self) -> Mapping[str, Position]: ...
+
+
 class Output(Protocol):
     """Where a source puts its events: interceptors, the selector, and the channels behind them."""
 

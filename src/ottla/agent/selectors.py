@@ -15,7 +15,7 @@ from random import Random
 
 from .config.description import Part
 from .events import EventBatch
-from .output import Interceptor, SourceOutput
+from .output import Interceptor, SourceOutput, put_into
 from .parts import Channel
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class SelectedOutput(SourceOutput):
     async def _distribute(self, batch: EventBatch) -> None:
         required, optional = self.parts(batch)
         await asyncio.gather(
-            *(self._by_name[name].put(part) for name, part in required.items()),
+            *(put_into(self._by_name[name], part) for name, part in required.items()),
             *(self._offer(name, part) for name, part in optional.items()),
         )
 
@@ -46,7 +46,7 @@ class SelectedOutput(SourceOutput):
 
     async def _offer(self, name: str, part: EventBatch) -> None:
         try:
-            await asyncio.wait_for(self._by_name[name].put(part), OPTIONAL_WAIT_S)
+            await asyncio.wait_for(put_into(self._by_name[name], part), OPTIONAL_WAIT_S)
         except TimeoutError:
             if not self.events_missed:
                 logger.warning("Channel %s is full, and misses events: it is optional", name)

@@ -312,3 +312,46 @@ def test_promises() -> None:
     two = kafka.replace("sinks = k1", "sinks = k1 k2")
     two += "\na1.sinks.k2.type = null\na1.sinks.k2.channel = c1"
     assert promise(two) == "at least once: k1 and k2 share the channel c1"
+
+
+KAFKA_SOURCE = (
+    "type = org.apache.flume.source.kafka.KafkaSource", "kafka.topics = t",
+    "kafka.bootstrap.servers = h:1,h:2",
+)  # fmt: skip
+
+
+def test_promises_of_a_kafka_source() -> None:
+    """Exactly once on one cluster, through memory: the offsets are in the sink's transaction."""
+
+    def promise(servers: str, channel: str = "memory") -> str:
+        text = with_source(*KAFKA_SOURCE).replace("c1.type = memory", f"c1.type = {channel}")
+        sink = f"type = kafka\na1.sinks.k1.kafka.bootstrap.servers = {servers}"
+        agent = agent_of(text.replace("type = logger", sink))
+        return str(promise_of(agent, agent.sinks["k1"]))
+
+    assert promise("H:2 , h:3") == "exactly once"
+    assert promise("other:1") == (
+        "at least once: r1 and k1 have no server in common, so no transaction"
+    )
+    assert promise("h:1", "file") == (
+        "at least once: the offsets of r1 are committed when c1 has the events"
+    )
+
+
+def test_a_circle_is_a_warning() -> None:
+    """As in Flume a KafkaSink takes the topic from the header that a Kafka source sets."""
+
+    def warnings(*source: str, servers: str = "h:1", more: str = "") -> list[str]:
+        sink = f"type = kafka\na1.sinks.k1.kafka.bootstrap.servers = {servers}{more}"
+        text = with_source(*KAFKA_SOURCE, *source).replace("type = logger", sink)
+        return warnings_of(text)
+
+    [circle] = warnings()
+    assert circle.endswith(
+        "a1.sinks.k1.topicHeader is the header that r1 sets: events go back to the topic they are "
+        "from"
+    )
+    assert warnings("setTopicHeader = false") == []
+    assert warnings("topicHeader = from") == []
+    assert warnings(servers="other:1") == []
+    assert warnings(more="\na1.sinks.k1.allowTopicOverride = false") == []

@@ -19,6 +19,7 @@ from ottla.client.structs import ConsumerRecord, OffsetAndMetadata, TopicPartiti
 
 from ..events import EventBatch
 from ..flume_event import decode_event
+from ..in_thread import run_in_thread
 
 logger = logging.getLogger(__name__)
 POLL_RECORDS_MAX = 2000
@@ -73,32 +74,9 @@ class TopicReader:
     async def run(self) -> None:
         """Raises what trying again does not mend."""
         loop = asyncio.get_running_loop()
-        done = loop.create_future()
-
-        def finish(problem: BaseException | None) -> None:
-            if done.done():
-                return
-            if problem is None:
-                done.set_result(None)
-            else:
-                done.set_exception(problem)
-
-        def read() -> None:
-            problem: BaseException | None = None
-            try:
-                self._read_until_stopped(loop)
-            except BaseException as raised:
-                problem = raised
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(finish, problem)
-
-        thread = threading.Thread(target=read, name=f"topic-{self._topic}", daemon=True)
-        thread.start()
-        try:
-            await asyncio.shield(done)
-        finally:
-            self._stop()
-            await asyncio.wait([done])
+        await run_in_thread(
+            lambda: self._read_until_stopped(loop), self._stop, f"topic-{self._topic}"
+        )
 
     def took(self, size: int) -> None:
         """So many bytes were taken: there is space for more."""

@@ -7,11 +7,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .client_options import producer_conflict
-from .description import AgentDescription, Problem, SinkPart
+from .description import AgentDescription, Part, Problem, SinkPart
 from .options import Options
 
 EXACTLY_ONCE = "exactly-once"
-PRODUCER = "kafka.producer."
+PRODUCER, CONSUMER = "kafka.producer.", "kafka.consumer."
+SERVERS = "kafka.bootstrap.servers"
+GROUP = "flume"  # of a Kafka source, as in Flume
 
 
 class Promise(NamedTuple):
@@ -46,9 +48,32 @@ def obstacle_of(agent: AgentDescription, sink: SinkPart) -> str:
     if channel.type.name == "file" and wished:
         return ""  # whatever the source is: what is in the channel is delivered once
     for source in agent.sources.values():
-        if sink.channel in source.channels and not source.type.replays:
+        if sink.channel not in source.channels:
+            continue
+        if not source.type.replays:
             return f"{source.name} ({source.type.name}) cannot be read again"
+        if source.type.name == "kafka":
+            if channel.type.name == "file":
+                return (
+                    f"the offsets of {source.name} are committed when {channel.name} has the events"
+                )
+            if not share_servers(source, sink):
+                return f"{source.name} and {sink.name} have no server in common, so no transaction"
     return ""
+
+
+def share_servers(source: Part, sink: Part) -> bool:
+    """Whether a Kafka source and a Kafka sink are of one cluster, as far as a file can say."""
+    named = [
+        {each.strip().lower() for each in part.options.text(SERVERS).split(",") if each.strip()}
+        for part in (source, sink)
+    ]
+    return not named[0].isdisjoint(named[1])
+
+
+def group_of(source: Part) -> str:
+    """The consumer group of a Kafka source."""
+    return source.options.family(CONSUMER).get("group.id") or GROUP
 
 
 def check_promises(agent: AgentDescription, problems: list[Problem]) -> None:
@@ -66,6 +91,7 @@ def check_promises(agent: AgentDescription, problems: list[Problem]) -> None:
     for sink in agent.sinks.values():
         if sink.type.name == "kafka" and not problems:
             check_producer(agent, sink, problems)
+            check_circle(agent, sink)
 
 
 def check_producer(agent: AgentDescription, sink: SinkPart, problems: list[Problem]) -> None:
@@ -83,10 +109,33 @@ def check_producer(agent: AgentDescription, sink: SinkPart, problems: list[Probl
         problems.append(Problem(sink.where, key.removesuffix("."), rule, f"without {key}…"))
 
 
+def check_circle(agent: AgentDescription, sink: SinkPart) -> None:
+    """A Kafka source says in a header which topic an event is from, and a Kafka sink takes the
+    topic from a header: of the same name, by default."""
+    options = sink.options
+    for source in agent.sources.values():
+        if source.type.name != "kafka" or sink.channel not in source.channels:
+            continue
+        header = source.options.text("topicHeader")
+        if (
+            source.options.flag("setTopicHeader")
+            and options.flag("allowTopicOverride")
+            and options.text("topicHeader") == header
+            and not source.interceptors
+            and share_servers(source, sink)
+        ):
+            key = f"{agent.name}.sinks.{sink.name}"
+            rule = (
+                f"is the header that {source.name} sets: events go back to the topic they are from"
+            )
+            hint = f"{key}.allowTopicOverride = false"
+            agent.warnings.append(Problem(sink.where, f"{key}.topicHeader", rule, hint))
+
+
 def producer_options(options: Options, *, exactly_once: bool) -> dict[str, object]:
     """What the producer of a Kafka sink is made with; its transactional id is the sink's."""
     made: dict[str, object] = {"acks": "1", **options.family(PRODUCER)}
-    made["bootstrap.servers"] = options.text("kafka.bootstrap.servers")
+    made["bootstrap.servers"] = options.text(SERVERS)
     made.pop("transactional.id", None)
     if exactly_once:
         made["acks"] = "all"

@@ -3,7 +3,8 @@
 A position is a record of the compacted topic `__ottla_agent_positions` (see positions.py). Data and
 positions are committed together, so what a reader sees as committed is what a restart does not send
 again. A transaction whose end got no answer is settled by `recover`: a new epoch ends what was
-open, then the positions that are committed say what happened.
+open, then the positions that are committed say what happened. Offsets of a Kafka source are
+committed for its consumer group instead (see group_offsets.py).
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from ..config.options import Options
 from ..config.promises import producer_options
 from ..context import Context
 from ..escapes import event_ms
-from ..events import NO_HEADERS, EventBatch, Position
+from ..events import NO_HEADERS, EventBatch, Position, is_of_group
 from ..flume_event import check_available, encode_event
+from ..group_offsets import Commit, GroupOffsets
 from ..positions import PositionTopic, SinkIdentity
 from .record_batches import EncodedBatch, RecordBatches
 from .routing import Routing
@@ -44,6 +46,7 @@ class Prepared(NamedTuple):
 
     batches: list[EncodedBatch]
     positions: dict[str, Position]
+    offsets: dict[str, int]  # of groups, by stream
 
 
 class KafkaSink:
@@ -57,9 +60,11 @@ class KafkaSink:
         flume_format: bool = False,
         timestamp_header: str | None = None,
         record_headers: Mapping[str, str] = NO_HEADERS,
+        groups: Sequence[GroupOffsets] = (),
     ) -> None:
         """With an identity delivery is exactly once; without, at least once. `record_headers` are
-        the names that headers of events get as headers of records."""
+        the names that headers of events get as headers of records, `groups` those whose offsets
+        go into the transactions."""
         self.name = name
         self.routing = Routing(routing) if isinstance(routing, str) else routing
         self.keeps_positions = identity is not None
@@ -67,6 +72,7 @@ class KafkaSink:
         self._flume_format = flume_format
         self._timestamp_header = timestamp_header
         self._record_headers = dict(record_headers)
+        self._groups = groups
         self._positions: PositionTopic | None = None
         if identity is not None:
             self._options.setdefault("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
@@ -114,20 +120,51 @@ class KafkaSink:
             return {}
         # First the fence, then the positions: nobody else commits one after they were read.
         self._producer.init_transactions()
-        return self._positions.read(self._producer)
+        found = self._positions.read(self._producer)
+        for group in self._groups:
+            if group.claims():
+                committed = self._producer.committed(group.group_of(self.name))
+                found.update(group.positions_of(self.name, committed))
+        return found
 
     def prepare(self, batches: Sequence[EventBatch]) -> Prepared:
         encoder = self._encoder
         assert encoder is not None
         now_ms = int(time.time() * 1000)
         positions: dict[str, Position] = {}
+        offsets: dict[str, int] = {}
         for batch in batches:
+            if batch.position is not None and is_of_group(batch.position):
+                wanted = self._wanted(batch, batch.position.stream)
+                if wanted is None:
+                    continue
+                batch = wanted
+                assert batch.position is not None
+                offsets[batch.position.stream] = batch.position.offset
             if batch.bodies:
                 self._encode(encoder, batch, now_ms)
             for position in (batch.position, batch.source_position):
-                if position is not None:
+                if position is not None and not is_of_group(position):
                     positions[position.stream] = position
-        return Prepared(encoder.finish(), positions)
+        return Prepared(encoder.finish(), positions, offsets)
+
+    def _wanted(self, batch: EventBatch, stream: str) -> EventBatch | None:
+        """What of a batch of a group is delivered."""
+        if self._positions is None:
+            return batch
+        group = self._group_of(stream)
+        return None if group is None else group.wanted(batch, self.name)
+
+    def _group_of(self, stream: str) -> GroupOffsets | None:
+        return next((each for each in self._groups if stream.startswith(f"{each.source}/")), None)
+
+    def _commits(self, offsets: Mapping[str, int]) -> list[Commit]:
+        """What goes into the transaction for the groups. Raises `ClaimIsOver`."""
+        commits: list[Commit] = []
+        for group in self._groups:
+            mine = {s: offset for s, offset in offsets.items() if self._group_of(s) is group}
+            commits += group.commits(mine, self.name)
+        return commits
 
     def _encode(self, encoder: RecordBatches, batch: EventBatch, now_ms: int) -> None:
         bodies = batch.bodies
@@ -173,11 +210,14 @@ class KafkaSink:
         if self._positions is None:
             self._send(producer, prepared.batches)
             return
+        commits = self._commits(prepared.offsets)
         # An error leaves the transaction as it is: `recover` ends it and finds out what happened.
         producer.begin_transaction()
         for topic, partition, data, records in prepared.batches:
             producer.send_batch(topic, partition, data, records)
         self._positions.send(producer, prepared.positions.values())
+        for offsets, member in commits:
+            producer.send_offsets_to_transaction(offsets, member)
         producer.commit_transaction()
 
     def _send(self, producer: RawProducer, batches: Sequence[EncodedBatch]) -> None:
@@ -218,4 +258,5 @@ def from_options(name: str, options: Options, context: Context) -> KafkaSink:
         flume_format=options.flag("useFlumeEventFormat"),
         timestamp_header=options.text_or_none("timestampHeader"),
         record_headers=options.family("header."),
+        groups=[group for group in context.groups.values() if name in group.sinks],
     )

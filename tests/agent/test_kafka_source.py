@@ -1,0 +1,391 @@
+"""The Kafka source in an agent on a real broker, by property files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla.agent import runner
+from ottla.agent.build import build
+from ottla.agent.events import EventBatch
+from ottla.agent.runner import Wiring, run_agent
+from ottla.agent.sources import group_reader
+from ottla.agent.sources.kafka import KafkaSource
+from ottla.client.admin import Admin
+from ottla.client.admin.types import NewTopic
+from ottla.client.producer.producer import Producer
+from ottla.client.structs import OffsetAndMetadata, TopicPartition
+from ottla.testing.broker import Broker
+from tests.agent.config.descriptions import agent_of
+from tests.agent.reading import records
+from tests.apache.kafka import ApacheKafka
+
+MEMORY = "a1.channels.c1.type = memory\n"
+PARTITIONS = 3
+GIVE_UP_S = 90.0
+
+
+def agent(bootstrap: str, *source: str, sinks: str | None = None, channels: str = MEMORY) -> str:
+    """From topic `in-…` to topic `out-…` unless the lines say otherwise."""
+    lines = [
+        "a1.sources = r1",
+        "a1.sources.r1.type = org.apache.flume.source.kafka.KafkaSource",
+        f"a1.sources.r1.kafka.bootstrap.servers = {bootstrap}",
+        "a1.sources.r1.kafka.consumer.auto.offset.reset = earliest",
+        *(f"a1.sources.r1.{line}" for line in source),
+        channels,
+        sinks or kafka_sink(bootstrap),
+    ]
+    if not any(line.startswith("channels") for line in source):
+        lines.append("a1.sources.r1.channels = c1")
+    if "a1.sinks =" not in "".join(lines):
+        lines.append("a1.sinks = k1")
+    if "a1.channels =" not in "".join(lines):
+        lines.append("a1.channels = c1")
+    return "\n".join(lines)
+
+
+def kafka_sink(bootstrap: str, topic: str = "", name: str = "k1", channel: str = "c1") -> str:
+    sink = f"a1.sinks.{name}"
+    return (
+        f"{sink}.type = org.apache.flume.sink.kafka.KafkaSink\n{sink}.channel = {channel}\n"
+        f"{sink}.kafka.bootstrap.servers = {bootstrap}\n{sink}.allowTopicOverride = false\n"
+        f"{sink}.kafka.topic = {topic or 'out'}\n"
+    )
+
+
+def made_topic(bootstrap: str, name: str, partitions: int = PARTITIONS) -> None:
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(name, partitions, 1)])
+
+
+def sent(bootstrap: str, topic: str, numbers: range) -> None:
+    """Each number is in the partition of its remainder."""
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for number in numbers:
+            producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
+
+
+def arrived(bootstrap: str, topic: str) -> list[int]:
+    return sorted(int(record.value) for record in records(bootstrap, topic))
+
+
+def offsets_of(bootstrap: str, group: str, topic: str) -> dict[int, int]:
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        held = admin.list_group_offsets({group: None})[group]
+    return {place.partition: each.offset for place, each in held.items() if place.topic == topic}
+
+
+@asynccontextmanager
+async def running(text: str, directory: Path, instance: str = "here") -> AsyncIterator[Wiring]:
+    wired = build(agent_of(text), directory, instance)
+    task = asyncio.create_task(run_agent(wired))
+    try:
+        yield wired
+        assert not task.done(), task.exception()
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Asks in a thread until it is so."""
+    async with asyncio.timeout(GIVE_UP_S):
+        while not await asyncio.to_thread(condition):
+            await asyncio.sleep(0.02)
+
+
+async def until_arrived(bootstrap: str, topic: str, count: int) -> None:
+    await until(lambda: len(arrived(bootstrap, topic)) >= count)
+
+
+def topics_on(bootstrap: str, name: str) -> tuple[str, str]:
+    made_topic(bootstrap, f"in-{name}")
+    made_topic(bootstrap, f"out-{name}", 1)
+    return f"in-{name}", f"out-{name}"
+
+
+def source_lines(topic: str, group: str) -> tuple[str, str]:
+    return f"kafka.topics = {topic}", f"kafka.consumer.group.id = {group}"
+
+
+def restarted(bootstrap: str, directory: Path, name: str) -> None:
+    source, sink = topics_on(bootstrap, name)
+    text = agent(bootstrap, *source_lines(source, name), sinks=kafka_sink(bootstrap, sink))
+
+    async def scenario() -> None:
+        for first, end in ((0, 300), (300, 450)):
+            sent(bootstrap, source, range(first, end))
+            async with running(text, directory):
+                await until_arrived(bootstrap, sink, end)
+
+    asyncio.run(scenario())
+    assert arrived(bootstrap, sink) == list(range(450))
+    assert sum(offsets_of(bootstrap, name, source).values()) == 450
+
+
+def test_records_arrive_once_over_two_runs(ottla_broker: Broker, tmp_path: Path) -> None:
+    """From three partitions: the offsets are the group's, committed with the records."""
+    restarted(ottla_broker.bootstrap_servers, tmp_path, "once")
+
+
+@pytest.mark.apache
+def test_records_arrive_once_on_apache_kafka(apache_kafka: ApacheKafka, tmp_path: Path) -> None:
+    """The same on Apache Kafka."""
+    restarted(apache_kafka.bootstrap, tmp_path, "once")
+
+
+def test_an_instance_that_stops_lets_its_partitions_go(
+    ottla_broker: Broker, tmp_path: Path
+) -> None:
+    """Two instances share a group. One stops, and the other reads all without waiting for a
+    session to end; it comes back, and they share again. Each record arrives once."""
+    bootstrap = ottla_broker.bootstrap_servers
+    source, sink = topics_on(bootstrap, "two")
+    beat = "kafka.consumer.heartbeat.interval.ms = 100"
+    text = agent(bootstrap, *source_lines(source, "two"), beat, sinks=kafka_sink(bootstrap, sink))
+
+    def has_members(count: int) -> bool:
+        """And they have divided the partitions."""
+        with Admin(bootstrap_servers=bootstrap) as admin:
+            group = admin.describe_groups(["two"])["two"]
+        return len(group["members"]) == count and group["group_state"] in ("Stable", "Empty")
+
+    async def scenario() -> None:
+        sent(bootstrap, source, range(300))
+        async with running(text, tmp_path / "one", "one"):
+            await until_arrived(bootstrap, sink, 1)
+            async with running(text, tmp_path / "other", "other"):
+                await until(lambda: has_members(2))
+                sent(bootstrap, source, range(300, 600))
+                await until_arrived(bootstrap, sink, 600)
+            await until(lambda: has_members(1))
+            sent(bootstrap, source, range(600, 900))
+            await until_arrived(bootstrap, sink, 900)
+        assert has_members(0)
+
+    asyncio.run(scenario())
+    assert arrived(bootstrap, sink) == list(range(900))
+
+
+def test_two_sinks_at_different_offsets(
+    ottla_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sink was stopped far behind the other: reading begins at the lesser, each gets what it
+    does not have, and the group has the least of both."""
+    monkeypatch.setattr(group_reader, "HAND_OVER_S", 0.1)  # for the one that does not come along
+    monkeypatch.setattr(runner, "DRAIN_S", 0.1)
+    bootstrap = ottla_broker.bootstrap_servers
+    source, first = topics_on(bootstrap, "ahead")
+    made_topic(bootstrap, "out-behind", 1)
+    text = agent(
+        bootstrap, *source_lines(source, "sinks"), "channels = c1 c2",
+        channels="a1.channels = c1 c2\n" + MEMORY + MEMORY.replace("c1", "c2"),
+        sinks="a1.sinks = k1 k2\n" + kafka_sink(bootstrap, first)
+        + kafka_sink(bootstrap, "out-behind", "k2", "c2"),
+    )  # fmt: skip
+    sent(bootstrap, source, range(300))
+
+    async def scenario() -> None:
+        async with running(text, tmp_path) as wired:
+            behind = next(each for each in wired.deliveries if each.name == "k2")
+
+            def failing(prepared: object) -> None:
+                raise OSError("this sink is behind")
+
+            behind.sink.deliver_prepared = failing  # type: ignore[attr-defined]
+            await until_arrived(bootstrap, first, 300)
+        assert arrived(bootstrap, "out-behind") == []
+        assert sum(offsets_of(bootstrap, "sinks-k1", source).values()) == 300
+        assert sum(offsets_of(bootstrap, "sinks", source).values()) == 0
+        sent(bootstrap, source, range(300, 360))
+        async with running(text, tmp_path):
+            await until_arrived(bootstrap, "out-behind", 360)
+            await until_arrived(bootstrap, first, 360)
+
+    asyncio.run(scenario())
+    assert arrived(bootstrap, first) == arrived(bootstrap, "out-behind") == list(range(360))
+    assert sum(offsets_of(bootstrap, "sinks-k2", source).values()) == 360
+    assert sum(offsets_of(bootstrap, "sinks", source).values()) == 360
+
+
+def test_offsets_that_somebody_sets_back_are_read_again(
+    ottla_broker: Broker, tmp_path: Path
+) -> None:
+    """They are the group's and nobody else's: `kafka-consumer-groups --reset-offsets` works."""
+    bootstrap = ottla_broker.bootstrap_servers
+    source, sink = topics_on(bootstrap, "reset")
+    text = agent(bootstrap, *source_lines(source, "reset"), sinks=kafka_sink(bootstrap, sink))
+
+    async def scenario() -> None:
+        sent(bootstrap, source, range(30))
+        async with running(text, tmp_path):
+            await until_arrived(bootstrap, sink, 30)
+        with Admin(bootstrap_servers=bootstrap) as admin:
+            admin.alter_group_offsets("reset", {TopicPartition(source, 0): OffsetAndMetadata(5)})
+        async with running(text, tmp_path):
+            await until_arrived(bootstrap, sink, 35)
+
+    asyncio.run(scenario())
+    again = [number for number in range(30) if number % PARTITIONS == 0][5:]
+    assert arrived(bootstrap, sink) == sorted([*range(30), *again])
+
+
+def test_reading_from_the_end_begins_there_after_a_restart_too(
+    ottla_broker: Broker, tmp_path: Path
+) -> None:
+    """As in Flume a new group begins at the end unless told otherwise. Where that was is committed
+    before any record comes: what is written while no agent runs is not left out."""
+    bootstrap = ottla_broker.bootstrap_servers
+    source, sink = topics_on(bootstrap, "latest")
+    text = agent(bootstrap, *source_lines(source, "latest"), sinks=kafka_sink(bootstrap, sink))
+    text = text.replace("a1.sources.r1.kafka.consumer.auto.offset.reset = earliest", "")
+    sent(bootstrap, source, range(30))
+
+    async def scenario() -> None:
+        async with running(text, tmp_path):
+            await until(lambda: sum(offsets_of(bootstrap, "latest", source).values()) == 30)
+        sent(bootstrap, source, range(30, 60))
+        async with running(text, tmp_path):
+            await until_arrived(bootstrap, sink, 30)
+
+    asyncio.run(scenario())
+    assert arrived(bootstrap, sink) == list(range(30, 60))
+
+
+@pytest.mark.parametrize("channel", ["memory", "file", "kafka"])
+def test_offsets_are_committed_after_delivery(
+    ottla_broker: Broker, tmp_path: Path, channel: str
+) -> None:
+    """At least once: nothing is committed while nobody has the events; afterwards all is, and a
+    restart repeats nothing."""
+    bootstrap = ottla_broker.bootstrap_servers
+    name = f"after-{channel}"
+    source, sink = topics_on(bootstrap, name)
+    channels = {
+        "memory": MEMORY,
+        "file": "a1.channels.c1.type = file\na1.channels.c1.minimumRequiredSpace = 0\n"
+        f"a1.channels.c1.checkpointDir = {tmp_path}/c\na1.channels.c1.dataDirs = {tmp_path}/d\n",
+        "kafka": f"a1.channels.c1.type = org.apache.flume.channel.kafka.KafkaChannel\n"
+        f"a1.channels.c1.kafka.bootstrap.servers = {bootstrap}\n"
+        f"a1.channels.c1.kafka.topic = channel-{name}\n",
+    }
+    text = agent(
+        bootstrap, *source_lines(source, name), channels=channels[channel],
+        sinks=kafka_sink(bootstrap, sink) + "a1.sinks.k1.delivery = at-least-once\n",
+    )  # fmt: skip
+    sent(bootstrap, source, range(90))
+
+    async def scenario() -> None:
+        async with running(text, tmp_path) as wired:
+            [[_, output, _]] = wired.sources
+            may_put, put = asyncio.Event(), output.put
+            waits = asyncio.Event()
+
+            async def put_later(batch: EventBatch) -> None:
+                if batch.bodies:
+                    waits.set()
+                    await may_put.wait()
+                await put(batch)
+
+            output.put = put_later  # type: ignore[method-assign]
+            await waits.wait()
+            assert sum(offsets_of(bootstrap, name, source).values()) == 0
+            may_put.set()
+            await until_arrived(bootstrap, sink, 90)
+        assert sum(offsets_of(bootstrap, name, source).values()) == 90
+        sent(bootstrap, source, range(90, 120))
+        async with running(text, tmp_path):
+            await until_arrived(bootstrap, sink, 120)
+
+    asyncio.run(scenario())
+    assert arrived(bootstrap, sink) == list(range(120))
+
+
+def test_topics_by_a_pattern(ottla_broker: Broker, tmp_path: Path) -> None:
+    """All of a name must match, as in Java; a topic that is made later is read too."""
+    bootstrap = ottla_broker.bootstrap_servers
+    for topic in ("log.web", "log.web.old", "my-log.web"):
+        made_topic(bootstrap, topic)
+        sent(bootstrap, topic, range(3))
+    made_topic(bootstrap, "out-pattern", 1)
+    text = agent(
+        bootstrap, r"kafka.topics.regex = log\\.[a-z]+", "kafka.consumer.group.id = pattern",
+        "kafka.consumer.metadata.max.age.ms = 200", sinks=kafka_sink(bootstrap, "out-pattern"),
+    )  # fmt: skip
+
+    async def scenario() -> None:
+        async with running(text, tmp_path):
+            await until_arrived(bootstrap, "out-pattern", 3)
+            made_topic(bootstrap, "log.db")
+            sent(bootstrap, "log.db", range(3, 6))
+            await until_arrived(bootstrap, "out-pattern", 6)
+
+    asyncio.run(scenario())
+    assert arrived(bootstrap, "out-pattern") == list(range(6))
+
+
+def test_headers_and_keys_reach_the_sink(ottla_broker: Broker, tmp_path: Path) -> None:
+    """The key of a record is that of the event's record, and `header.NAME` brings a header of the
+    record along; by Flume's former names of the options."""
+    bootstrap = ottla_broker.bootstrap_servers
+    source, sink = topics_on(bootstrap, "headers")
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send(source, b"v", b"key", headers=[("X-Trace", b"42")])
+    text = agent(
+        bootstrap, f"topic = {source}", "groupId = headers", "header.trace = X-Trace",
+        sinks=kafka_sink(bootstrap, sink) + "a1.sinks.k1.header.trace = Trace\n",
+    )  # fmt: skip
+
+    async def scenario() -> None:
+        async with running(text, tmp_path):
+            await until(lambda: records(bootstrap, sink))
+
+    asyncio.run(scenario())
+    [found] = records(bootstrap, sink)
+    assert (found.key, found.value, found.headers) == (b"key", b"v", [("Trace", b"42")])
+
+
+def test_reading_pauses_while_the_channel_is_full(
+    ottla_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read and not put is bounded, and the member stays in its group meanwhile."""
+    monkeypatch.setattr(group_reader, "WAITING_BYTES_MAX", 100)
+    bootstrap = ottla_broker.bootstrap_servers
+    source, sink = topics_on(bootstrap, "full")
+    text = agent(
+        bootstrap, *source_lines(source, "full"), "batchSize = 10",
+        sinks=kafka_sink(bootstrap, sink),
+    )  # fmt: skip
+    sent(bootstrap, source, range(300))
+
+    async def scenario() -> None:
+        async with running(text, tmp_path) as wired:
+            [[running_source, output, _]] = wired.sources
+            assert isinstance(running_source, KafkaSource)
+            may_put, put = asyncio.Event(), output.put
+
+            async def put_later(batch: EventBatch) -> None:
+                if batch.bodies:
+                    await may_put.wait()
+                await put(batch)
+
+            output.put = put_later  # type: ignore[method-assign]
+            reader = running_source.reader
+            await until(lambda: reader.is_paused)
+            consumer = reader.consumer
+            assert consumer is not None
+            polls = consumer.metrics()["consumer-fetch-manager-metrics"]["records-consumed-total"]
+            assert polls < 300
+            may_put.set()
+            await until_arrived(bootstrap, sink, 300)
+            assert not reader.is_paused
+
+    asyncio.run(scenario())
+    assert arrived(bootstrap, sink) == list(range(300))
