@@ -314,9 +314,9 @@ class TestCost:
         seen: list[int] = []
         read = Partition.read
 
-        def counting(self: Partition, offset: int, **options: Any) -> Any:
+        def counting(self: Partition, *arguments: Any) -> Any:
             seen.append(self.index)
-            return read(self, offset, **options)
+            return read(self, *arguments)
 
         monkeypatch.setattr(Partition, "read", counting)
         return seen
@@ -339,7 +339,7 @@ class TestCost:
     def test_a_wake_reads_what_moved(
         self, harness: BrokerHarness, client: Client, reads: list[int]
     ) -> None:
-        """One record in one of 300 partitions: one read, and one more when the client went on."""
+        """One record in one of 300 partitions: one read, and none when the client went on."""
         waiting = harness.post(client.request(max_wait_ms=500), 11)
         client.epoch += 1
         assert reads == []
@@ -348,9 +348,31 @@ class TestCost:
         assert partitions(waiting.response) == [7]
         assert reads == [7]
         assert client.fetch(("t", 7, 1)).responses == []
-        assert reads == [7, 7]
         client.fetch()
-        assert reads == [7, 7]
+        assert reads == [7]
+
+    def test_a_consumer_with_all_there_is_gets_its_errors(
+        self, harness: BrokerHarness, client: Client, reads: list[int]
+    ) -> None:
+        """Nothing is looked up for it, but its epochs are checked, and what is new is answered."""
+        client.version = 12
+        for field, error in (
+            ("current_leader_epoch", ErrorCode.UNKNOWN_LEADER_EPOCH),
+            ("last_fetched_epoch", ErrorCode.OFFSET_OUT_OF_RANGE),
+        ):
+            request = client.request(("t", 7, 0))
+            setattr(request.topics[0].partitions[0], field, 9)
+            (topic,) = harness.ask(request, 12).responses
+            client.epoch += 1
+            assert [data.error_code for data in topic.partitions] == [error]
+            client.fetch(("t", 7, 0))  # which says that there is no error any more
+            reads.clear()
+        harness.produce("t", 7, b"a")
+        client.fetch()
+        assert client.fetch(("t", 7, 1)).responses == []
+        assert reads == [7]
+        harness.partition("t", 7).delete_records_before(1)
+        assert partitions(client.fetch(("t", 7, 1))) == [7]
 
     def test_min_bytes_counts_over_partitions(
         self, harness: BrokerHarness, client: Client, reads: list[int]

@@ -124,13 +124,21 @@ class Pending:
 
     # The handler's side
 
-    def resolve(self, response: Any) -> None:
+    def resolve(self, response: Any, error: BaseException | None = None) -> None:
         """The answer is here; None when there is nothing to send."""
-        self._settle(response, None)
+        if self.cancelled or self._settled:
+            return
+        self._settled = True
+        self._on_cancel = None
+        encode, self._encode = self._encode, None
+        if encode is None:
+            self._outcome = (response, error)
+        else:
+            self._deliver(encode, response, error)
 
     def fail(self, error: BaseException) -> None:
         """The handler failed: the dispatcher answers with an error or closes the connection."""
-        self._settle(None, error)
+        self.resolve(None, error)
 
     @property
     def done(self) -> bool:
@@ -174,17 +182,6 @@ class Pending:
             self._deliver(encode, *outcome)
         elif not (self.cancelled or self._settled):
             self._encode = encode
-
-    def _settle(self, response: Any, error: BaseException | None) -> None:
-        if self.cancelled or self._settled:
-            return
-        self._settled = True
-        self._on_cancel = None
-        encode, self._encode = self._encode, None
-        if encode is None:
-            self._outcome = (response, error)
-        else:
-            self._deliver(encode, response, error)
 
     def _deliver(
         self,

@@ -53,7 +53,8 @@ _NO_EPOCH = EpochEndOffset()
 _NO_LEADER = LeaderIdAndEpoch()
 _NO_SNAPSHOT = SnapshotId()
 
-Answer = tuple[CachedPartition, PartitionData]
+# A partition, what is answered, and the bytes of its records.
+Answer = tuple[CachedPartition, PartitionData, int]
 
 
 class Outcome:
@@ -107,15 +108,14 @@ class Reader:
     def __init__(
         self,
         broker: Broker,
-        *,
         api_version: int,
         replica_id: int,
+        replica_epoch: int,
         read_committed: bool,
         bytes_max: int,
         session: FetchSession | None,
-        replica_epoch: int = -1,
-        rack: str = "",
-        listener: str = "",
+        rack: str,
+        listener: str,
     ) -> None:
         """`replica_epoch`: the broker epoch of a follower, which changes when it restarts.
 
@@ -168,8 +168,9 @@ class Reader:
             data = self._read_one(cached, left, outcome)
             if data is None:
                 continue
-            answers.append((cached, data))
-            size = records_size(data)
+            records = data.records
+            size = records.size if isinstance(records, FileRange) else 0
+            answers.append((cached, data, size))
             outcome.size_bytes += size
             outcome.available_bytes += size
             left = left - size if left > size else 0
@@ -211,7 +212,7 @@ class Reader:
                     error = self.storage_error
                 if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     return failed(cached.index, error)
-            outcome.erroneous.append((cached, unknown(cached.index, error)))
+            outcome.erroneous.append((cached, unknown(cached.index, error), 0))
             return None
         error = self._error(cached, partition)
         if error:
@@ -256,15 +257,26 @@ class Reader:
         """The records and offsets to answer with; None when the session has answered them."""
         if self._rack and (elsewhere := self._elsewhere(cached, partition)) is not None:
             return elsewhere
+        if (
+            self.watches
+            and self.replica_id < 0
+            and cached.fetch_offset == cached.answered_high_watermark == partition.high_watermark
+            and cached.answered_log_start_offset == partition.log_start_offset
+            and cached.last_fetched_epoch < 0
+        ):
+            # A consumer that has all there is, as after most of its requests: nothing to look up.
+            assert self.session is not None
+            self.session.watch(cached, partition)
+            return None
         bytes_max = cached.bytes_max if cached.bytes_max < left else left
         throttled = self.throttle is not None and self._must_wait(self.throttle, partition)
         allowed = min(bytes_max, self._throttled_left) if throttled else bytes_max
         info = partition.read(
             cached.fetch_offset,
-            bytes_max=allowed,
-            isolation=self.isolation,
-            first_batch_whole=not outcome.size_bytes and (not throttled or allowed > 0),
-            last_fetched_epoch=cached.last_fetched_epoch,
+            allowed,
+            self.isolation,
+            not outcome.size_bytes and (not throttled or allowed > 0),  # the first batch whole
+            cached.last_fetched_epoch,
         )
         error = info.error_code
         if self.replica_id >= 0 and self._arriving and not error and info.diverging_epoch is None:
@@ -446,9 +458,3 @@ def failed(index: int, error_code: ErrorCode) -> PartitionData:
         aborted_transactions=None,
         records=b"",
     )
-
-
-def records_size(data: PartitionData) -> int:
-    """How many bytes of records an answer refers to."""
-    records = data.records
-    return records.size if isinstance(records, FileRange) else 0

@@ -170,7 +170,8 @@ class FetchSession:
     def change(self, known: CachedPartition, requested: FetchPartition) -> None:
         """Change what is asked of a partition; it is ready after it."""
         known.update(requested)
-        self._unwatch(known)
+        if known.watched is not None:
+            self._unwatch(known)
         self.ready[known] = None
 
     def forget(self, key: PartitionKey) -> None:
@@ -291,7 +292,8 @@ class FetchSessionCache:
         session.used_ms = self._clock.now_ms()
         del self._sessions[session.id]
         self._sessions[session.id] = session
-        session.end_parked()
+        if session.parked is not None:
+            session.end_parked()
 
     def create(
         self,

@@ -573,7 +573,7 @@ class Log:
     # Reading
 
     def read(
-        self, offset: int, *, bytes_max: int, end_offset: int, first_batch_whole: bool = True
+        self, offset: int, bytes_max: int, end_offset: int, first_batch_whole: bool = True
     ) -> FileRange | None:
         """Where the batches from `offset` on lie: whole ones and, at the cut, part of one.
 

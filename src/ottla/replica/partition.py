@@ -658,7 +658,6 @@ class Partition:
     def read(
         self,
         offset: int,
-        *,
         bytes_max: int,
         isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
         first_batch_whole: bool = True,
@@ -671,10 +670,29 @@ class Partition:
         `first_batch_whole` is False. With `last_fetched_epoch` the reader's last epoch is
         compared with this log first. Errors are returned, not raised.
         """
-        if self.log.offline is not None:
+        log = self.log
+        if log.offline is not None:
             return LogReadInfo(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
         try:
-            return self._read(offset, bytes_max, isolation, first_batch_whole, last_fetched_epoch)
+            high_watermark = self.high_watermark
+            last_stable_offset = self.last_stable_offset
+            if isolation is _HIGH_WATERMARK:
+                end_offset = high_watermark
+            elif isolation is _TXN_COMMITTED:
+                end_offset = last_stable_offset
+            else:
+                end_offset = log.end_offset
+            at_end = end_offset <= offset <= log.end_offset
+            info = LogReadInfo(high_watermark, last_stable_offset, log.log_start_offset, at_end)
+            if last_fetched_epoch >= 0 and self._diverges(offset, last_fetched_epoch, info):
+                return info
+            if at_end:
+                return info
+            info.records = log.read(offset, bytes_max, end_offset, first_batch_whole)
+            if isolation is _TXN_COMMITTED and info.records:
+                info.aborted_transactions = log.aborted_transactions(
+                    offset, end_offset, found=info.records
+                )
         except OffsetOutOfRange as problem:
             return LogReadInfo(error_code=problem.error_code)
         except CorruptSegment as problem:
@@ -683,37 +701,6 @@ class Partition:
         except OSError as problem:
             self.go_offline(f"cannot read at offset {offset}", problem)
             return LogReadInfo(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-
-    def _read(
-        self,
-        offset: int,
-        bytes_max: int,
-        isolation: FetchIsolation,
-        first_batch_whole: bool,
-        last_fetched_epoch: int,
-    ) -> LogReadInfo:
-        log = self.log
-        high_watermark = self.high_watermark
-        last_stable_offset = self.last_stable_offset
-        if isolation is _HIGH_WATERMARK:
-            end_offset = high_watermark
-        elif isolation is _TXN_COMMITTED:
-            end_offset = last_stable_offset
-        else:
-            end_offset = log.end_offset
-        at_end = end_offset <= offset <= log.end_offset
-        info = LogReadInfo(high_watermark, last_stable_offset, log.log_start_offset, at_end)
-        if last_fetched_epoch >= 0 and self._diverges(offset, last_fetched_epoch, info):
-            return info
-        if at_end:
-            return info
-        info.records = log.read(
-            offset, bytes_max=bytes_max, end_offset=end_offset, first_batch_whole=first_batch_whole
-        )
-        if isolation is _TXN_COMMITTED and info.records:
-            info.aborted_transactions = log.aborted_transactions(
-                offset, end_offset, found=info.records
-            )
         return info
 
     def extend_to_batch_end(self, offset: int, found: FileRange, bytes_max: int) -> None:

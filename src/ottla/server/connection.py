@@ -163,9 +163,11 @@ class Connection:
         del view
         if not self.closed:
             if not reason:
-                self._input.keep(buffer, start, end, size)
-                if self._input.starved:
-                    self._pause()
+                waiting = self._input
+                if start != end or waiting.buffer is not None:
+                    waiting.keep(buffer, start, end, size)
+                    if waiting.starved:
+                        self._pause()
             if output.pieces or self._paused:
                 self.flush()
             if reason:
@@ -252,7 +254,8 @@ class Connection:
         try:
             while parked and parked[0].done:
                 first = parked.popleft()
-                self._hold(first, 0)
+                self._held -= first.held
+                self._shared.held.give(first.held)
                 if first.out is not None:
                     self._output.put(first.out)
         except (FileTooShort, OSError) as error:

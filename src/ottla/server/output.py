@@ -46,7 +46,8 @@ class Output:
             position, blob = blobs[0]
             out[position:position] = read_whole(blob)
             out.blobs = ()
-            self._put_data(out)
+            self.pieces.append(out)
+            self.held += len(out)
             return
         view = memoryview(out)
         start = 0

@@ -115,5 +115,5 @@ def start_request(
 
 def finish(out: Out) -> Out:
     """Fill in the frame's size, now that it is known."""
-    pack_size_into(out, 0, frame_bytes(out) - 4)
+    pack_size_into(out, 0, (frame_bytes(out) if out.blobs else len(out)) - 4)
     return out

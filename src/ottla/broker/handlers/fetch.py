@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.context import Context, Pending
 from ottla.broker.endpoints import current_leader
 from ottla.broker.errors import error_name
-from ottla.broker.reading import Answer, Outcome, Reader, is_behind, records_size, unknown
+from ottla.broker.reading import Answer, Outcome, Reader, is_behind, unknown
 from ottla.broker.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -161,14 +161,14 @@ class Fetch:
         self.wait_ms = request.max_wait_ms
         self.reader = Reader(
             context.broker,
-            api_version=context.api_version,
-            replica_id=replica_id,
-            read_committed=request.isolation_level == READ_COMMITTED,
-            bytes_max=bytes_max,
-            session=session,
-            replica_epoch=replica_epoch,
-            rack=request.rack_id,
-            listener=context.peer.listener_name,
+            context.api_version,
+            replica_id,
+            replica_epoch,
+            request.isolation_level == READ_COMMITTED,
+            bytes_max,
+            session,
+            request.rack_id,
+            context.peer.listener_name,
         )
         self.unknown_count = 0
         self.pending: Pending | None = None
@@ -305,10 +305,9 @@ class Fetch:
         session_id = NO_SESSION
         if session is not None:
             session_id = session.id
-            answers = [each for each in answers if _has_news(session, *each)]
         elif self.creates_session:
             session_id = self._create_session(answers)
-        response = FetchResponse(session_id=session_id, responses=_by_topic(answers))
+        response = FetchResponse(session_id=session_id, responses=_by_topic(answers, session))
         if outcome.must_answer and self.context.api_version >= LEADER_HINTS_FROM:
             endpoints = _hint_leaders(answers, self.context)
             if self.reader.replica_id < 0:
@@ -320,42 +319,42 @@ class Fetch:
         metrics = self.context.broker.metrics
         to_follower = self.reader.replica_id >= 0
         replicated = self.context.broker.replication.metrics.bytes_out
-        for cached, data in answers:
+        for cached, data, size in answers:
             topic = metrics.topic(cached.topic or "")
             topic.fetch_requests.value += 1
-            (replicated if to_follower else topic.bytes_out).value += records_size(data)
+            (replicated if to_follower else topic.bytes_out).value += size
             if data.error_code:
                 metrics.error("Fetch", error_name(data.error_code))
 
     def _count_throttled(self, answers: list[Answer], throttle: Throttle) -> None:
         """Count what passes of throttled replicas, those in sync included, as Kafka does."""
-        size = 0
-        for cached, data in answers:
-            passed = records_size(data)
-            if passed:
+        passed = 0
+        for cached, _, size in answers:
+            if size:
                 partition = self.reader.partition(cached)
                 if partition is not None and throttle.covers(partition):
-                    size += passed
-        if size:
-            throttle.record(size)
+                    passed += size
+        if passed:
+            throttle.record(passed)
 
     def _create_session(self, answers: list[Answer]) -> int:
-        for cached, data in answers:
+        for cached, data, _ in answers:
             cached.answered_high_watermark = data.high_watermark
             cached.answered_log_start_offset = data.log_start_offset
         return self.context.broker.sessions.create(
-            (cached for cached, _ in answers),
+            (cached for cached, _, _ in answers),
             len(answers),
             uses_ids=self.context.api_version >= TOPIC_IDS_FROM,
             privileged=self.reader.replica_id >= 0,
         )
 
 
-def _has_news(session: FetchSession, cached: CachedPartition, data: PartitionData) -> bool:
+def _has_news(
+    session: FetchSession, cached: CachedPartition, data: PartitionData, size: int
+) -> bool:
     """Whether `data` has anything that the session has not answered before; it has after this."""
-    has_records = records_size(data) > 0
     news = (
-        has_records
+        size > 0
         or data.error_code != 0
         or cached.answered_high_watermark != data.high_watermark
         or cached.answered_log_start_offset != data.log_start_offset
@@ -366,16 +365,20 @@ def _has_news(session: FetchSession, cached: CachedPartition, data: PartitionDat
     # After an error the partition is answered again when the error is gone.
     cached.answered_high_watermark = -1 if data.error_code else data.high_watermark
     cached.answered_log_start_offset = data.log_start_offset
-    if has_records:
+    if size:
         session.serve_last(cached)
     return news
 
 
-def _by_topic(answers: list[Answer]) -> list[FetchableTopicResponse]:
-    """Group neighbours of the same topic, in the order in which they were read."""
+def _by_topic(answers: list[Answer], session: FetchSession | None) -> list[FetchableTopicResponse]:
+    """Group neighbours of the same topic, in the order in which they were read; in a session
+    only those with news.
+    """
     responses: list[FetchableTopicResponse] = []
     last: CachedPartition | None = None
-    for cached, data in answers:
+    for cached, data, size in answers:
+        if session is not None and not _has_news(session, cached, data, size):
+            continue
         if last is not None and last.topic == cached.topic and last.topic_id == cached.topic_id:
             responses[-1].partitions.append(data)
         else:
@@ -392,7 +395,7 @@ def _hint_leaders(answers: list[Answer], context: Context) -> list[NodeEndpoint]
     """Name the leader and its address to a client that asked another broker (KIP-951)."""
     image = context.broker.image
     endpoints: dict[int, NodeEndpoint] = {}
-    for cached, data in answers:
+    for cached, data, _ in answers:
         if data.error_code not in LEADER_UNKNOWN:
             continue
         leader = current_leader(image, cached.topic or "", cached.index, context.peer.listener_name)
