@@ -13,6 +13,7 @@ from typing import Any
 import cramjam
 import pytest
 
+from ottla.agent.files.lines import LineDecoder, LongLines
 from ottla.agent.files.listing import FileGroup
 from ottla.agent.files.registry import FORGET_AFTER_S
 from ottla.agent.sources.taildir import OPEN_FILES_MAX, TaildirOptions, TaildirSource
@@ -153,6 +154,50 @@ def test_a_copy_shorter_than_what_was_read_is_not_read_again(
     output.batches.clear()
     read_all(tmp_path, output)
     assert output.lines == []
+
+
+def test_a_line_is_completed_hours_later(tmp_path: Path) -> None:
+    """Its file was closed as idle, and the agent was restarted meanwhile: it is one event."""
+    log = tmp_path / "a.log"
+    output = Collected()
+    for text in "a line that ", "was begun ", "and ended\n":
+        ticks = Ticks()
+        group = FileGroup.parse("f1", f"{tmp_path}/a.*", {})
+        options = TaildirOptions([group], new_watcher=lambda _, t=ticks: t, clock=ticks.clock)
+        source = TaildirSource("r1", options)
+
+        async def run(source: TaildirSource, text: str, ticks: Ticks) -> None:
+            async with Running(source, output):
+                await ticks.caught_up()
+                append(log, text)
+                await ticks.caught_up()
+                assert source._open
+                ticks.now_s += 3 * 3600
+                await ticks.caught_up()
+                assert not source._open
+
+        asyncio.run(run(source, text, ticks))
+    assert output.lines == ["a line that was begun and ended"]
+
+
+@pytest.mark.parametrize("policy", [LongLines.CUT, LongLines.DROP])
+def test_a_line_of_100_mb(
+    tmp_path: Path, policy: LongLines, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is cut or dropped as asked for, counted and logged; the lines around it are whole, bytes
+    that are not UTF-8 too."""
+    with (tmp_path / "a").open("wb") as file:
+        file.write(b"first\n")
+        file.truncate(100_000_000)  # a hole, which is read as zeros
+        file.seek(0, os.SEEK_END)
+        file.write(b"\n\xff\xfelast\n")
+    output = Collected()
+    source = read_all(tmp_path, output, new_decoder=lambda at: LineDecoder(at, 1000, policy))
+    bodies = [body for batch in output.batches for body in batch.bodies]
+    cut = [bytes(1000)] if policy is LongLines.CUT else []
+    assert bodies == [b"first", *cut, b"\xff\xfelast"]
+    assert source.counters.long_lines == 1
+    assert "1 lines over the limit" in caplog.text
 
 
 # On a busy machine it is making them that takes long.
