@@ -1,6 +1,5 @@
-"""The correctness rows of Vector's public test harness that are about files.
-
-`disk_buffer_persistence` is a test of the file channel, `sighup` one of reloading.
+"""The correctness rows of Vector's public test harness, but for `sighup`, which is a test of
+reloading.
 """
 
 from __future__ import annotations
@@ -8,6 +7,8 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import socket
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,11 @@ from ottla.agent.files.lines import LineDecoder
 from ottla.agent.files.listing import FileGroup
 from ottla.agent.files.watching import PollingWatcher, watcher_for
 from ottla.agent.sources.taildir import TaildirOptions, TaildirSource
+from ottla.supervisor.ports import free_port
+from ottla.testing.broker import Broker
 from tests.agent.files_harness import Collected, Running, append
+from tests.agent.kills import Agent, Reader
+from tests.waiting import eventually
 
 
 @pytest.fixture(params=["inotify", "polling"])
@@ -99,3 +104,46 @@ def test_vector_wrapped_json_correctness(tmp_path: Path, source: TaildirSource) 
     [body] = asyncio.run(run())
     assert body == inner
     assert json.loads(body) == {"message": 'Hello "world"'}
+
+
+def test_vector_disk_buffer_persistence_correctness(
+    ottla_own_broker: Broker, tmp_path: Path
+) -> None:
+    """What a file channel took while the sink could not deliver outlasts SIGKILL, though its source
+    cannot send it again; it arrives once."""
+    port = free_port()
+    agent = Agent(tmp_path, ottla_own_broker, "file")
+    lines = agent.config.read_text().splitlines()
+    kept = [line for line in lines if ".r1." not in line or line.endswith(".channels = c1")]
+    netcat = (
+        f"a1.sources.r1.type = netcat\na1.sources.r1.bind = 127.0.0.1\na1.sources.r1.port = {port}"
+    )
+    agent.config.write_text("\n".join([*kept, netcat, "a1.sinks.k1.delivery = exactly-once", ""]))
+
+    def send(first: int, last: int) -> None:
+        """Returns when the channel has all of it: the source says OK to each line."""
+        with socket.create_connection(("127.0.0.1", port), 60) as sender:
+            sender.sendall(b"".join(b"<%d:>\n" % number for number in range(first, last)))
+            answers = sender.makefile("rb")
+            assert [next(answers) for _ in range(first, last)] == [b"OK\n"] * (last - first)
+
+    def accepts() -> bool:
+        agent.check_running()
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    reader = Reader(ottla_own_broker)
+    agent.start()
+    eventually(accepts)
+    send(0, 10)
+    reader.read_all(Counter(range(10)), agent)
+    ottla_own_broker.kill()
+    send(10, 300)
+    agent.kill()
+    ottla_own_broker.start()
+    agent.start()
+    reader.read_all(Counter(range(300)), agent)
+    agent.kill()
+    reader.poll()
+    assert reader.lines == Counter(range(300))
+    reader.close()
