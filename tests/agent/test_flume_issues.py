@@ -64,6 +64,13 @@ class Agent:
         self.log.rename(self.folder / "app.log.1")
 
 
+def open_below(folder: Path) -> list[str]:
+    """The files that this process has open there."""
+    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    paths = [os.readlink(link) for link in links if os.path.lexists(link)]
+    return sorted(path for path in paths if path.startswith(f"{folder}/"))
+
+
 @pytest.fixture
 def agent(tmp_path: Path) -> Agent:
     return Agent(tmp_path)
@@ -187,6 +194,7 @@ def test_flume_3325_idle_files_take_no_memory(tmp_path: Path) -> None:
             append(agent.log, f"{number}\n")
             await ticks.caught_up()
             ticks.now_s += 2
+        assert open_below(tmp_path) == [str(agent.log)]
 
     source = agent.run(act)
     assert len(agent.lines) == 35
@@ -214,9 +222,7 @@ def test_flume_3341_no_descriptor_is_left_open(tmp_path: Path) -> None:
     agent = Agent(tmp_path, idle_timeout_ms=1000)
 
     def deleted_but_open() -> list[str]:
-        links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
-        paths = [os.readlink(link) for link in links if os.path.lexists(link)]
-        return [path for path in paths if path.startswith(str(tmp_path)) and "deleted" in path]
+        return [path for path in open_below(tmp_path) if "deleted" in path]
 
     async def act(ticks: Ticks) -> None:
         await ticks.caught_up()
