@@ -1,9 +1,10 @@
 """Applies the controller's feed to this broker: logs, partitions, coordinators, configs.
 
-Each batch of changes is applied locally (logs created, configured, deleted), and only then becomes
+Each batch of changes is applied locally (logs planned, configured, deleted), and only then becomes
 `broker.image`, which requests are answered from; the next poll reports it to the controller, which
-answers the request that led to the change. A whole image (a `Snapshot`: at the start, and when the
-broker is too far behind) is applied as the difference from `broker.image`.
+answers the request that led to the change. A log that is planned is made when it is asked for, or
+soon (openings.py). A whole image (a `Snapshot`: at the start, and when the broker is too far
+behind) is applied as the difference from `broker.image`.
 
 A partition whose local work fails goes offline; the image moves on all the same, because the
 controller's decision stands. Folders of deleted topics that cannot be removed are tried again after
@@ -20,6 +21,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.found_folders import delete_folders, unknown_folders
+from ottla.broker.openings import Openings
 from ottla.cluster.feed import (
     Batch,
     MissedChange,
@@ -43,6 +45,7 @@ from ottla.cluster.image import (
     deleted_between,
 )
 from ottla.cluster.state import NotController, RegistrationRefused
+from ottla.log.upkeep import TimeSlice
 from ottla.seams.tasks import Tasks
 from ottla.seams.waiting import pause
 
@@ -52,8 +55,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-# After so many logs created in a row the event loop runs other work: a few milliseconds.
-LOGS_PER_TURN = 50
 # Without a controller, or after changes of one that has been replaced: until one is asked again.
 RETRY_S = 0.1
 # After changes that could not be applied: until the whole image is.
@@ -72,6 +73,7 @@ class MetadataApplier:
         self._confirmations = Tasks()
         self._applying = asyncio.Lock()
         self._deleting_again: asyncio.Task[None] | None = None
+        self._openings = Openings(broker)
         self._trouble = ""  # why the latest changes are not applied
         self._answered_s = broker.clock.monotonic()
         self._errors = broker.metrics.counter(
@@ -90,6 +92,7 @@ class MetadataApplier:
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+        await self._openings.stop()
         self._controller.leave(self._broker.node_id)
 
     @property
@@ -195,11 +198,11 @@ class MetadataApplier:
         for change in changes:
             match change:
                 case TopicCreated(topic, _):
-                    await self._create_logs(topic, topic.partitions)
+                    await self._plan_logs(topic, topic.partitions)
                 case PartitionsCreated(name, _, partitions):
                     topic_image = image.topics.get(name)
                     if topic_image is not None:
-                        await self._create_logs(topic_image, partitions)
+                        await self._plan_logs(topic_image, partitions)
                 case PartitionsChanged(name, _, partitions):
                     removed += [(name, p.index) for p in partitions if self._was_replica(name, p)]
                     await self._add_logs(image.topics.get(name), partitions)
@@ -239,12 +242,13 @@ class MetadataApplier:
                 for each in topic.partitions
                 if broker.logs.topic_id(topic.name, each.index) != topic.id
             ]
-            await self._create_logs(topic, missing)
+            await self._plan_logs(topic, missing)
             self._assign(topic.name, topic.partitions)
         broker.image = image
-        for topic in image.topics.values():
-            self._open_topic(topic.name, topic.partitions)
         broker.peers.follow(image)
+        for topic in image.topics.values():
+            self._openings.note(topic.name, topic.partitions)
+        await self._openings.finish()
         broker.coordinators.follow(image)
         await self._remove_replicas(removed, stray=starts)
         await self._finish_deletions(image)
@@ -277,20 +281,22 @@ class MetadataApplier:
             image = self._broker.image
             await self._move_to(image, self._apply_image(image))
 
-    async def _create_logs(self, topic: TopicImage, partitions: Sequence[PartitionImage]) -> None:
+    async def _plan_logs(self, topic: TopicImage, partitions: Sequence[PartitionImage]) -> None:
         broker = self._broker
         try:
             await self._remove_other_topics(topic, partitions)
         except OSError as error:
             log.error("a folder of an earlier %s cannot be removed: %s", topic.name, error)
             self._delete_again()
-        for place, partition in enumerate(partitions):
+        time_slice = TimeSlice(broker.clock)
+        for partition in partitions:
+            await time_slice.yield_if_over()
             if broker.node_id not in partition.replicas:
                 continue
             if (topic.id, partition.index) in broker.missing:
                 continue
             try:
-                broker.logs.create(topic.name, partition.index, topic.id)
+                broker.logs.plan(topic.name, partition.index, topic.id)
             except (OSError, ValueError) as error:
                 log.error(
                     "%s-%d cannot be created, and stays offline: %s",
@@ -298,13 +304,11 @@ class MetadataApplier:
                     partition.index,
                     error,
                 )
-            if place % LOGS_PER_TURN == LOGS_PER_TURN - 1:
-                await asyncio.sleep(0)
 
     async def _add_logs(
         self, topic: TopicImage | None, partitions: Sequence[PartitionImage]
     ) -> None:
-        """Create the logs of partitions that this broker is a replica of by reassignment."""
+        """Plan the logs of partitions that this broker is a replica of by reassignment."""
         broker = self._broker
         added = [
             each
@@ -314,7 +318,7 @@ class MetadataApplier:
             and broker.logs.topic_id(topic.name, each.index) != topic.id
         ]
         if topic is not None and added:
-            await self._create_logs(topic, added)
+            await self._plan_logs(topic, added)
 
     def _was_replica(self, topic: str, partition: PartitionImage) -> bool:
         """Whether this broker was a replica by the image in use, and by the next is no more."""
@@ -359,21 +363,16 @@ class MetadataApplier:
                 self._broker.assign(partition, image)
 
     def _open_replicas(self, changes: Iterable[Change]) -> None:
+        keys: list[tuple[str, int]] = []
         for change in changes:
             match change:
                 case TopicCreated(topic, _):
-                    self._open_topic(topic.name, topic.partitions)
+                    keys += self._openings.note(topic.name, topic.partitions)
                 case PartitionsCreated(name, _, partitions) | PartitionsChanged(
                     name, _, partitions
                 ):
-                    self._open_topic(name, partitions)
-
-    def _open_topic(self, topic: str, partitions: Sequence[PartitionImage]) -> None:
-        """Open replicas that have others: followers fetch, and leaders watch their followers."""
-        broker = self._broker
-        for image in partitions:
-            if len(image.replicas) > 1 and broker.node_id in image.replicas:
-                broker.partitions.get(topic, image.index)
+                    keys += self._openings.note(name, partitions)
+        self._openings.begin(keys)
 
     def _not_replicas(self, image: ClusterImage, starts: bool) -> list[tuple[str, int]]:
         """The partitions whose folders are here and whose replicas have moved to other brokers.
