@@ -251,7 +251,8 @@ def test_a_folder_that_was_not_made_yet_costs_nothing() -> None:
         cluster.wait(lambda: cluster.images_agree((1, 2, 3)))
         for broker in cluster.brokers.values():
             broker.crash()
-            broker.node.disk.rmtree(f"{DATA}/u-0")
+            if broker.node.disk.exists(f"{DATA}/u-0"):
+                broker.node.disk.rmtree(f"{DATA}/u-0")
         start_all(cluster)
         cluster.wait(lambda: decided(cluster).leader >= 0)
 

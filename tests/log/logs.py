@@ -16,8 +16,9 @@ SMALL = LogConfig(segment_bytes=1500, index_interval_bytes=150)
 
 
 def new_log(disk: Disk, config: LogConfig = SMALL, *, directory: str = DIRECTORY) -> Log:
-    disk.mkdir(directory.rpartition("/")[0])
-    return create_log(disk, directory, "events", 0, TOPIC_ID, config, now_ms=NOW_MS)
+    log = create_log(disk, directory, "events", 0, TOPIC_ID, config, now_ms=NOW_MS)
+    log.make_folder()
+    return log
 
 
 def reopen(

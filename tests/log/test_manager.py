@@ -78,6 +78,7 @@ def test_records_are_there_after_a_crash(tmp_path: Path) -> None:
         log = manager.create("first", 0, TOPIC_ID)
         put(log, (b"k", b"1"))
         manager.create("first", 1, TOPIC_ID)
+        await manager.metadata_files.settle()
         crash(manager)
         async with started(make_manager(path)) as manager:
             assert not manager.directories[0].was_clean

@@ -1,10 +1,11 @@
 """Applies the controller's feed to this broker: logs, partitions, coordinators, configs.
 
-Each batch of changes is applied locally (logs planned, configured, deleted), and only then becomes
+Each batch of changes is applied locally (logs created, configured, deleted), and only then becomes
 `broker.image`, which requests are answered from; the next poll reports it to the controller, which
-answers the request that led to the change. A log that is planned is made when it is asked for, or
-soon (openings.py). A whole image (a `Snapshot`: at the start, and when the broker is too far
-behind) is applied as the difference from `broker.image`.
+answers the request that led to the change. It does not wait for the disk to make folders
+(`LogManager.create`), nor for thousands of replicas to be opened (openings.py). A whole image (a
+`Snapshot`: at the start, and when the broker is too far behind) is applied as the difference from
+`broker.image`.
 
 A partition whose local work fails goes offline; the image moves on all the same, because the
 controller's decision stands. Folders of deleted topics that cannot be removed are tried again after
@@ -198,11 +199,11 @@ class MetadataApplier:
         for change in changes:
             match change:
                 case TopicCreated(topic, _):
-                    await self._plan_logs(topic, topic.partitions)
+                    await self._create_logs(topic, topic.partitions)
                 case PartitionsCreated(name, _, partitions):
                     topic_image = image.topics.get(name)
                     if topic_image is not None:
-                        await self._plan_logs(topic_image, partitions)
+                        await self._create_logs(topic_image, partitions)
                 case PartitionsChanged(name, _, partitions):
                     removed += [(name, p.index) for p in partitions if self._was_replica(name, p)]
                     await self._add_logs(image.topics.get(name), partitions)
@@ -242,7 +243,7 @@ class MetadataApplier:
                 for each in topic.partitions
                 if broker.logs.topic_id(topic.name, each.index) != topic.id
             ]
-            await self._plan_logs(topic, missing)
+            await self._create_logs(topic, missing)
             self._assign(topic.name, topic.partitions)
         broker.image = image
         broker.peers.follow(image)
@@ -281,7 +282,7 @@ class MetadataApplier:
             image = self._broker.image
             await self._move_to(image, self._apply_image(image))
 
-    async def _plan_logs(self, topic: TopicImage, partitions: Sequence[PartitionImage]) -> None:
+    async def _create_logs(self, topic: TopicImage, partitions: Sequence[PartitionImage]) -> None:
         broker = self._broker
         try:
             await self._remove_other_topics(topic, partitions)
@@ -296,7 +297,7 @@ class MetadataApplier:
             if (topic.id, partition.index) in broker.missing:
                 continue
             try:
-                broker.logs.plan(topic.name, partition.index, topic.id)
+                broker.logs.create(topic.name, partition.index, topic.id)
             except (OSError, ValueError) as error:
                 log.error(
                     "%s-%d cannot be created, and stays offline: %s",
@@ -308,7 +309,7 @@ class MetadataApplier:
     async def _add_logs(
         self, topic: TopicImage | None, partitions: Sequence[PartitionImage]
     ) -> None:
-        """Plan the logs of partitions that this broker is a replica of by reassignment."""
+        """Create the logs of partitions that this broker is a replica of by reassignment."""
         broker = self._broker
         added = [
             each
@@ -318,7 +319,7 @@ class MetadataApplier:
             and broker.logs.topic_id(topic.name, each.index) != topic.id
         ]
         if topic is not None and added:
-            await self._plan_logs(topic, added)
+            await self._create_logs(topic, added)
 
     def _was_replica(self, topic: str, partition: PartitionImage) -> bool:
         """Whether this broker was a replica by the image in use, and by the next is no more."""

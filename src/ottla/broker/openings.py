@@ -1,8 +1,9 @@
-"""Replicas that a change brings to this broker: their logs made, and those with others opened.
+"""Replicas with others elsewhere that a change brings to this broker, to be opened.
 
-The first few of a change are opened at once, so that a small topic is there in full when its
-creation is answered. Thousands would hold the answer up for as long as the disk takes to make their
-folders: they follow one after the other, beside requests, and one that is asked for is opened then.
+Followers fetch from then on, and leaders watch their followers. The first few of a change are
+opened at once, so that a small topic is replicated when its creation is answered. Thousands would
+hold the answer up: they follow one after the other, beside requests. One that is asked for is
+opened then.
 """
 
 from __future__ import annotations
@@ -28,22 +29,19 @@ class Openings:
         self._waiting: dict[tuple[str, int], None] = {}
         self._task: asyncio.Task[None] | None = None
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     def note(self, topic: str, partitions: Sequence[PartitionImage]) -> list[tuple[str, int]]:
-        """These may be replicas of this broker, and not be open; those that are to be opened."""
+        """Have the replicas of this broker among these opened, which are returned."""
         node_id, opened = self._broker.node_id, self._broker.partitions.by_name.get(topic, {})
         keys = [
             (topic, each.index)
             for each in partitions
-            if node_id in each.replicas and each.index not in opened
+            if len(each.replicas) > 1 and node_id in each.replicas and each.index not in opened
         ]
         self._waiting |= dict.fromkeys(keys)
         return keys
 
     def begin(self, keys: Sequence[tuple[str, int]]) -> None:
-        """Open the first of those that were noted, and the others beside requests."""
+        """Open the first of these, which were noted, and all others beside requests."""
         for key in keys[:AT_ONCE]:
             self._open(key)
         if self._waiting and (self._task is None or self._task.done()):
@@ -57,22 +55,14 @@ class Openings:
             await time_slice.yield_if_over()
 
     def _open(self, key: tuple[str, int]) -> None:
-        """Open a replica that has others: followers fetch, and leaders watch their followers.
-
-        Of one alone the log is made, if there is none; it is opened when it is first used.
-        """
+        # Another change may have taken it away again.
         self._waiting.pop(key, None)
-        broker = self._broker
-        image = broker.image.partition(*key)
-        if image is None or broker.node_id not in image.replicas:
-            return
-        if len(image.replicas) > 1:
-            broker.partitions.get(*key)
-        else:
-            broker.logs.make(*key)
+        image = self._broker.image.partition(*key)
+        if image is not None and self._broker.node_id in image.replicas:
+            self._broker.partitions.get(*key)
 
     async def stop(self) -> None:
-        """Open no more; the logs that are not made yet are made at the stop."""
+        """Open no more."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

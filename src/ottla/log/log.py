@@ -85,6 +85,7 @@ class Log:
         "_config",
         "_epochs",
         "_flush_messages",
+        "_has_folder",
         "_index_interval_bytes",
         "_latest_epoch",
         "_max_message_bytes",
@@ -129,6 +130,7 @@ class Log:
         recovery_point: int,
         snapshots: list[int],
         jitter_ms: int = 0,
+        has_folder: bool = True,
     ) -> None:
         self.disk = disk
         self.directory = directory
@@ -153,10 +155,11 @@ class Log:
         self.on_truncated: Callable[[int], object] | None = None
         self.holds_syncs = False  # its copy has been synced and replaces it: see moves.py
         self._producers: Producers | None = None
-        self._epochs: LeaderEpochs | None = None
+        self._epochs = None if has_folder else LeaderEpochs(disk, directory)
         # What the next sync must not forget: names and epochs since the last one.
         self._unsynced_epoch_offset: int | None = None
         self._unsynced_folder = recovery_point == 0
+        self._has_folder = has_folder  # or it may not: a new log
         self._latest_epoch = -1  # the epoch the last append was stamped with
         self._truncations = 0  # see FlushMark
         self.config = config
@@ -486,6 +489,7 @@ class Log:
 
     def _write_epoch(self, leader_epoch: int, first_offset: int) -> None:
         """The first append of a leader: its epoch is in the file before its records are."""
+        self.make_folder()
         self.epochs.assign(leader_epoch, first_offset)
         if self.epochs.dirty:
             self.epochs.write(sync=False)
@@ -556,6 +560,12 @@ class Log:
         self._latest_epoch = -1
         self._producers = source._producers
         self.set_aside_bytes = source.set_aside_bytes
+
+    def make_folder(self) -> None:
+        """Make the folder of a new log, unless it is there: before anything is written into it."""
+        if not self._has_folder:
+            self.disk.mkdir(self.directory)
+            self._has_folder = True
 
     def rename(self, directory: str) -> None:
         """Give the folder another name, which is not synced yet; files are opened anew under it.
@@ -697,6 +707,7 @@ class Log:
     def truncate_fully(self, offset: int, *, now_ms: int) -> int:
         """Drop everything and begin again, empty, at `offset`; returns the bytes removed."""
         removed_bytes = self.size_bytes
+        self.make_folder()
         for segment in reversed(self.segments):
             segment.void_ranges(0)
             segment.change_suffix(DELETED)

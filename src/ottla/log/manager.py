@@ -59,13 +59,12 @@ NO_TOPIC_ID = bytes(16)
 
 
 class Unopened(NamedTuple):
-    """A partition on disk whose log has not been opened yet, or (not `made`) is to be made yet."""
+    """A partition on disk whose log has not been opened yet."""
 
     data_dir: DataDirectory
     topic_id: bytes
     recovery_point: int
     log_start_offset: int
-    made: bool = True
 
 
 class FoundPartition(NamedTuple):
@@ -116,13 +115,12 @@ class LogManager:
         self.topic_configs_of: Callable[[str], Mapping[str, str] | None] = lambda topic: None
         # Those found in the folders at the start.
         self.found_configs: dict[TopicPartition, Mapping[str, str]] = {}
-        self._metadata_files = PartitionMetadataWriter(disk, background)
+        self.metadata_files = PartitionMetadataWriter(disk, background)
         self._paths = list(directories)
         self._chance = chance
         self._config_of = config_of
         self._entries: dict[TopicPartition, Log | Unopened] = {}
         self._partitions: dict[str, set[int]] = {}  # of each topic
-        self._planned: dict[TopicPartition, None] = {}  # their folders are to be made yet
         self._renamed: dict[TopicPartition, int] = {}  # whose folder is that of another partition
         self._counts: dict[str, int] = {}  # partitions in each data directory
         self._high_watermarks: Offsets = {}  # as the checkpoints had them at the start
@@ -253,8 +251,8 @@ class LogManager:
                 directory = f"{data_dir.path}/{partition_folder(topic, partition)}"
                 self._keep(directory, topic, entry.topic_id)
 
-    def _keep(self, directory: str, topic: str, topic_id: bytes) -> None:
-        self._metadata_files.add(directory, topic_id, self.topic_configs_of(topic))
+    def _keep(self, directory: str, topic: str, topic_id: bytes, is_new: bool = False) -> None:
+        self.metadata_files.add(directory, topic_id, self.topic_configs_of(topic), is_new=is_new)
 
     def partition_metadata(self, topic: str, partition: int, topic_id: bytes) -> bytes:
         """The content of `partition.metadata` in the folder of a partition."""
@@ -264,7 +262,7 @@ class LogManager:
     # Logs
 
     def found(self) -> list[FoundPartition]:
-        """The partitions on disk, or to be made there."""
+        """The partitions on disk."""
         return [
             FoundPartition(topic, partition, entry.topic_id)
             for (topic, partition), entry in self._entries.items()
@@ -291,20 +289,14 @@ class LogManager:
         return key in self._entries
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """A partition's log, opened or made now if it was not before; None when there is none.
+        """A partition's log, opened now if it was not before; None when there is none.
 
         Raises OutOfDescriptors when it cannot be opened now.
         """
         entry = self._entries.get((topic, partition))
-        if not isinstance(entry, Unopened):
-            return entry
-        if entry.made:
+        if isinstance(entry, Unopened):
             return self._open((topic, partition), entry, clean=True)
-        try:
-            return self._make((topic, partition), entry)
-        except OSError as error:
-            logger.error("%s-%d cannot be created, and stays offline: %s", topic, partition, error)
-            return None
+        return entry
 
     def checkpointed_high_watermark(self, topic: str, partition: int) -> int:
         """The high watermark in the checkpoint that the start found; 0 when it had none."""
@@ -423,55 +415,30 @@ class LogManager:
         return self._chance.integer(0, jitter_ms - 1) if jitter_ms > 0 else 0
 
     def create(self, topic: str, partition: int, topic_id: bytes) -> Log:
-        """A new log, or the one that is there already: a crash may have come between two steps."""
-        self.plan(topic, partition, topic_id)
-        entry = self._entries[topic, partition]
-        return self._make((topic, partition), entry) if isinstance(entry, Unopened) else entry
-
-    def plan(self, topic: str, partition: int, topic_id: bytes) -> None:
-        """A new log that `get` or `make` makes: a folder may take the disk some milliseconds.
-
-        What a stop or a crash keeps from being made the next start makes, as what a crash takes
-        away: a folder is on the device for sure with the first records that are synced.
-        """
+        """A new log, its folder made on a thread or by an append; or the one that is there."""
         key = (topic, partition)
         existing = self.get(topic, partition)
         if existing is not None:
             self.set_topic_id(existing, topic_id)
-            return
+            return existing
         data_dir = self.preferred.pop(key, None) or min(
             self.directories, key=lambda data_dir: self._counts.get(data_dir.path, 0)
         )
+        config = self._config_of(topic)
+        directory = f"{data_dir.path}/{partition_folder(topic, partition)}"
+        log = create_log(
+            self.disk,
+            directory,
+            topic,
+            partition,
+            topic_id,
+            config,
+            now_ms=self.clock.now_ms(),
+            jitter_ms=self._jitter(config),
+        )
         self._renamed.pop(key, None)
+        self._keep(directory, topic, topic_id, is_new=True)
         self._counts[data_dir.path] = self._counts.get(data_dir.path, 0) + 1
-        self._entries[key] = Unopened(data_dir, topic_id, 0, 0, made=False)
-        self._partitions.setdefault(topic, set()).add(partition)
-        self._planned[key] = None
-
-    def make(self, topic: str, partition: int) -> None:
-        """Makes a log that is planned, unless somebody has asked for it before."""
-        if (topic, partition) in self._planned:
-            self.get(topic, partition)
-
-    def _make(self, key: TopicPartition, planned: Unopened) -> Log:
-        """Makes a log. Raises OSError: then it is planned no longer, and not there."""
-        config = self._config_of(key[0])
-        directory = f"{planned.data_dir.path}/{partition_folder(*key)}"
-        del self._planned[key]
-        try:
-            log = create_log(
-                self.disk,
-                directory,
-                *key,
-                planned.topic_id,
-                config,
-                now_ms=self.clock.now_ms(),
-                jitter_ms=self._jitter(config),
-            )
-        except OSError:
-            self._forget(key, planned.data_dir)
-            raise
-        self._keep(directory, key[0], planned.topic_id)
         self._admit(key, log)
         return log
 
@@ -521,7 +488,7 @@ class LogManager:
         data_dirs, self._not_synced = self._not_synced, {}
         failure: OSError | None = None
         keys, time_slice = list(keys), TimeSlice(self.clock)
-        await self._metadata_files.withdraw(
+        await self.metadata_files.withdraw(
             f"{data_dir.path}/{partition_folder(*key)}"
             for data_dir in self.directories
             for key in keys
@@ -576,7 +543,6 @@ class LogManager:
 
     def _forget(self, key: TopicPartition, data_dir: DataDirectory) -> None:
         del self._entries[key]
-        self._planned.pop(key, None)
         siblings = self._partitions[key[0]]
         siblings.discard(key[1])
         if not siblings:
@@ -646,7 +612,7 @@ class LogManager:
         only_data_dir = len(self.directories) == 1
         for key, entry in self._entries.items():
             if isinstance(entry, Unopened):
-                if entry.data_dir is data_dir and entry.made:
+                if entry.data_dir is data_dir:
                     recovery_points[key] = entry.recovery_point
                     high_watermarks[key] = self._high_watermarks.get(key, 0)
                     if entry.log_start_offset:
@@ -687,12 +653,9 @@ class LogManager:
         try:
             await self._periodic.stop()
             await self.moves.stop()
-            time_slice = TimeSlice(self.clock)
-            for key in list(self._planned):
-                self.make(*key)
-                await time_slice.yield_if_over()
-            await self._metadata_files.settle()
+            await self.metadata_files.settle()
             await self.flusher.settle()
+            time_slice = TimeSlice(self.clock)
             dirty = []
             for log in self._all_opened():
                 if finish(log):

@@ -146,6 +146,8 @@ class Moves:
             now_ms=manager.clock.now_ms(),
             jitter_ms=source.jitter_ms,
         )
+        source.make_folder()  # it is renamed in the end
+        log.make_folder()
         content = manager.partition_metadata(source.topic, source.partition, source.topic_id)
         write_partition_metadata(manager.disk, {log.directory: content})
         self._start(Move(FutureLog(source, log, data_dir)))
@@ -399,6 +401,7 @@ class Moves:
         manager, future = self._manager, move.future
         source, log, disk = future.source, future.log, manager.disk
         old_dir = manager.data_dir_of(source)
+        await manager.metadata_files.withdraw([source.directory])
         try:
             await manager.cleaner.sync_names(disk, future.data_dir.path)
         except OSError as error:

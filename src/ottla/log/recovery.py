@@ -60,8 +60,7 @@ def create_log(
     now_ms: int,
     jitter_ms: int = 0,
 ) -> Log:
-    """A new, empty log. Only the directory is made; its files come with the first append."""
-    disk.mkdir(directory)
+    """A new, empty log. Its folder and files come with the first append, or `make_folder`."""
     return Log(
         disk,
         directory,
@@ -74,6 +73,7 @@ def create_log(
         recovery_point=0,
         snapshots=[],
         jitter_ms=jitter_ms,
+        has_folder=False,
     )
 
 

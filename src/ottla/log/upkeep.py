@@ -1,9 +1,9 @@
 """Background work on logs, in pieces small enough not to delay clients.
 
 `TimeSlice` lets a long walk share the event loop. The others work on a thread: `Remover`
-deletes files and folders some time after they went out of use, `PartitionMetadataWriter` writes the
-topic's id and configs into folders, `Flusher` makes appended records last: when a segment is full,
-when `flush.messages` or `flush.ms` say so, and at the end.
+deletes files and folders some time after they went out of use, `PartitionMetadataWriter` makes new
+folders and writes the topic's id and configs into them, `Flusher` makes appended records last: when
+a segment is full, when `flush.messages` or `flush.ms` say so, and at the end.
 
 A log whose fsync fails goes offline and is not tried again: the kernel may have dropped the pages
 that it could not write, and would report success the next time.
@@ -12,7 +12,7 @@ that it could not write, and would report success the next time.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
@@ -157,23 +157,35 @@ def remove(disk: "Disk", paths: Sequence[tuple[str, bool]]) -> int:
 
 
 class PartitionMetadataWriter:
-    """Writes `partition.metadata` on a thread, the newest content for each folder.
+    """Writes `partition.metadata` on a thread, the newest content for each folder; makes new ones.
 
-    A topic of thousands of partitions is created in half the time; an id or configs that a crash
-    keeps from a folder are in the tree all the same, and the next start writes them.
+    The creation of thousands of partitions does not wait for it: what a crash keeps from being
+    made or written is in the tree all the same, and the next start does it. A new folder lasts once
+    the first records in it are synced.
     """
 
     def __init__(self, disk: "Disk", background: "Background") -> None:
         self._disk = disk
         self._background = background
         self._waiting: dict[str, bytes] = {}  # by folder: no more than there are partitions
+        self._new: set[str] = set()  # those of `_waiting` that may have to be made
         self._writing: dict[str, bytes] = {}
         self._running: asyncio.Future[None] | None = None
 
-    def add(self, directory: str, topic_id: bytes, configs: Mapping[str, str] | None) -> None:
+    def add(
+        self,
+        directory: str,
+        topic_id: bytes,
+        configs: Mapping[str, str] | None,
+        *,
+        is_new: bool = False,
+    ) -> None:
+        """`is_new`: the folder may have to be made first."""
         folder = parse_folder(directory.rpartition("/")[2])
         partition = None if folder is None else folder[1]
         self._waiting[directory] = format_partition_metadata(topic_id, configs, partition)
+        if is_new:
+            self._new.add(directory)
         if self._running is None:
             self._next()
 
@@ -185,6 +197,7 @@ class PartitionMetadataWriter:
         wait = False
         for directory in directories:
             self._waiting.pop(directory, None)
+            self._new.discard(directory)
             wait = wait or directory in self._writing
         if wait and self._running is not None:
             await asyncio.wait([self._running])
@@ -193,9 +206,11 @@ class PartitionMetadataWriter:
         self._writing = dict(islice(self._waiting.items(), NAMES_AT_ONCE))
         for directory in self._writing:
             del self._waiting[directory]
+        new = self._new.intersection(self._writing)
+        self._new -= new
         if self._writing:
             self._running = self._background.thread(
-                write_partition_metadata, self._disk, self._writing
+                write_partition_metadata, self._disk, self._writing, new
             )
             self._running.add_done_callback(self._done)
 
@@ -210,12 +225,20 @@ class PartitionMetadataWriter:
             await asyncio.sleep(0)
 
 
-def write_partition_metadata(disk: "Disk", contents: Mapping[str, bytes]) -> None:
+def write_partition_metadata(
+    disk: "Disk", contents: Mapping[str, bytes], new: Collection[str] = ()
+) -> None:
+    """On a thread, for each folder; those that are new may have to be made."""
     for directory, content in contents.items():
         path = f"{directory}/{PARTITION_METADATA}"
         try:
-            # A new file is synced with the first records; one that is replaced must not be lost.
-            disk.write_atomically(path, content, sync=disk.exists(path))
+            is_new = directory in new
+            # A new file is synced with the first records, unless they came first and made the
+            # folder; one that is replaced must not be lost.
+            sync = disk.exists(directory if is_new else path)
+            if is_new:
+                disk.mkdir(directory)
+            disk.write_atomically(path, content, sync=sync)
         except FileNotFoundError:
             continue  # deleted again meanwhile
         except OSError as error:
