@@ -209,6 +209,7 @@ def test_a_folder_that_cannot_be_made_is_a_partition_offline() -> None:
     with BrokerHarness() as harness:
         make, harness.disk.mkdir = harness.disk.mkdir, failing_mkdir(harness)  # type: ignore[method-assign]
         harness.create("t", 2)
+        harness.settle()
         harness.disk.mkdir = make  # type: ignore[method-assign]
         assert harness.produce("t", 0).error_code == 0
         answer = harness.ask(fetch_request(("t", 1, 0)), 11).responses[0].partitions[0]

@@ -26,6 +26,7 @@ from ottla.log.directories import (
     DataDirectory,
     DirectoryProblem,
     open_directories,
+    parse_folder,
     partition_folder,
     renamed_folder,
 )
@@ -116,6 +117,7 @@ class LogManager:
         # Those found in the folders at the start.
         self.found_configs: dict[TopicPartition, Mapping[str, str]] = {}
         self.metadata_files = PartitionMetadataWriter(disk, background)
+        self.metadata_files.on_failed = self._folder_failed
         self._paths = list(directories)
         self._chance = chance
         self._config_of = config_of
@@ -253,6 +255,12 @@ class LogManager:
 
     def _keep(self, directory: str, topic: str, topic_id: bytes, is_new: bool = False) -> None:
         self.metadata_files.add(directory, topic_id, self.topic_configs_of(topic), is_new=is_new)
+
+    def _folder_failed(self, directory: str, error: OSError) -> None:
+        key = parse_folder(directory.rpartition("/")[2])
+        entry = None if key is None else self._entries.get(key)
+        if isinstance(entry, Log) and entry.directory == directory:
+            entry.fail("its folder cannot be made", error)
 
     def partition_metadata(self, topic: str, partition: int, topic_id: bytes) -> bytes:
         """The content of `partition.metadata` in the folder of a partition."""

@@ -169,8 +169,10 @@ class PartitionMetadataWriter:
         self._background = background
         self._waiting: dict[str, bytes] = {}  # by folder: no more than there are partitions
         self._new: set[str] = set()  # those of `_waiting` that may have to be made
+        # Called with a new folder that cannot be made.
+        self.on_failed: Callable[[str, OSError], object] = lambda directory, error: None
         self._writing: dict[str, bytes] = {}
-        self._running: asyncio.Future[None] | None = None
+        self._running: asyncio.Future[dict[str, OSError]] | None = None
 
     def add(
         self,
@@ -214,9 +216,13 @@ class PartitionMetadataWriter:
             )
             self._running.add_done_callback(self._done)
 
-    def _done(self, _: "asyncio.Future[None]") -> None:
+    def _done(self, done: "asyncio.Future[dict[str, OSError]]") -> None:
         self._running = None
+        if done.cancelled():
+            return
         self._next()
+        for directory, error in done.result().items():
+            self.on_failed(directory, error)
 
     async def settle(self) -> None:
         """Returns when all are written."""
@@ -227,22 +233,28 @@ class PartitionMetadataWriter:
 
 def write_partition_metadata(
     disk: "Disk", contents: Mapping[str, bytes], new: Collection[str] = ()
-) -> None:
-    """On a thread, for each folder; those that are new may have to be made."""
+) -> dict[str, OSError]:
+    """On a thread, for each folder; those that are new may have to be made, or cannot be."""
+    failures: dict[str, OSError] = {}
     for directory, content in contents.items():
         path = f"{directory}/{PARTITION_METADATA}"
+        is_new = directory in new
         try:
-            is_new = directory in new
             # A new file is synced with the first records, unless they came first and made the
             # folder; one that is replaced must not be lost.
             sync = disk.exists(directory if is_new else path)
             if is_new:
-                disk.mkdir(directory)
+                try:
+                    disk.mkdir(directory)
+                except OSError as error:
+                    failures[directory] = error
+                    continue
             disk.write_atomically(path, content, sync=sync)
         except FileNotFoundError:
             continue  # deleted again meanwhile
         except OSError as error:
             logger.warning("%s: the topic's id and configs cannot be written: %s", directory, error)
+    return failures
 
 
 class Flusher:
