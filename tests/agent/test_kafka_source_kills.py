@@ -25,7 +25,7 @@ from tests import needs
 
 PARTITIONS = 4
 TIMEOUT_S = 120.0
-ROUNDS = needs.rounds(8, 60)
+ROUNDS = needs.rounds(5, 60)
 CONFIG = """
 a1.sources = r1
 a1.channels = c1
@@ -38,6 +38,7 @@ a1.sources.r1.kafka.consumer.group.id = shared
 a1.sources.r1.kafka.consumer.auto.offset.reset = earliest
 a1.sources.r1.kafka.consumer.session.timeout.ms = 2000
 a1.sources.r1.kafka.consumer.heartbeat.interval.ms = 200
+a1.sources.r1.kafka.consumer.partition.assignment.strategy = STRATEGY
 a1.sources.r1.batchSize = 50
 a1.channels.c1.type = memory
 a1.sinks.k1.type = org.apache.flume.sink.kafka.KafkaSink
@@ -146,7 +147,8 @@ def test_each_record_arrives_once_whoever_has_its_partition(
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)
     config = tmp_path / "agent.conf"
-    config.write_text(CONFIG.replace("SERVERS", ottla_own_broker.bootstrap_servers))
+    text = CONFIG.replace("SERVERS", ottla_own_broker.bootstrap_servers)
+    config.write_text(text.replace("STRATEGY", chance.choice(["range", "cooperative-sticky"])))
     topics = Topics(ottla_own_broker, chance)
     agents = [Agent(tmp_path / name, config) for name in ("one", "other")]
     topics.send()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from tests.apache import jars
@@ -14,6 +15,7 @@ VERSION = "1.11.0"
 ARTIFACTS = (
     ("org.apache.flume", "flume-ng-node", VERSION),
     ("org.apache.flume.flume-ng-sources", "flume-taildir-source", VERSION),
+    ("org.apache.flume.flume-ng-sources", "flume-kafka-source", VERSION),
     ("org.apache.flume.flume-ng-sinks", "flume-ng-kafka-sink", VERSION),
     ("org.apache.flume.flume-ng-channels", "flume-file-channel", VERSION),
     ("org.apache.flume.flume-ng-channels", "flume-kafka-channel", VERSION),
@@ -30,14 +32,15 @@ def folder() -> Path:
 
 def present() -> bool:
     """Whether a whole set of jars is here."""
-    return any(folder().glob(f"flume-ng-node-{VERSION}.jar"))
+    return all((folder() / f"{name}-{version}.jar").exists() for _, name, version in ARTIFACTS)
 
 
 def fetch() -> Path:
     """Copy the jars through Maven unless they are here; safe when several processes try at once."""
     with jars.locked("fetch-flume"):
         if not present():
-            CACHE.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(CACHE, ignore_errors=True)  # of a shorter list
+            CACHE.mkdir(parents=True)
             jars.copy(ARTIFACTS, CACHE / "libs")
         return folder()
 
