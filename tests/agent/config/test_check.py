@@ -160,15 +160,20 @@ WRONG = {
             "type = kafka", "kafka.bootstrap.servers = h:1", "kafka.producer.linger.ms = soon"
         ),
         "f.conf line 10: a1.sinks.k1.kafka.producer.linger.ms must be a whole number of 0 or more "
-        "(got 'soon')",
+        "(got 'soon')\nTry: a1.sinks.k1.kafka.producer.linger.ms = 5",
     ),
     "encryption of a connection": case(
         with_sink(
             "type = kafka", "kafka.bootstrap.servers = h:1", "requiredAcks = 1",
             "kafka.producer.ssl.truststore.location = /t.jks",
+            "kafka.producer.ssl.truststore.password = 1234",
         ),
         "f.conf line 11: a1.sinks.k1.kafka.producer.ssl.truststore.location cannot be honoured: "
-        "encryption and login are not there yet (got '/t.jks')",
+        "encryption and login are not there yet (got '/t.jks')\n"
+        "Try: a listener of the brokers without them, in a network that is trusted",
+        "f.conf line 12: a1.sinks.k1.kafka.producer.ssl.truststore.password cannot be honoured: "
+        "encryption and login are not there yet (got '(hidden)')\n"
+        "Try: a listener of the brokers without them, in a network that is trusted",
     ),
     "options that contradict each other": case(
         with_sink(

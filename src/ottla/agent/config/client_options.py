@@ -22,6 +22,7 @@ CLIENTS: dict[str, tuple[ClientOption, ...]] = {
 }
 SECURITY = ("security.", "ssl.", "sasl.")
 NO_SECURITY = "cannot be honoured: encryption and login are not there yet"
+NO_SECURITY_HINT = "a listener of the brokers without them, in a network that is trusted"
 JAVA_CLASSES = ("interceptor.classes", "partitioner.class", "metric.reporters")
 NO_JAVA = "cannot be honoured: Java's classes do not run here"
 # Classes that turn strings and bytes into bytes: an agent's records are bytes already.
@@ -46,9 +47,9 @@ def check_client_option(family: str, name: str, value: str) -> str:
     if name.startswith(SECURITY):
         if name == "security.protocol" and value == "PLAINTEXT":
             return ""
-        raise BadValue(NO_SECURITY)
+        raise BadValue(NO_SECURITY, "", NO_SECURITY_HINT)
     if name in JAVA_CLASSES:
-        raise BadValue(NO_JAVA)
+        raise BadValue(NO_JAVA, "", f"without {family}{name}")
     options = CLIENTS[family]
     word = name.replace(".", "_")
     known = next(
@@ -59,7 +60,8 @@ def check_client_option(family: str, name: str, value: str) -> str:
     try:
         known.convert(value)
     except (ValueError, TypeError) as rule:
-        raise BadValue(f"must be {rule}") from None
+        hint = "" if known.default is None else str(known.default)
+        raise BadValue(f"must be {rule}", hint, f"without {family}{name}") from None
     return ""
 
 

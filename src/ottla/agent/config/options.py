@@ -40,12 +40,13 @@ ITEMS, PATTERN, CHARSET, PASSWORD = Kind.ITEMS, Kind.PATTERN, Kind.CHARSET, Kind
 
 
 class BadValue(ValueError):
-    """What a value must be; `hint` is a value to try."""
+    """What a value must be; `hint` is a value to try, `instead` something else to do."""
 
-    def __init__(self, rule: str, hint: str = "") -> None:
+    def __init__(self, rule: str, hint: str = "", instead: str = "") -> None:
         super().__init__(rule)
         self.rule = rule
         self.hint = hint
+        self.instead = instead
 
 
 class Rule(NamedTuple):

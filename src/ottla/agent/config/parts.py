@@ -15,6 +15,7 @@ from .schema import find_type, names_of
 from .types import PartKind, PartType, RefusedType
 
 UNKNOWN_REFERENCE = re.compile(r"\$\{\w[\w.]*\}")
+SECRETS = ("password", "secret", "jaas", "ssl.keystore.key")  # in names of clients' options
 SHELL_OPTIONS = ("command",)  # a shell may know it
 
 
@@ -167,8 +168,8 @@ class PartReader:
                 own = name[len(option.name) :]
                 idle = check_client_option(option.name, own, entry.value.strip())
         except BadValue as bad:
-            hint = f"{entry.name} = {bad.hint}" if bad.hint else ""
-            shown = "(hidden)" if option.kind is Kind.PASSWORD else entry.value.strip()
+            hint = f"{entry.name} = {bad.hint}" if bad.hint else bad.instead
+            shown = "(hidden)" if is_secret(option, name) else entry.value.strip()
             self._problems.append(Problem(entry.where, entry.name, bad.rule, hint, shown))
             return None
         if UNKNOWN_REFERENCE.search(entry.value) and name not in SHELL_OPTIONS:
@@ -191,6 +192,11 @@ class PartReader:
             near = difflib.get_close_matches(key, list(names), n=1, cutoff=0.75)
             hint = f"{prefix}.{near[0]}" if near else ""
             self._warnings.append(Problem(entry.where, entry.name, "is unknown, and ignored", hint))
+
+
+def is_secret(option: Option, name: str) -> bool:
+    """Whether a value must not be shown."""
+    return option.kind is Kind.PASSWORD or any(word in name.lower() for word in SECRETS)
 
 
 def default_of(option: Option) -> Value:
