@@ -193,6 +193,25 @@ def test_fan_out_to_two_topics(
     assert bodies(ottla_broker, "requests") == [one for one in requests if one not in failed]
 
 
+def test_a_stack_trace_is_one_event(ottla_broker: Broker, tmp_path: Path) -> None:
+    """The example: an event begins with a date, whatever lines follow; the last one waits for no
+    other."""
+    logs = tmp_path / "app"
+    logs.mkdir()
+    file = tmp_path / "stack-traces.toml"
+    text = (EXAMPLES / "stack-traces.toml").read_text().replace("/var/log/app", str(logs))
+    file.write_text(text.replace("localhost:9092", ottla_broker.bootstrap_servers))
+    events = [
+        b"2026-01-01 10:00:00 INFO up",
+        b"2026-01-01 10:00:01 ERROR down\njava.lang.Error: no\n\tat a.B.c(B.java:1)\nCaused by: x",
+        b"2026-01-01 10:00:02 INFO up again",
+    ]
+    (logs / "a.log").write_bytes(b"\n".join([*events, b""]))
+    with running(file) as process:
+        wait_for(process, ottla_broker, "logs-app", 3)
+    assert bodies(ottla_broker, "logs-app") == events
+
+
 def test_a_spooling_directory_arrives_once_over_two_runs(
     ottla_broker: Broker, tmp_path: Path
 ) -> None:

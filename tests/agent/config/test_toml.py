@@ -187,3 +187,14 @@ def test_what_is_not_toml_is_said() -> None:
     """The parser's own words have the line."""
     with pytest.raises(ConfigError, match=r"f.toml is not TOML: .*line 2"):
         parse_toml("[a1]\nx = \n", "f.toml")
+
+
+def test_an_array_of_tables_is_refused() -> None:
+    """`[[…]]` with its line, key and what to try; so is a list of inline tables."""
+    fact = (
+        r"f.toml line 3: a1.sinks.k1 must be a table, not an array of tables\nTry: \[a1.sinks.k1\]"
+    )
+    with pytest.raises(ConfigError, match=fact):
+        parse_toml('[a1.channels.c1]\ntype = "memory"\n[[a1.sinks.k1]]\ntype = "null"\n', "f.toml")
+    with pytest.raises(ConfigError, match=r"f.toml: a1.sinks must be a table"):
+        parse_toml('[a1]\nsinks = [{type = "null"}]\n', "f.toml")

@@ -53,6 +53,9 @@ def parse_toml(text: str, file_name: str) -> list[Entry]:
     found = []
     for path, value in flattened(tables):
         name = ".".join(path)
+        if isinstance(value, ArrayOfTables):
+            rule = "must be a table, not an array of tables"
+            raise ConfigError([Problem(array_place(text, file_name), name, rule, f"[{name}]")])
         number = next(
             (lines[path[:length]] for length in range(len(path), 0, -1) if path[:length] in lines),
             1,
@@ -61,11 +64,27 @@ def parse_toml(text: str, file_name: str) -> list[Entry]:
     return found
 
 
-def flattened(table: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[Any, str]]:
+class ArrayOfTables:
+    """In place of a value: `[[NAME]]`, which no part of an agent is."""
+
+
+def array_place(text: str, file_name: str) -> str:
+    """The line of the first one."""
+    lines = enumerate(text.split("\n"), start=1)
+    number = next((number for number, line in lines if line.lstrip().startswith("[[")), None)
+    return file_name if number is None else f"{file_name} line {number}"
+
+
+def flattened(
+    table: dict[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[Any, str | ArrayOfTables]]:
     """Paths and values; lists of names for tables that need one, before what is below them."""
     own_lists = AGENT_LISTS if len(path) == 1 else LISTS_OF_TABLES
     for key, value in table.items():
         inner = (*path, key)
+        if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            yield inner, ArrayOfTables()
+            continue
         if not isinstance(value, dict):
             yield named(inner), value_text(value, key)
             continue
