@@ -84,6 +84,10 @@ MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/server.py": {"broker", "cluster.state", "metadata_store", "log", "server", "wire"}
     | SHARED,
     "cli/agent.py": {"agent"},
+    "cli/agent_files.py": {"agent"},
+    "cli/agent_monitoring.py": {"agent", "server.listener", "server.metrics_http"} | SHARED,
+    "cli/agent_run.py": {"agent"},
+    "cli/agent_status.py": {"agent"},
     "cli/cluster_adopt.py": {"log", "metadata_store.shared", "supervisor"} | SHARED,
     "cli/cluster_disk.py": {"wire"},
     "cli/cluster_processes.py": {"supervisor"},

@@ -77,6 +77,8 @@ Collector = Callable[[], Iterable[Sample]]
 class Metrics:
     """All metrics of one broker."""
 
+    content_type = CONTENT_TYPE
+
     def __init__(self) -> None:
         self._help: dict[str, str] = {}
         self._counters: dict[str, dict[Labels, Counter]] = {}

@@ -1,12 +1,11 @@
-"""The correctness rows of Vector's public test harness, but for `sighup`, which is a test of
-reloading.
-"""
+"""The correctness rows of Vector's public test harness."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import shutil
+import signal
 import socket
 from collections import Counter
 from pathlib import Path
@@ -22,6 +21,7 @@ from ottla.supervisor.ports import free_port
 from ottla.testing.broker import Broker
 from tests.agent.files_harness import Collected, Running, append
 from tests.agent.kills import Agent, Reader
+from tests.agent.test_run_command import running
 from tests.waiting import eventually
 
 
@@ -147,3 +147,41 @@ def test_vector_disk_buffer_persistence_correctness(
     reader.poll()
     assert reader.lines == Counter(range(300))
     reader.close()
+
+
+def test_vector_sighup_correctness(tmp_path: Path) -> None:
+    """The file now names another log, SIGHUP comes: lines of that log arrive, those of the first
+    one no longer do, and what came from it before is there once."""
+    first, second, out = tmp_path / "first.log", tmp_path / "second.log", tmp_path / "out"
+    file = tmp_path / "flume.conf"
+
+    def text(log: Path) -> str:
+        return f"""
+a1.sources = r1
+a1.channels = c1
+a1.sinks = k1
+a1.sources.r1.type = TAILDIR
+a1.sources.r1.filegroups = f1
+a1.sources.r1.filegroups.f1 = {log}
+a1.sources.r1.channels = c1
+a1.channels.c1.type = memory
+a1.sinks.k1.type = file_roll
+a1.sinks.k1.sink.directory = {out}
+a1.sinks.k1.channel = c1
+"""
+
+    def lines() -> list[str]:
+        return sorted(line for each in out.glob("*") for line in each.read_text().splitlines())
+
+    append(first, "before\n")
+    file.write_text(text(first))
+    with running(file) as process:
+        eventually(lambda: process.poll() is not None or lines() == ["before"])
+        file.write_text(text(second))
+        append(second, "after\n")
+        process.send_signal(signal.SIGHUP)
+        eventually(lambda: process.poll() is not None or "after" in lines())
+        append(first, "unread\n")
+        append(second, "last\n")
+        eventually(lambda: process.poll() is not None or "last" in lines())
+    assert lines() == ["after", "before", "last"]

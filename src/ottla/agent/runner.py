@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from .delivery import Delivery
@@ -39,7 +39,7 @@ class Agent:
         """`before`: events of an agent that this one replaces, by channel; they come first."""
         self.wiring = wiring
         self.drain_s: float | None = DRAIN_S  # None: as long as it takes
-        self.drains_durable = True  # or leaves it to who opens the channel next
+        self.drains: Collection[str] | None = None  # channels; None: all
         self.is_stopping = False
         self._hurry = asyncio.Event()
         self._before = dict(before or {})
@@ -120,20 +120,31 @@ class Agent:
                 task.result()
             waiting -= done
 
-    async def _drained(self, durable_too: bool = True) -> None:
+    async def _drained(self, channels: Collection[str] | None = None) -> None:
         """Until the channels that have a sink are empty and what was taken is delivered."""
         deliveries = [
             delivery
             for delivery in self.wiring.deliveries
-            if durable_too or not delivery.channel.durable
+            if channels is None or delivery.channel.name in channels
         ]
-        while not all(delivery.idle and delivery.channel.events == 0 for delivery in deliveries):
+
+        def is_empty(delivery: Delivery) -> bool:
+            channel = delivery.channel
+            # What a durable channel holds is not known before it has started.
+            known = channels is None or not channel.durable or self._ready[channel.name].is_set()
+            return known and delivery.idle and channel.events == 0
+
+        while not all(map(is_empty, deliveries)):
             for delivery in deliveries:
                 delivery.delivered.clear()
             waits = [asyncio.create_task(delivery.delivered.wait()) for delivery in deliveries]
+            working = [task for task in self._tasks if not task.done()]
+            for ended in self._tasks:
+                if ended.done():
+                    ended.result()
             try:
                 done, _ = await asyncio.wait(
-                    [*waits, *self._tasks], return_when=asyncio.FIRST_COMPLETED, timeout=0.1
+                    [*waits, *working], return_when=asyncio.FIRST_COMPLETED, timeout=0.1
                 )
                 for task in done:
                     task.result()
@@ -170,8 +181,8 @@ class Agent:
             await channel.close()
 
     async def _drain(self) -> None:
-        drained = asyncio.create_task(self._drained(self.drains_durable))
-        hurried = asyncio.create_task(self._hurry.wait())
+        drained = asyncio.create_task(self._drained(self.drains))
+        hurried: asyncio.Task[object] = asyncio.create_task(self._hurry.wait())
         await asyncio.wait(
             [drained, hurried], timeout=self.drain_s, return_when=asyncio.FIRST_COMPLETED
         )

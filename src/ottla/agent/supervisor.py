@@ -17,13 +17,13 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from .channels.memory import MemoryChannel
 from .components import changes_between, components_of, is_as_before
-from .config.description import AgentDescription, ConfigError
+from .config.description import AgentDescription, ConfigError, Part
 from .events import EventBatch
 from .kept_source import KeptSource
 from .output import SourceOutput
@@ -191,7 +191,7 @@ class Supervisor:
         for source in kept.values():
             source.keep, source.close_s = True, DRAIN_S
         try:
-            await self._stop(ending, set(description.channels))
+            await self._stop(ending, description)
         finally:
             for source in kept.values():
                 source.keep = False
@@ -206,19 +206,20 @@ class Supervisor:
         self._components = [*(old[place] for place in changes.stay), *beginning]
         self.description = description
         self.reloads += 1
+        await asyncio.sleep(0)  # a task that is cancelled before its first step drains nothing
         return True
 
     async def _stop(
-        self, components: Sequence[Component], channels: Collection[str] | None = None
+        self, components: Sequence[Component], new: AgentDescription | None = None
     ) -> None:
-        """Stops components, of which a reload keeps `channels`. What is in memory is delivered
-        first, as far as it can be; events that no channel would take over are waited for. If this
+        """Stops components, because of a new description or for good. What is in memory is
+        delivered first, as far as it can be; what no new channel would have is waited for. If this
         is cancelled meanwhile, nothing is waited for any more."""
         for component in components:
             agent = component.agent
-            if channels is not None:
-                agent.drains_durable = False
-                agent.drain_s = DRAIN_S if not only_in_memory(component, channels) else None
+            if new is not None:
+                agent.drains, ends_there = to_drain(component, new)
+                agent.drain_s = None if ends_there else DRAIN_S
             if component.task is not None and not agent.is_stopping:
                 component.task.cancel()
         tasks = [each.task for each in components if each.task is not None]
@@ -276,12 +277,31 @@ def kept_sources(ending: Sequence[Component], new: AgentDescription) -> dict[str
     }
 
 
-def only_in_memory(component: Component, channels: Collection[str]) -> bool:
-    """Whether what cannot be read again may be in a channel that is not among these."""
-    return any(
-        not source.replays and not channel.durable and channel.name not in channels
-        for source, _, fed in component.wiring.sources
-        for channel in fed
+def to_drain(component: Component, new: AgentDescription) -> tuple[set[str], bool]:
+    """The channels that are emptied before the component ends, and whether there is nowhere else
+    for what they hold. What is in memory goes to the channel of the same name, or is read again.
+    What is in files is there again if the new channel has the same files."""
+    names: set[str] = set()
+    ends_there = False
+    for channel in component.wiring.channels:
+        before, after = component.description.channels[channel.name], new.channels.get(channel.name)
+        if not channel.durable:
+            names.add(channel.name)
+            unread = [
+                not source.replays and channel in fed for source, _, fed in component.wiring.sources
+            ]
+            ends_there |= after is None and any(unread)
+        elif before.type.name == "file" and (after is None or not same_files(before, after)):
+            names.add(channel.name)
+            ends_there = True
+    return names, ends_there
+
+
+def same_files(one: Part, other: Part) -> bool:
+    """Whether two channels of a name are one and the same on the disk."""
+    return one.type is other.type and (
+        (one.options.names("dataDirs"), one.options.text_or_none("checkpointDir"))
+        == (other.options.names("dataDirs"), other.options.text_or_none("checkpointDir"))
     )
 
 

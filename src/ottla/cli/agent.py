@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from ottla.agent.config.check import agents_of
-from ottla.agent.config.description import AgentDescription, ConfigError, Problem
+from ottla.agent.config.description import ConfigError, Problem
+from ottla.cli.agent_files import (
+    define_option,
+    description_of,
+    failure_of,
+    files_argument,
+    name_option,
+    say_warnings,
+)
+from ottla.cli.agent_run import run
+from ottla.cli.agent_status import status, top
 from ottla.cli.common import Noun, json_option
 from ottla.cli.failure import Failure
 from ottla.cli.output import show_json, show_rows
-
-if TYPE_CHECKING:
-    from ottla.agent.runner import Wiring
-
-DATA_DIRECTORY = "~/.ottla/agent"
 
 
 @click.group(cls=Noun)
@@ -35,83 +36,8 @@ def agent() -> None:
     """
 
 
-files_argument = click.argument("files", nargs=-1, required=True, metavar="FILE...")
-name_option = click.option(
-    "-n", "--name", metavar="AGENT", help="The agent, where the file describes several."
-)
-define_option = click.option(
-    "-D", "definitions", multiple=True, metavar="NAME=VALUE", help="What ${sys:NAME} stands for."
-)
-
-
-@agent.command()
-@files_argument
-@name_option
-@define_option
-@click.option(
-    "--data-dir",
-    metavar="DIR",
-    envvar="OTTLA_AGENT_DATA_DIR",
-    default=DATA_DIRECTORY,
-    show_default=True,
-    help="Where agents keep their instance's id and positions.",
-)
-@click.option(
-    "--instance",
-    metavar="ID",
-    envvar="OTTLA_AGENT_INSTANCE",
-    help="The id of this instance, where the data directory does not last (containers).",
-)
-@click.option("--no-reload-conf", is_flag=True, help="Do not read FILE again when it changes.")
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="What is logged on stderr.",
-)
-def run(
-    files: tuple[str, ...],
-    name: str | None,
-    definitions: tuple[str, ...],
-    data_dir: str,
-    instance: str | None,
-    no_reload_conf: bool,
-    log_level: str,
-) -> int:
-    """Run an agent of FILE until SIGINT (Ctrl-C) or SIGTERM.
-
-    What later files say counts more.
-
-    \b
-    ottla agent run jobs/flume-kafka.conf --name a1
-    ottla agent run agent.toml --instance web-1 --data-dir /var/lib/agent
-    """
-    from ottla.agent.build import build
-    from ottla.agent.instance import InstanceError, open_instance
-    from ottla.cli.logs import start_logging
-
-    try:
-        described = description_of(files, name, definitions)
-    except ConfigError as error:
-        raise failure_of(error) from None
-    start_logging(log_level)
-    say_warnings(described)
-    if any(text.startswith("flume.monitoring.") for text in definitions):
-        click.secho("warning: flume.monitoring has no effect yet", fg="yellow", err=True)
-    directory = Path(data_dir).expanduser()
-    try:
-        opened = open_instance(directory, described.name, instance)
-    except InstanceError as error:
-        fact, _, hint = str(error).partition("\nTry: ")
-        raise Failure(fact, hint) from None
-    try:
-        wiring = build(described, opened.directory, opened.id)
-        return run_wiring(wiring, described.name)
-    except ConfigError as error:
-        raise failure_of(error) from None
-    finally:
-        opened.close()
+for command in (run, status, top):
+    agent.add_command(command)
 
 
 @agent.command()
@@ -219,76 +145,3 @@ def convert(file: str, output: str | None) -> int:
         fact = f"cannot write {output}: {(error.strerror or str(error)).lower()}"
         raise Failure(fact, "--output ANOTHER-FILE") from None
     return 0
-
-
-def description_of(
-    files: tuple[str, ...], name: str | None, definitions: tuple[str, ...]
-) -> AgentDescription:
-    """The checked description. Raises ConfigError."""
-    from ottla.agent.config.reading import read_agent
-
-    system = {}
-    for text in definitions:
-        key, _, value = text.partition("=")
-        system[key] = value
-    return read_agent([Path(file) for file in files], name, system=system)
-
-
-def failure_of(error: ConfigError) -> Failure:
-    """All problems: the first as the fact, the others below, each with what to try."""
-    *others, last = error.problems
-    facts = [text_of(problem) for problem in others]
-    return Failure("\n".join([*facts, last.fact()]).removeprefix("ottla: "), last.hint)
-
-
-def text_of(problem: Problem) -> str:
-    return f"{problem.fact()}\nTry: {problem.hint}" if problem.hint else problem.fact()
-
-
-def say_warnings(described: AgentDescription) -> None:
-    for warning in described.warnings:
-        hint = f"; try {warning.hint}" if warning.hint else ""
-        click.secho(f"warning: {warning.fact()}{hint}", fg="yellow", err=True)
-
-
-def run_wiring(wiring: Wiring, name: str) -> int:
-    """Runs until a signal comes; a sink that another instance fences ends it with a sentence."""
-    from ottla.agent.parts import FencedError
-    from ottla.client.errors import KafkaError
-
-    try:
-        runner = asyncio.Runner(loop_factory=loop_factory())
-        with runner:
-            runner.run(until_stopped(wiring))
-    except FencedError:
-        raise Failure(
-            f"agent {name}: another process of this instance has taken over",
-            "one agent for each data directory, or --instance ANOTHER-ID",
-        ) from None
-    except (KafkaError, OSError) as error:
-        raise Failure(f"agent {name}: {error}") from None
-    return 0
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where it is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    made: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return made
-
-
-async def until_stopped(wiring: Wiring) -> None:
-    from ottla.agent.runner import run_agent
-
-    running = asyncio.create_task(run_agent(wiring))
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, running.cancel)
-    try:
-        await running
-    except asyncio.CancelledError:
-        if not running.cancelled():
-            raise

@@ -23,9 +23,11 @@ class Failure(Exception):
         return "\n".join(lines)
 
 
-def cannot_listen(error: OSError, address: str, option: str) -> Failure:
+def cannot_listen(
+    error: OSError, address: str, option: str, command: str = "ottla server"
+) -> Failure:
     """Why a port could not be opened."""
-    again = f"ottla server {option} 127.0.0.1:0, which takes any free port"
+    again = f"{command} {option} 127.0.0.1:0, which takes any free port"
     if error.errno == errno.EADDRINUSE:
         return Failure(f"cannot listen on {address}: the port is in use", again)
     if error.errno in (errno.EACCES, errno.EPERM):

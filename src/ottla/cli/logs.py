@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from typing import TextIO
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -24,9 +25,9 @@ class LineFormatter(logging.Formatter):
         return line
 
 
-def start_logging(level: str) -> None:
-    """Sends what ottla logs to stderr."""
-    handler = logging.StreamHandler(sys.stderr)
+def start_logging(level: str, out: TextIO | None = None) -> None:
+    """Sends what ottla logs to stderr, or to another stream."""
+    handler = logging.StreamHandler(out or sys.stderr)
     handler.setFormatter(LineFormatter())
     # A reader of stderr that has gone away must not fill it with complaints about itself.
     logging.raiseExceptions = False

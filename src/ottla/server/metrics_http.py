@@ -1,16 +1,16 @@
 """A very small HTTP server: `/metrics` for Prometheus, `/healthz` and `/readyz` for probes.
 
-One request per connection, GET and HEAD, nothing else. It runs on the broker's own loop, so every
-step is small (the text of many partitions is made in slices) and everything is bounded: the
-connections at a time, the bytes of a request, the seconds an exchange may take.
+One request per connection, GET and HEAD, nothing else. It runs on the loop of the broker, or of the
+agent, so every step is small (the text of many partitions is made in slices) and everything is
+bounded: the connections at a time, the bytes of a request, the seconds an exchange may take.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
-from ottla.metrics import CONTENT_TYPE, Metrics
 from ottla.seams.clock import Clock, Timer
 from ottla.seams.network import Listener, Network, Stream
 
@@ -22,13 +22,22 @@ EXCHANGE_S_MAX = 10.0
 LINES_PER_TURN = 500
 PLAIN = "text/plain; charset=utf-8"
 
+
+class Page(Protocol):
+    """What `/metrics` shows: `Metrics` in a broker."""
+
+    content_type: str
+
+    def lines(self) -> Iterator[str]: ...
+
+
 Ready = Callable[[], str]  # why it is not ready; empty when it is
 
 
 class MetricsServer:
     """Answers on one address from `listen` to `close`."""
 
-    def __init__(self, network: Network, clock: Clock, metrics: Metrics, not_ready: Ready) -> None:
+    def __init__(self, network: Network, clock: Clock, metrics: Page, not_ready: Ready) -> None:
         self.metrics = metrics
         self.clock = clock
         self.not_ready = not_ready
@@ -138,7 +147,8 @@ class Exchange:
                 line = next(self._lines, None)
                 if line is None:
                     self._lines = None
-                    self.answer("200 OK", "\n".join(self._body) + "\n", CONTENT_TYPE)
+                    body = "\n".join(self._body) + "\n"
+                    self.answer("200 OK", body, self._server.metrics.content_type)
                     return
                 self._body.append(line)
         except Exception:

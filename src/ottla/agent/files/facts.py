@@ -44,10 +44,11 @@ class FileFacts:
     offset: int = 0  # that of the position
     read_at_s: int = 0  # when that was, since 1970; 0 is not known
     marks: tuple[tuple[int, str], ...] = ()  # offsets behind events, and hashes as in `before`
+    outside: bool = False  # it got this name later, and no filegroup has it
 
     def as_json(self) -> dict[str, object]:
         """What a position carries; written out, because it is made for each batch."""
-        return {
+        found: dict[str, object] = {
             "path": self.path,
             "device": self.device,
             "inode": self.inode,
@@ -58,6 +59,9 @@ class FileFacts:
             "read_at_s": self.read_at_s,
             "marks": self.marks,
         }
+        if self.outside:
+            found["outside"] = True
+        return found
 
     @classmethod
     def from_json(cls, held: Mapping[str, object]) -> FileFacts:
@@ -79,6 +83,7 @@ class FileFacts:
             number("offset"),
             number("read_at_s"),
             marks_from(held.get("marks")),
+            held.get("outside") is True,
         )
 
     def at(self, content: Content, offset: int) -> FileFacts:

@@ -40,6 +40,10 @@ class FileGroup:
         directory, pattern = os.path.split(value)
         return cls(name, os.path.abspath(directory or "."), re.compile(pattern), headers)
 
+    def has(self, path: str) -> bool:
+        directory, name = os.path.split(path)
+        return directory == self.directory and self.pattern.fullmatch(name) is not None
+
 
 class Wanted(NamedTuple):
     """Files that are looked for although no filegroup has their names: the rest of a stream."""

@@ -230,8 +230,9 @@ class Registry:
         known.seen = found
         if found.group is not None:
             known.group = found.group
-        if known.facts.path != found.path:
-            known.facts = replace(known.facts, path=found.path)
+        outside = found.group is None
+        if (known.facts.path, known.facts.outside) != (found.path, outside):
+            known.facts = replace(known.facts, path=found.path, outside=outside)
         if before is None or before[3:5] != found[3:5]:
             outcome.read.append(known)
 

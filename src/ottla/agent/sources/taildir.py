@@ -22,7 +22,7 @@ from ..context import Context
 from ..events import FORGET, EventBatch, Position
 from ..files.compressed import CompressedContent, is_compressed
 from ..files.decoders import decoder_maker
-from ..files.facts import Content
+from ..files.facts import Content, FileFacts
 from ..files.flume_positions import read_position_file, take_over
 from ..files.lines import Decoder, LineDecoder
 from ..files.listing import FileGroup, Wanted, list_files
@@ -134,8 +134,8 @@ class TaildirSource:
                     self._close(stream)
 
     async def _start(self, output: Output, positions: Mapping[str, Position]) -> None:
-        known = dict(positions)
-        if not known and self.options.position_file:
+        known = {stream: each for stream, each in positions.items() if self._follows(each)}
+        if not positions and self.options.position_file:
             known = await asyncio.to_thread(self._flume_positions, self.options.position_file)
             for position in known.values():
                 # So that it is known from now on, also if nothing is written before a restart.
@@ -143,6 +143,12 @@ class TaildirSource:
         self._registry = Registry(known, self._new_stream)
         await self._list(output, at_end=self.options.skip_to_end)
         await self._forget_stale(output)
+
+    def _follows(self, position: Position) -> bool:
+        """Whether a filegroup has the file, or had it before it was renamed. A description that
+        no longer names it means that it is not to be read."""
+        facts = FileFacts.from_json(position.facts)
+        return facts.outside or any(group.has(facts.path) for group in self.options.groups)
 
     async def _forget_stale(self, output: Output) -> None:
         """Positions of files that are long gone; there would be one more for each rotation."""
@@ -280,7 +286,9 @@ class TaildirSource:
                 read.pop(stream, None)
                 continue
             if opened.tail.facts.path != known.facts.path:
-                opened.tail.facts = replace(opened.tail.facts, path=known.facts.path)
+                opened.tail.facts = replace(
+                    opened.tail.facts, path=known.facts.path, outside=known.facts.outside
+                )
                 opened.form = self._form(known)
             tail = opened.tail
             for _ in range(self._blocks_at_once()):
