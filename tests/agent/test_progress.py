@@ -11,6 +11,7 @@ from ottla.agent.channels.memory import MemoryChannel
 from ottla.agent.delivery import Delivery
 from ottla.agent.events import EventBatch, Position
 from ottla.agent.output import SourceOutput
+from ottla.agent.parts import TAKE_BYTES_MAX
 from ottla.agent.positions import PositionFile
 from ottla.agent.progress import Progress
 from ottla.agent.runner import Wiring, run_agent
@@ -82,3 +83,45 @@ def test_two_sinks_of_one_channel_lose_nothing_over_restarts(tmp_path: Path, mon
         if set(arrived) == set(range(600)) and chance.random() < 0.2:
             break
     assert set(arrived) == set(range(600))
+
+
+class SlowChannel(MemoryChannel):
+    """Its first taker gets what it has taken later, as from a file."""
+
+    def __init__(self) -> None:
+        super().__init__("c1", 50)
+        self.has_read = asyncio.Event()
+        self._takes = 0
+
+    async def take(self, events_max: int, bytes_max: int = TAKE_BYTES_MAX) -> list[EventBatch]:
+        self._takes += 1
+        is_first = self._takes == 1
+        taken = await super().take(events_max, bytes_max)
+        if is_first:
+            await self.has_read.wait()
+        return taken
+
+
+def test_a_sink_that_takes_later_does_not_get_ahead(tmp_path: Path) -> None:
+    """The first sink has taken a batch that it does not hold yet: what the second one takes and
+    delivers meanwhile passes no position before the first batch is delivered too."""
+
+    async def run() -> None:
+        channel, progress = SlowChannel(), Progress()
+        chance = random.Random(1)
+        one, other = (
+            Delivery(FailingSink(name, chance, []), channel, 5, None, 0.0, progress)
+            for name in ("k1", "k2")
+        )
+        for end in (5, 10):
+            ends = range(end - 4, end + 1)
+            await channel.put(EventBatch([b"x"] * 5, position=Position("r1/s", end), ends=ends))
+        taking = [asyncio.create_task(each._take()) for each in (one, other)]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        channel.has_read.set()
+        first, second = await asyncio.gather(*taking)
+        assert progress.deliver(second) == {}
+        assert progress.deliver(first)["r1/s"].offset == 10
+
+    asyncio.run(run())

@@ -189,7 +189,7 @@ class Delivery:
         size = events = 0
         while True:
             if self._taking is None:
-                self._taking = asyncio.create_task(self.channel.take(self.events_max))
+                self._taking = asyncio.create_task(self._take())
             sending = self._sending
             if sending is not None and sending.done():
                 sending.result()
@@ -205,7 +205,6 @@ class Delivery:
             if self._taking.done():
                 new, self._taking = self._taking.result(), None
                 self._open += new
-                self._progress.take(new)
                 taken += new
                 for batch in new:
                     events += len(batch)
@@ -223,6 +222,14 @@ class Delivery:
                     break
         self.counts.taken += events
         return Gathered(taken, fresh)
+
+    async def _take(self) -> list[EventBatch]:
+        """The next batches, known to the progress in the order in which the channel had them: a
+        sink that has taken later ones must not be the first to say so."""
+        async with self._progress.taking:
+            batches = await self.channel.take(self.events_max)
+            self._progress.take(batches)
+        return batches
 
     async def _send(self, gathered: Gathered, prepared: Any) -> None:
         """Delivers in the sink's thread, then commits."""

@@ -7,6 +7,7 @@ all that was taken before it is delivered too.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
 
@@ -17,6 +18,7 @@ class Progress:
     """The batches that were taken, in order, and which of them are delivered."""
 
     def __init__(self) -> None:
+        self.taking = asyncio.Lock()  # held by who takes from the channel, until `take`
         self._taken: OrderedDict[tuple[str, int], EventBatch] = OrderedDict()
         self._delivered: set[tuple[str, int]] = set()
 
