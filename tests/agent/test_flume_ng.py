@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,21 @@ def test_the_environment_of_the_conf_directory(tmp_path: Path) -> None:
     assert environment["BROKERS"] == "one:1 two:2"
     assert "OWN" not in environment
     assert flume_ng.exported(str(tmp_path / "nothing")) == {}
+
+
+def test_properties_of_the_jvm_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What flume-env.sh says in JAVA_OPTS, exported or not; the command line comes later, so it
+    counts more."""
+    monkeypatch.setattr("os.environ", dict(os.environ))
+    (tmp_path / "flume-env.sh").write_text(
+        'JAVA_OPTS="-Xms100m -Dflume.monitoring.type=http -Dflume.monitoring.port=5653"\n'
+    )
+    line = f"-n a1 -f x.conf -c {tmp_path} --dryrun -Dflume.monitoring.port=1"
+    assert guarded(flume_ng.run, ["agent", *line.split()]) == 0
+    expected = (
+        f"{RUN} x.conf --name a1 -D flume.monitoring.type=http -D flume.monitoring.port=5653 "
+        "-D flume.monitoring.port=1"
+    )
+    assert capsys.readouterr().out.strip() == expected

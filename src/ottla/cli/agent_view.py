@@ -156,7 +156,7 @@ def text_lines(status: Status, files_shown: int = FILES_SHOWN) -> list[str]:
         lines += [aligned(row, widths, right) for row in shown]
     more = status["files_total"] - min(files_shown, len(status["files"]))
     if more > 0:
-        lines.append(f"and {more:,} files with less lag")
+        lines.append(f"and {more:,} more files with no more lag")
     return lines
 
 

@@ -11,7 +11,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ottla import __version__
@@ -103,15 +103,22 @@ def run(arguments: Sequence[str]) -> int:
     if "help" in given.values:
         print(HELP, end="")
         return 0
+    for directory in given.values.get("conf", [])[-1:]:
+        os.environ.update(exported(os.path.join(directory, "flume-env.sh")))
+    given.properties[:0] = java_properties(os.environ)
     ottla = agent_arguments(given)
     if "dryrun" in given.values:
         print(shlex.join(["ottla", *ottla]))
         return 0
-    for directory in given.values.get("conf", [])[-1:]:
-        os.environ.update(exported(os.path.join(directory, "flume-env.sh")))
     from ottla.cli.main import run as run_ottla
 
     return run_ottla(ottla)
+
+
+def java_properties(environment: Mapping[str, str]) -> list[str]:
+    """What is said to Java, as `-Dname=value`; the command line counts more."""
+    said = f"{environment.get('JAVA_OPTS', '')} {environment.get('FLUME_JAVA_OPTS', '')}"
+    return [word[2:] for word in said.split() if word.startswith("-D")]
 
 
 def parsed(words: list[str]) -> Given:
@@ -167,7 +174,13 @@ def exported(script: str) -> dict[str, str]:
     """The environment after a script was sourced; empty if there is none."""
     if not os.path.isfile(script):
         return {}
-    command = ["bash", "-c", 'source "$1" >&2 && env -0', "flume-env.sh", script]
+    command = [
+        "bash",
+        "-c",
+        'source "$1" >&2 && export JAVA_OPTS FLUME_JAVA_OPTS && env -0',
+        "flume-env.sh",
+        script,
+    ]
     try:
         output = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
