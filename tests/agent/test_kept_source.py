@@ -13,7 +13,7 @@ from ottla.agent.parts import Output
 
 
 class Numbers:
-    """Puts a number whenever it is told to; a put says when it is done."""
+    """Puts a number whenever the test asks for it; a put says when it is done."""
 
     name = "r1"
     replays = False
