@@ -123,6 +123,22 @@ def test_positions_after_a_failure() -> None:
     assert found[claim.stream].offset == 20
 
 
+def test_delivered_is_what_a_sink_of_each_channel_has() -> None:
+    """And what was put, for a channel that keeps it has no sink to ask."""
+    one, two, rival = Sink("k1"), Sink("k2"), Sink("k3")
+    one.channel = MemoryChannel("other", 10)
+    group = group_with(one, two, rival, in_transactions="", waits_for_put=True)
+    claim = group.claim(PARTITION, 10)
+    for sink in (one, rival):
+        sink.positions[claim.stream] = group.position(claim, 20)
+    assert not group.is_delivered(claim, 20)
+    group.was_put(group.position(claim, 20))
+    assert group.is_delivered(claim, 20)
+    assert not group.is_delivered(claim, 21)
+    del one.positions[claim.stream]
+    assert not group.is_delivered(claim, 20)
+
+
 def record(
     offset: int, value: bytes | None, key: bytes | None = None,
     headers: Mapping[str, bytes | None] | None = None,

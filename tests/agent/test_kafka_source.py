@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from ottla.agent.sources.kafka import KafkaSource
 from ottla.client.admin import Admin
 from ottla.client.admin.types import NewTopic
 from ottla.client.producer.producer import Producer
+from ottla.client.producer.raw_producer import RawProducer
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
 from ottla.testing.broker import Broker
 from tests.agent.config.descriptions import agent_of
@@ -141,59 +144,111 @@ def test_records_arrive_once_on_apache_kafka(apache_kafka: ApacheKafka, tmp_path
     restarted(apache_kafka.bootstrap, tmp_path, "once")
 
 
-def test_an_instance_that_stops_lets_its_partitions_go(
-    ottla_broker: Broker, tmp_path: Path
-) -> None:
-    """Two instances share a group. One stops, and the other reads all without waiting for a
-    session to end; it comes back, and they share again. Each record arrives once."""
-    bootstrap = ottla_broker.bootstrap_servers
-    source, sink = topics_on(bootstrap, "two")
-    beat = "kafka.consumer.heartbeat.interval.ms = 100"
-    text = agent(bootstrap, *source_lines(source, "two"), beat, sinks=kafka_sink(bootstrap, sink))
+def members_of(bootstrap: str, group: str) -> int:
+    """How many have divided the partitions; -1 while they do."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        found = admin.describe_groups([group])[group]
+    return len(found["members"]) if found["group_state"] in ("Stable", "Empty") else -1
 
-    def has_members(count: int) -> bool:
-        """And they have divided the partitions."""
-        with Admin(bootstrap_servers=bootstrap) as admin:
-            group = admin.describe_groups(["two"])["two"]
-        return len(group["members"]) == count and group["group_state"] in ("Stable", "Empty")
+
+def shared(bootstrap: str, directory: Path, name: str, strategy: str) -> None:
+    source, sink = topics_on(bootstrap, name)
+    text = agent(
+        bootstrap, *source_lines(source, name), "kafka.consumer.heartbeat.interval.ms = 100",
+        f"kafka.consumer.partition.assignment.strategy = {strategy}",
+        sinks=kafka_sink(bootstrap, sink),
+    )  # fmt: skip
 
     async def scenario() -> None:
         sent(bootstrap, source, range(300))
-        async with running(text, tmp_path / "one", "one"):
+        async with running(text, directory / "one", "one"):
             await until_arrived(bootstrap, sink, 1)
-            async with running(text, tmp_path / "other", "other"):
-                await until(lambda: has_members(2))
+            async with running(text, directory / "other", "other"):
+                await until(lambda: members_of(bootstrap, name) == 2)
                 sent(bootstrap, source, range(300, 600))
                 await until_arrived(bootstrap, sink, 600)
-            await until(lambda: has_members(1))
+            await until(lambda: members_of(bootstrap, name) == 1)
             sent(bootstrap, source, range(600, 900))
             await until_arrived(bootstrap, sink, 900)
-        assert has_members(0)
+        assert members_of(bootstrap, name) == 0
 
     asyncio.run(scenario())
     assert arrived(bootstrap, sink) == list(range(900))
 
 
-def test_two_sinks_at_different_offsets(
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_an_instance_that_stops_lets_its_partitions_go(
+    ottla_broker: Broker, tmp_path: Path, strategy: str
+) -> None:
+    """Two instances share a group. One stops, and the other reads all without waiting for a
+    session to end. Each record arrives once."""
+    shared(ottla_broker.bootstrap_servers, tmp_path, f"two-{strategy}", strategy)
+
+
+@pytest.mark.apache
+def test_instances_share_a_group_on_apache_kafka(apache_kafka: ApacheKafka, tmp_path: Path) -> None:
+    """The same on Apache Kafka."""
+    shared(apache_kafka.bootstrap, tmp_path, "two", "range")
+
+
+def test_a_transaction_of_a_member_that_lost_its_partition_fails(
     ottla_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One sink was stopped far behind the other: reading begins at the lesser, each gets what it
-    does not have, and the group has the least of both."""
+    """A sink has sent records and is about to commit their offsets when the group divides anew: the
+    coordinator refuses them, the records are never seen, and the next owner delivers all once."""
+    monkeypatch.setattr(group_reader, "HAND_OVER_S", 0.1)
+    bootstrap = ottla_broker.bootstrap_servers
+    source, sink = topics_on(bootstrap, "zombie")
+    text = agent(
+        bootstrap, *source_lines(source, "zombie"), "kafka.consumer.heartbeat.interval.ms = 100",
+        sinks=kafka_sink(bootstrap, sink),
+    )  # fmt: skip
+    reached, may_go_on = threading.Event(), threading.Event()
+    send_offsets = RawProducer.send_offsets_to_transaction
+
+    def slow(producer: RawProducer, offsets: Any, member: Any) -> None:
+        if not reached.is_set() and sum(each.offset for each in offsets.values()):
+            producer.flush()  # the records are in the log
+            reached.set()
+            assert may_go_on.wait(GIVE_UP_S)
+        send_offsets(producer, offsets, member)
+
+    monkeypatch.setattr(RawProducer, "send_offsets_to_transaction", slow)
+
+    async def scenario() -> None:
+        async with running(text, tmp_path / "one", "one") as first:
+            await until(lambda: members_of(bootstrap, "zombie") == 1)
+            sent(bootstrap, source, range(300))
+            await until(reached.is_set)
+            async with running(text, tmp_path / "other", "other"):
+                await until(lambda: members_of(bootstrap, "zombie") == 2)
+                may_go_on.set()
+                await until_arrived(bootstrap, sink, 300)
+            [delivery] = first.deliveries
+            assert delivery.counts.failures >= 1
+
+    asyncio.run(scenario())
+    assert arrived(bootstrap, sink) == list(range(300))
+    everything = records(bootstrap, sink, isolation_level="read_uncommitted")
+    assert len(everything) > 300
+
+
+def two_sinks(bootstrap: str, directory: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(group_reader, "HAND_OVER_S", 0.1)  # for the one that does not come along
     monkeypatch.setattr(runner, "DRAIN_S", 0.1)
-    bootstrap = ottla_broker.bootstrap_servers
-    source, first = topics_on(bootstrap, "ahead")
-    made_topic(bootstrap, "out-behind", 1)
+    source, first = topics_on(bootstrap, name)
+    second = f"out-{name}-2"
+    made_topic(bootstrap, second, 1)
     text = agent(
-        bootstrap, *source_lines(source, "sinks"), "channels = c1 c2",
+        bootstrap, *source_lines(source, name), "channels = c1 c2",
         channels="a1.channels = c1 c2\n" + MEMORY + MEMORY.replace("c1", "c2"),
         sinks="a1.sinks = k1 k2\n" + kafka_sink(bootstrap, first)
-        + kafka_sink(bootstrap, "out-behind", "k2", "c2"),
+        + kafka_sink(bootstrap, second, "k2", "c2"),
     )  # fmt: skip
     sent(bootstrap, source, range(300))
 
     async def scenario() -> None:
-        async with running(text, tmp_path) as wired:
+        async with running(text, directory) as wired:
             behind = next(each for each in wired.deliveries if each.name == "k2")
 
             def failing(prepared: object) -> None:
@@ -201,18 +256,34 @@ def test_two_sinks_at_different_offsets(
 
             behind.sink.deliver_prepared = failing  # type: ignore[attr-defined]
             await until_arrived(bootstrap, first, 300)
-        assert arrived(bootstrap, "out-behind") == []
-        assert sum(offsets_of(bootstrap, "sinks-k1", source).values()) == 300
-        assert sum(offsets_of(bootstrap, "sinks", source).values()) == 0
+        assert arrived(bootstrap, second) == []
+        assert sum(offsets_of(bootstrap, f"{name}-k1", source).values()) == 300
+        assert sum(offsets_of(bootstrap, name, source).values()) == 0
         sent(bootstrap, source, range(300, 360))
-        async with running(text, tmp_path):
-            await until_arrived(bootstrap, "out-behind", 360)
+        async with running(text, directory):
+            await until_arrived(bootstrap, second, 360)
             await until_arrived(bootstrap, first, 360)
 
     asyncio.run(scenario())
-    assert arrived(bootstrap, first) == arrived(bootstrap, "out-behind") == list(range(360))
-    assert sum(offsets_of(bootstrap, "sinks-k2", source).values()) == 360
-    assert sum(offsets_of(bootstrap, "sinks", source).values()) == 360
+    assert arrived(bootstrap, first) == arrived(bootstrap, second) == list(range(360))
+    for group in (name, f"{name}-k1", f"{name}-k2"):
+        assert sum(offsets_of(bootstrap, group, source).values()) == 360
+
+
+def test_two_sinks_at_different_offsets(
+    ottla_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sink was stopped far behind the other: reading begins at the lesser, each gets what it
+    does not have, and the group has the least of both."""
+    two_sinks(ottla_broker.bootstrap_servers, tmp_path, monkeypatch, "sinks")
+
+
+@pytest.mark.apache
+def test_two_sinks_at_different_offsets_on_apache_kafka(
+    apache_kafka: ApacheKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same on Apache Kafka: offsets for a group that has no members."""
+    two_sinks(apache_kafka.bootstrap, tmp_path, monkeypatch, "sinks")
 
 
 def test_offsets_that_somebody_sets_back_are_read_again(
@@ -261,7 +332,7 @@ def test_reading_from_the_end_begins_there_after_a_restart_too(
 
 @pytest.mark.parametrize("channel", ["memory", "file", "kafka"])
 def test_offsets_are_committed_after_delivery(
-    ottla_broker: Broker, tmp_path: Path, channel: str
+    ottla_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, channel: str
 ) -> None:
     """At least once: nothing is committed while nobody has the events; afterwards all is, and a
     restart repeats nothing."""
@@ -281,6 +352,15 @@ def test_offsets_are_committed_after_delivery(
         sinks=kafka_sink(bootstrap, sink) + "a1.sinks.k1.delivery = at-least-once\n",
     )  # fmt: skip
     sent(bootstrap, source, range(90))
+    monkeypatch.setattr(group_reader, "COMMIT_S", 0.0)
+    commits: list[bool] = []
+    commit = group_reader.GroupReader._commit
+
+    def counted(reader: group_reader.GroupReader, **how: bool) -> None:
+        commit(reader, **how)
+        commits.append(True)
+
+    monkeypatch.setattr(group_reader.GroupReader, "_commit", counted)
 
     async def scenario() -> None:
         async with running(text, tmp_path) as wired:
@@ -296,6 +376,8 @@ def test_offsets_are_committed_after_delivery(
 
             output.put = put_later  # type: ignore[method-assign]
             await waits.wait()
+            seen = len(commits)
+            await until(lambda: len(commits) > seen + 2)
             assert sum(offsets_of(bootstrap, name, source).values()) == 0
             may_put.set()
             await until_arrived(bootstrap, sink, 90)
@@ -385,7 +467,7 @@ def test_reading_pauses_while_the_channel_is_full(
             assert polls < 300
             may_put.set()
             await until_arrived(bootstrap, sink, 300)
-            assert not reader.is_paused
+            await until(lambda: not reader.is_paused)
 
     asyncio.run(scenario())
     assert arrived(bootstrap, sink) == list(range(300))

@@ -141,6 +141,17 @@ class GroupOffsets:
             if claim is not None:
                 claim.put = max(claim.put, position.offset)
 
+    def is_delivered(self, claim: Claim, offset: int) -> bool:
+        """Whether all have what is before: it was put, and a sink of each channel delivered it."""
+        if offset > claim.put:
+            return False
+        reached: dict[str, int] = {}
+        for delivery in self._deliveries:
+            held = delivery.positions.get(claim.stream)
+            name = delivery.channel.name
+            reached[name] = max(reached.get(name, -1), -1 if held is None else held.offset)
+        return all(each >= offset for each in reached.values())
+
     # A sink
 
     def wanted(self, batch: EventBatch, sink: str) -> EventBatch | None:

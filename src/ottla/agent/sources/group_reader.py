@@ -63,7 +63,6 @@ class GroupReader:
         self._pattern = pattern
         self._batch_size = batch_size
         self._arrived: Callable[[EventBatch], object] = lambda batch: None
-        self._is_delivered: Callable[[str, int], bool] = lambda stream, offset: False
         self.consumer: Consumer[bytes, bytes] | None = None
         self._ends: dict[str, deque[int]] = {}  # of batches that are not delivered, by stream
         self._commit_at_s = 0.0
@@ -81,13 +80,9 @@ class GroupReader:
     def stop(self) -> None:
         self._stopping = True
 
-    def read(
-        self,
-        arrived: Callable[[EventBatch], object],
-        is_delivered: Callable[[str, int], bool],
-    ) -> None:
+    def read(self, arrived: Callable[[EventBatch], object]) -> None:
         """Until `stop`; raises what trying again does not mend."""
-        self._arrived, self._is_delivered = arrived, is_delivered
+        self._arrived = arrived
         try:
             while not self._stopping:
                 try:
@@ -162,6 +157,11 @@ class GroupReader:
                 self._give(claim, EventBatch([]), start)
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        if self.consumer is not None:
+            # In a cooperative rebalance the next generation has begun, and these are still ours.
+            member = self.consumer.group_metadata()
+            if member.generation_id >= 0:
+                self.groups.is_member(member)
         claims = [each for each in map(self.groups.claim_of, partitions) if each is not None]
         deadline = time.monotonic() + HAND_OVER_S
         while time.monotonic() < deadline and not all(map(self._all_delivered, claims)):
@@ -213,7 +213,7 @@ class GroupReader:
 
     def _all_delivered(self, claim: Claim) -> bool:
         ends = self._ends.get(claim.stream)
-        return not ends or self._is_delivered(claim.stream, ends[-1])
+        return not ends or self.groups.is_delivered(claim, ends[-1])
 
     def _commit(self, *, at_once: bool = False) -> None:
         """Commits what all sinks have, unless a transaction has done so."""
@@ -225,7 +225,7 @@ class GroupReader:
         for claim in self.groups.claims():
             ends = self._ends[claim.stream]
             passed = None
-            while ends and self._is_delivered(claim.stream, ends[0]):
+            while ends and self.groups.is_delivered(claim, ends[0]):
                 passed = ends.popleft()
             if passed is not None:
                 offsets[claim.partition] = OffsetAndMetadata(passed)

@@ -102,7 +102,7 @@ class KafkaSource:
             loop.call_soon_threadsafe(self._waiting.put_nowait, batch)
 
         def read() -> None:
-            self.reader.read(arrived, output.is_delivered)
+            self.reader.read(arrived)
 
         reading = asyncio.create_task(run_in_thread(read, self.reader.stop, f"source-{self.name}"))
         putting = asyncio.create_task(self._put_forever(output))
