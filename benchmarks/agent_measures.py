@@ -223,7 +223,7 @@ def memory(run: Run) -> None:
 
 def latency(run: Run) -> None:
     """Lines written at a steady rate, one after the other."""
-    kinds = run.of(FLUME_TUNED, RSYSLOG, OTTLA_LEAST, OTTLA_ONCE)
+    kinds = run.of(FLUME, FLUME_TUNED, RSYSLOG, OTTLA_LEAST, OTTLA_ONCE)
     with one(Ottla) as broker, running(run, broker, kinds) as agents:
         for turn in range(min(run.rounds, 4)):
             for kind, agent, topic in agents:
