@@ -35,9 +35,9 @@ from .waiting import WaitingLine
 logger = logging.getLogger(__name__)
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024  # below Flume's 2 GB: what is consumed goes sooner
-GROUP_BYTES_MAX = 1024 * 1024  # written and synced at once
-UNSYNCED_BYTES_MAX = 2 * 1024 * 1024  # then sources wait
-MEMORY_BYTES_MAX = 4 * 1024 * 1024  # of batches that wait; the rest is read from the file
+GROUP_BYTES_MAX = 512 * 1024  # written and synced at once
+UNSYNCED_BYTES_MAX = 1024 * 1024  # then sources wait
+MEMORY_BYTES_MAX = 1024 * 1024  # of batches that wait; the rest is read from the file
 CHECKPOINT_S = 1.0
 CLOSE_S = 5.0
 PAUSE_S = 1.0  # before the disk is tried again
