@@ -93,6 +93,7 @@ bench: $(READY) $(EXTRAS) $(COMPILED) ## Measure side by side with Apache Kafka 
 	@$(BIN)/python -m benchmarks.spark_measures
 	@$(BIN)/python -m benchmarks.spark_connectors
 	@$(BIN)/python -m benchmarks.spark_pipeline
+	@$(BIN)/python -m benchmarks.agent_measures
 
 clean: ## Remove what the set-up made
 	@rm -rf $(VENV) .cache .mypy_cache .ruff_cache .hypothesis

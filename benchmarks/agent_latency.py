@@ -58,8 +58,8 @@ def latencies_ms(agent: Agent, topic: Topic, *, per_second: int, seconds: float)
     return sorted(found)
 
 
-def seconds_to_first(agent: Agent, topic: Topic) -> float:
-    """From the start of the process to its first record."""
+def seconds_to_first(agent: Agent, topic: Topic) -> tuple[float, float]:
+    """From the start of the process to its first record, and the CPU seconds of that."""
     consumer = reader_of(agent, topic, 0)
     consumer.poll(0.5)
     began = time.perf_counter()
@@ -67,7 +67,8 @@ def seconds_to_first(agent: Agent, topic: Topic) -> float:
     while (message := consumer.poll(QUIET_S)) is not None and message.error():
         pass
     taken = time.perf_counter() - began
-    consumer.close()
     agent.check()
+    cpu_s = agent.cpu_s()
+    consumer.close()
     assert message is not None, f"{agent.title}: nothing came"
-    return taken
+    return taken, cpu_s

@@ -52,7 +52,7 @@ KAFKA_CPU = "tail → topic of Apache Kafka, CPU s per GB"
 PEAK = "memory while 1 GB goes through, at most, MB"
 FILE_PEAK = "memory while 1 GB goes through the file channel, at most, MB"
 P50, P99 = "line written → record readable p50, ms", "line written → record readable p99, ms"
-START = "start to first record delivered, s"
+START, START_CPU = "start to first record delivered, s", "the same, CPU s"
 
 # (row, ours, beside whom or "" for the figure itself, relation, bound)
 REACH: tuple[tuple[str, str, str, str, float], ...] = (
@@ -89,7 +89,7 @@ class Run:
     rounds: int = 5  # the first is warm-up
     megabytes: int = 200
     slow_megabytes: int = 40  # of Flume as it comes
-    file_megabytes: int = 100
+    file_megabytes: int = 60
     slow_file_megabytes: int = 10
     memory_megabytes: int = 1000
     latency_s: float = 8.0
@@ -233,7 +233,7 @@ def latency(run: Run) -> None:
     """Lines written at a steady rate, one after the other."""
     kinds = run.of(FLUME, FLUME_TUNED, RSYSLOG, OTTLA_LEAST, OTTLA_ONCE)
     with one(Ottla) as broker, running(run, broker, kinds) as agents:
-        for turn in range(min(run.rounds, 4)):
+        for turn in range(min(run.rounds, 3)):
             for kind, agent, topic in agents:
                 found = latencies_ms(
                     agent,
@@ -256,12 +256,13 @@ def start(run: Run) -> None:
                 agent = KINDS[kind](kind, broker.bootstrap, topic.name)
                 try:
                     (agent.logs / "begin.log").write_text(f"the first line of {topic.name}\n")
-                    seconds = seconds_to_first(agent, topic)
+                    seconds, cpu_s = seconds_to_first(agent, topic)
                 finally:
                     agent.remove()
                     topic.close()
                 if turn:
                     run.record(START, kind, seconds)
+                    run.record(START_CPU, kind, cpu_s)
 
 
 MEASURES: dict[str, Callable[[Run], None]] = {
@@ -271,6 +272,14 @@ MEASURES: dict[str, Callable[[Run], None]] = {
     "latency": latency,
     "start": start,
     "apache": apache,
+}
+ROWS = {
+    "tail": (RATE, CPU),
+    "file-channel": (FILE_RATE, FILE_CPU),
+    "memory": (PEAK, FILE_PEAK),
+    "latency": (P50, P99),
+    "start": (START, START_CPU),
+    "apache": (KAFKA_RATE, KAFKA_CPU),
 }
 QUICK = {
     "rounds": 2,
@@ -284,9 +293,12 @@ QUICK = {
 
 
 def medians(figures: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, float]]:
+    """By row and kind; rows in the order of the measures."""
+    order = [row for rows in ROWS.values() for row in rows]
     return {
-        row: {kind: statistics.median(values) for kind, values in by_kind.items()}
-        for row, by_kind in figures.items()
+        row: {kind: statistics.median(values) for kind, values in figures[row].items()}
+        for row in order
+        if row in figures
     }
 
 
@@ -328,7 +340,7 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="smaller amounts, one round counts")
     parser.add_argument("--rounds", type=int, help="the first is not counted")
-    parser.add_argument("--minutes", type=float, default=10, help="then one counted round")
+    parser.add_argument("--minutes", type=float, default=8, help="then one counted round")
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--output", type=Path, default=HERE / "results", help="where results go")
     options = parser.parse_args()
@@ -353,16 +365,6 @@ def main() -> None:
             path.write_text(json.dumps({"figures": run.figures}, indent=1) + "\n")
     found = medians(run.figures)
     print(table(found), reach_table(found), sep="\n\n")
-
-
-ROWS = {
-    "tail": (RATE, CPU),
-    "file-channel": (FILE_RATE, FILE_CPU),
-    "memory": (PEAK, FILE_PEAK),
-    "latency": (P50, P99),
-    "start": (START,),
-    "apache": (KAFKA_RATE, KAFKA_CPU),
-}
 
 
 def earlier_figures(path: Path, only: Sequence[str]) -> dict[str, dict[str, list[float]]]:
