@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ottla import Admin, NewTopic
+from ottla.supervisor.ports import free_port
 from ottla.testing.broker import Broker
 from tests import needs
 from tests.apache import flume
@@ -89,21 +92,48 @@ def arrived(directory: Path) -> list[str]:
     return [line for path in directory.iterdir() for line in path.read_text().splitlines()]
 
 
+# What both have counted in the end; Flume's seq counts nothing as received.
+COUNTS = {
+    ("SOURCE.numbers", "EventAcceptedCount"): "200",
+    ("CHANNEL.memory", "EventPutSuccessCount"): "200",
+    ("CHANNEL.memory", "EventTakeSuccessCount"): "200",
+    ("CHANNEL.memory", "ChannelFillPercentage"): "0.0",
+    ("CHANNEL.out", "ChannelFillPercentage"): "1.7976931348623157E308",
+    ("SINK.kafka", "EventDrainSuccessCount"): "200",
+    ("SINK.files-sink", "EventDrainSuccessCount"): "200",
+}
+
+
+def metrics(port: int) -> dict[str, dict[str, str]]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        found: dict[str, dict[str, str]] = json.load(answer)
+    return found
+
+
+def counts(parts: dict[str, dict[str, str]]) -> dict[tuple[str, str], str]:
+    return {(part, name): parts[part][name] for part, name in COUNTS}
+
+
 @pytest.mark.apache
 @pytest.mark.timeout(300)
 def test_flume_and_ottla_share_channels(ottla_broker: Broker, tmp_path: Path) -> None:
     """What one puts into a Kafka channel, or writes with useFlumeEventFormat, the other takes: each
-    event with its header."""
+    event with its header. Their monitoring shows the same parts with the same attributes, and the
+    same counts where nothing depends on time."""
     needs.flume()
     topics = [NewTopic(f"{mine}-{name}", 1, 1) for mine in ("flume", "ottla") for name in NAMES]
     with Admin(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
         admin.create_topics(topics)
     theirs = property_file(tmp_path / "flume", ottla_broker, "flume", "ottla")
     ours = property_file(tmp_path / "ottla", ottla_broker, "ottla", "flume")
-    java = [needs.java(), *QUICK, "-cp", flume.classpath(), flume.MAIN]
+    ports = free_port(), free_port()
+    monitoring = [
+        ["-Dflume.monitoring.type=http", f"-Dflume.monitoring.port={port}"] for port in ports
+    ]
+    java = [needs.java(), *QUICK, "-cp", flume.classpath(), *monitoring[0], flume.MAIN]
     their_command = [*java, "-n", "a1", "-f", str(theirs), "--no-reload-conf"]
     our_command = [sys.executable, "-m", "ottla", "agent", "run", str(ours)]
-    our_command += ["--data-dir", str(tmp_path / "data")]
+    our_command += ["--data-dir", str(tmp_path / "data"), *monitoring[1]]
     expected = {
         (reader, name): sorted(f"{{of={writer}}} {number}" for number in range(EVENTS))
         for reader, writer in (("flume", "ottla"), ("ottla", "flume"))
@@ -121,5 +151,11 @@ def test_flume_and_ottla_share_channels(ottla_broker: Broker, tmp_path: Path) ->
             )
 
         eventually(done, "the events of the other agent", give_up_s=200)
+        eventually(lambda: counts(metrics(ports[0])) == counts(metrics(ports[1])) == COUNTS)
+        their_parts, our_parts = map(metrics, ports)
     for (reader, name), lines in expected.items():
         assert sorted(arrived(tmp_path / reader / name)) == lines
+    assert {part: set(found) for part, found in our_parts.items()} == {
+        part: set(found) for part, found in their_parts.items()
+    }
+    assert all(isinstance(value, str) for found in our_parts.values() for value in found.values())
