@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+import pytest
+
+from ottla.agent.build import build
 from ottla.agent.channels.kafka import KafkaChannel
 from ottla.agent.channels.topic_reader import Offsets
 from ottla.agent.delivery import Delivery
 from ottla.agent.events import EventBatch, Position
 from ottla.agent.flume_event import decode_event, encode_event
 from ottla.agent.output import SourceOutput
+from ottla.agent.parts import FencedError
 from ottla.agent.positions import SinkIdentity
 from ottla.agent.runner import Wiring, run_agent
 from ottla.agent.sinks.routing import Routing
@@ -19,7 +24,9 @@ from ottla.agent.sources.seq import SequenceSource
 from ottla.client.producer.producer import Producer
 from ottla.client.structs import TopicPartition
 from ottla.testing.broker import Broker
+from tests.agent.config.descriptions import agent_of, with_channel
 from tests.agent.reading import records
+from tests.waiting import GIVE_UP_S
 
 
 def channel_on(broker: Broker, topic: str, *, flume_format: bool = True) -> KafkaChannel:
@@ -127,3 +134,32 @@ def test_the_completed_prefix_is_committed() -> None:
     assert offsets.delivered(partition, 10) == 20
     assert offsets.delivered(partition, 30) == 30
     assert offsets.delivered(TopicPartition("t", 1), 5) is None
+
+
+def test_a_channel_that_another_agent_of_the_instance_takes_over(
+    ottla_broker: Broker, tmp_path: Path
+) -> None:
+    """Its sources end with FencedError, as those of a fenced sink do."""
+    described = agent_of(
+        with_channel(
+            "type = org.apache.flume.channel.kafka.KafkaChannel",
+            f"kafka.bootstrap.servers = {ottla_broker.bootstrap_servers}",
+            "kafka.topic = fenced-channel",
+        ).replace("logger", "null")
+    )
+    for name in ("1", "2"):
+        (tmp_path / name).mkdir()
+
+    async def run() -> None:
+        first, second = (build(described, tmp_path / name, "same") for name in ("1", "2"))
+        running = asyncio.create_task(run_agent(first))
+        while not first.channels[0].events_put:
+            assert not running.done()
+            await asyncio.sleep(0.01)
+        other = asyncio.create_task(run_agent(second))
+        with pytest.raises(FencedError):
+            await asyncio.wait_for(running, GIVE_UP_S)
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
+
+    asyncio.run(run())

@@ -110,10 +110,13 @@ class KafkaChannel:
 
     async def run(self) -> None:
         """Both halves, until it is cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            if self._has_source:
-                tasks.create_task(self._delivery.run())
-            tasks.create_task(self._read_topic())
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                if self._has_source:
+                    tasks.create_task(self._delivery.run())
+                tasks.create_task(self._read_topic())
+        except ExceptionGroup as both:
+            raise both.exceptions[0] from None  # who runs the agent looks at what it is
 
     async def _read_topic(self) -> None:
         await self._wanted.wait()
