@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ottla.client.consumer.consumer import Consumer
@@ -27,10 +27,8 @@ from tests import needs
 TIMEOUT_S = 120.0
 TOPIC = "lines"
 WHOLE = re.compile(rb"<(\d+):x*>")
-CHANNELS = {
-    "memory": "a1.channels.c1.type = memory\n",
-    "file": "a1.channels.c1.type = file\na1.channels.c1.minimumRequiredSpace = 0\n",
-}
+TAILDIR = ("type = TAILDIR", "filegroups = f1", "filegroups.f1 = {logs}/app.log.*")
+SPOOLDIR = ("type = spooldir", "spoolDir = {logs}")
 
 
 class Writer:
@@ -102,26 +100,38 @@ def numbers(data: bytes) -> list[int]:
 
 
 class Agent:
-    """`ottla agent run` as a process, on the log of a directory."""
+    """`ottla agent run` as a process, on the files of a directory."""
 
     def __init__(
-        self, directory: Path, broker: Broker, channel: str, *arguments: str, topic: str = TOPIC
+        self,
+        directory: Path,
+        broker: Broker,
+        channel: str,
+        *arguments: str,
+        source: Sequence[str] = TAILDIR,
+        topics: Sequence[str] = (TOPIC,),
     ) -> None:
+        """Every line goes into each topic, through a channel of this type and a sink of its own."""
         self.directory = directory
         self.log = directory / "agent.log"
         self.arguments = arguments
         self.config = directory / "agent.conf"
-        self.config.write_text(
-            "a1.sources = r1\na1.channels = c1\na1.sinks = k1\n"
-            "a1.sources.r1.type = TAILDIR\na1.sources.r1.filegroups = f1\n"
-            f"a1.sources.r1.filegroups.f1 = {directory}/logs/app.log.*\n"
-            "a1.sources.r1.channels = c1\n"
-            f"{CHANNELS[channel]}"
-            "a1.sinks.k1.type = org.apache.flume.sink.kafka.KafkaSink\n"
-            f"a1.sinks.k1.kafka.topic = {topic}\n"
-            f"a1.sinks.k1.kafka.bootstrap.servers = {broker.bootstrap_servers}\n"
-            "a1.sinks.k1.channel = c1\n"
-        )
+        numbers = range(1, len(topics) + 1)
+        lines = ["sources = r1"]
+        for kind, letter in (("channels", "c"), ("sinks", "k"), ("sources.r1.channels", "c")):
+            lines.append(f"{kind} = {' '.join(f'{letter}{number}' for number in numbers)}")
+        lines += [f"sources.r1.{each.format(logs=directory / 'logs')}" for each in source]
+        for number, topic in zip(numbers, topics, strict=True):
+            lines.append(f"channels.c{number}.type = {channel}")
+            if channel == "file":
+                lines.append(f"channels.c{number}.minimumRequiredSpace = 0")
+            lines += [
+                f"sinks.k{number}.type = org.apache.flume.sink.kafka.KafkaSink",
+                f"sinks.k{number}.kafka.topic = {topic}",
+                f"sinks.k{number}.kafka.bootstrap.servers = {broker.bootstrap_servers}",
+                f"sinks.k{number}.channel = c{number}",
+            ]
+        self.config.write_text("".join(f"a1.{line}\n" for line in lines))
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, data: str = "data") -> None:

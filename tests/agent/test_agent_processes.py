@@ -23,7 +23,8 @@ def test_a_zombie_of_the_same_instance_is_fenced(ottla_broker: Broker, tmp_path:
     topic = "zombie-lines"
     writer = Writer(tmp_path / "logs", random.Random(1), "create")
     old, new = (
-        Agent(tmp_path, ottla_broker, "memory", "--instance", "web1", topic=topic) for _ in range(2)
+        Agent(tmp_path, ottla_broker, "memory", "--instance", "web1", topics=[topic])
+        for _ in range(2)
     )
     reader = Reader(ottla_broker, topic)
     writer.write()

@@ -112,13 +112,10 @@ def test_vector_disk_buffer_persistence_correctness(
     """What a file channel took while the sink could not deliver outlasts SIGKILL, though its source
     cannot send it again; it arrives once."""
     port = free_port()
-    agent = Agent(tmp_path, ottla_own_broker, "file")
-    lines = agent.config.read_text().splitlines()
-    kept = [line for line in lines if ".r1." not in line or line.endswith(".channels = c1")]
-    netcat = (
-        f"a1.sources.r1.type = netcat\na1.sources.r1.bind = 127.0.0.1\na1.sources.r1.port = {port}"
-    )
-    agent.config.write_text("\n".join([*kept, netcat, "a1.sinks.k1.delivery = exactly-once", ""]))
+    source = "type = netcat", "bind = 127.0.0.1", f"port = {port}"
+    agent = Agent(tmp_path, ottla_own_broker, "file", source=source)
+    with agent.config.open("a") as config:
+        config.write("a1.sinks.k1.delivery = exactly-once\n")
 
     def send(first: int, last: int) -> None:
         """Returns when the channel has all of it: the source says OK to each line."""
