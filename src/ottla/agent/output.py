@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from .events import EventBatch, is_of_group
-from .parts import Channel, Delivered
+from .parts import Channel, Delivered, DurableChannel
 
 Interceptor = Callable[[EventBatch], EventBatch]
 
@@ -66,8 +66,12 @@ class SourceOutput:
 
     def is_delivered(self, stream: str, offset: int) -> bool:
         for channel in self.required_channels():
+            if isinstance(channel, DurableChannel):
+                if not channel.holds(stream, offset):
+                    return False
+                continue
             sinks = [each for each in self.deliveries if each.channel is channel]
-            if sinks and not channel.durable:
+            if sinks:
                 held = [each.positions.get(stream) for each in sinks]
                 if not any(position and position.offset >= offset for position in held):
                     return False

@@ -116,6 +116,9 @@ class DurableChannel(Channel, Protocol):
     async def run(self) -> None:
         """Its own work, until it is cancelled; raises what ends the agent."""
 
+    def holds(self, stream: str, offset: int) -> bool:
+        """Whether what lies before the offset is safe: synced, or delivered."""
+
     async def drain(self) -> None:
         """Until all that was put is safe."""
 

@@ -97,6 +97,7 @@ class FileChannel:
         # Consumed beyond the first that is not: by the first number, the end and the source's.
         self._done: dict[int, tuple[int, Position | None]] = {}
         self._sources: dict[str, Position] = {}  # of what is consumed
+        self._held: dict[str, int] = {}  # up to where sources need nothing again, by stream
         self._checkpoint_due = False
         self._putting = WaitingLine()
         self._taking = WaitingLine()
@@ -119,6 +120,7 @@ class FileChannel:
             asyncio.create_task(self._write_forever()),
             asyncio.create_task(self._checkpoint_forever()),
         ]
+        self._held = {stream: position.offset for stream, position in positions.items()}
         self._taking.wake()
         return positions
 
@@ -267,9 +269,20 @@ class FileChannel:
             self._entries.append(entry)
             if each.synced is not None and not each.synced.done():
                 each.synced.set_result(None)
+            if each.batch.position is not None:
+                self._hold(each.batch.position)
         self._synced = entries[-1].found.end
         self._taking.wake()
         self._putting.wake()
+
+    def _hold(self, position: Position) -> None:
+        if position.offset == FORGET:
+            self._held.pop(position.stream, None)
+        else:
+            self._held[position.stream] = position.offset
+
+    def holds(self, stream: str, offset: int) -> bool:
+        return self._held.get(stream, -1) >= offset
 
     # Take
 

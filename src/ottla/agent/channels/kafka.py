@@ -151,6 +151,10 @@ class KafkaChannel:
         self._taking.wake()
         return taken
 
+    def holds(self, stream: str, offset: int) -> bool:
+        position = self._delivery.positions.get(stream)
+        return position is not None and position.offset >= offset
+
     def commit(self, batches: Sequence[EventBatch]) -> None:
         for batch in batches:
             _, partition, offset = self._places.pop(id(batch))
