@@ -1,7 +1,8 @@
 """The commands of an older Kafka's handbook, word for word: `--zookeeper`, `-daemon`, `stop`.
 
-Installed scripts, a real broker and a ZooKeeper of its own. `kafka-server-stop.sh stop` stops every
-server that it sees: broker and script run in a process namespace in which there is no other.
+Installed scripts, a real ZooKeeper and a real broker. `zookeeper-server-stop.sh` and
+`kafka-server-stop.sh stop` stop every server that they see: servers and scripts run in a process
+namespace in which there are no others.
 """
 
 from __future__ import annotations
@@ -12,20 +13,27 @@ import shutil
 import signal
 import subprocess
 import sysconfig
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
 import pytest
 
 from tests import needs
-from tests.apache.zookeeper import ZooKeeper
+from tests.apache.zookeeper import folder as zookeeper_jars
 from tests.cli.process import END_S, Ended
 from tests.live import environment_with, free_port
 from tests.waiting import eventually
 
 SCRIPTS = sysconfig.get_path("scripts")
 ALONE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+# As Kafka 3 had it, but for the address.
+ZOOKEEPER_PROPERTIES = """\
+dataDir={data}
+clientPort={port}
+clientPortAddress=127.0.0.1
+maxClientCnxns=0
+admin.enableServer=false
+"""
 PROPERTIES = """\
 broker.id=1
 delete.topic.enable=true
@@ -72,8 +80,9 @@ class Shell:
 
 
 def environment() -> dict[str, str]:
-    """The installed scripts come first."""
-    kept = environment_with({"PATH": f"{SCRIPTS}:{os.environ['PATH']}"})
+    """The installed scripts come first, and ZooKeeper's jars are where they look."""
+    home = str(zookeeper_jars().parent)
+    kept = environment_with({"PATH": f"{SCRIPTS}:{os.environ['PATH']}", "ZOOKEEPER_HOME": home})
     kept.pop("LOG_DIR", None)
     return kept
 
@@ -93,31 +102,34 @@ def run(line: str, text: str = "") -> Ended:
 
 
 @pytest.fixture
-def zookeeper(tmp_path: Path) -> Iterator[ZooKeeper]:
-    """Not the shared one: these commands name no chroot."""
+def shell(tmp_path: Path) -> Shell:
     needs.zookeeper_server()
     if not os.path.exists(os.path.join(SCRIPTS, "kafka-topics.sh")):
         needs.missing("the scripts are not installed (pip install)")
     if shutil.which("unshare") is None or subprocess.run([*ALONE, "true"], check=False).returncode:
         needs.missing("process namespaces cannot be made here (root, and `unshare`)")
-    with ZooKeeper(tmp_path / "zookeeper") as server:
-        yield server
+    return Shell(tmp_path)
 
 
-def test_the_commands_of_the_notes(tmp_path: Path, zookeeper: ZooKeeper) -> None:
+def test_the_commands_of_the_notes(tmp_path: Path, shell: Shell) -> None:
     """Each does what it did with the Kafka it was written for, from the start to the stop.
 
     On one broker, with no more options than these: the consumer needs no `__consumer_offsets`,
     whose replication factor is 3.
     """
-    broker = f"127.0.0.1:{free_port()}"
-    file = tmp_path / "server.properties"
-    file.write_text(
-        PROPERTIES.format(broker=broker, logs=tmp_path / "logs", zookeeper=zookeeper.connect)
-    )
-    output = tmp_path / "logs" / "kafkaServer.out"
-    topics = f"kafka-topics.sh --zookeeper {zookeeper.connect}"
-    with Shell(tmp_path) as shell:
+    port, broker = free_port(), f"127.0.0.1:{free_port()}"
+    zookeeper, logs = f"localhost:{port}", tmp_path / "logs"
+    tree_file, file = tmp_path / "zookeeper.properties", tmp_path / "server.properties"
+    tree_file.write_text(ZOOKEEPER_PROPERTIES.format(data=tmp_path / "tree", port=port))
+    file.write_text(PROPERTIES.format(broker=broker, logs=logs, zookeeper=zookeeper))
+    output = logs / "kafkaServer.out"
+    topics = f"kafka-topics.sh --zookeeper {zookeeper}"
+    with shell:
+        assert shell.run(f"zookeeper-server-start.sh -daemon {tree_file}") == (0, "")
+        eventually(
+            lambda: "[zookeeper]" in run(f"zookeeper-shell.sh {zookeeper} ls /").out,
+            "ZooKeeper answers",
+        )
         assert shell.run(f"kafka-server-start.sh -daemon {file}") == (0, "")
         eventually(lambda: "ready on" in output.read_text(), "the broker is ready")
 
@@ -132,7 +144,7 @@ def test_the_commands_of_the_notes(tmp_path: Path, zookeeper: ZooKeeper) -> None
             f"kafka-console-producer.sh --broker-list {broker} --topic first", "hello\nworld\n"
         )
         assert sent.code == 0, sent
-        line = f"kafka-console-consumer.sh --zookeeper {zookeeper.connect} --from-beginning"
+        line = f"kafka-console-consumer.sh --zookeeper {zookeeper} --from-beginning"
         assert consumed(f"{line} --topic first", 2, tmp_path) == ["hello", "world"]
 
         assert run(f"{topics} --delete --topic first").code == 0
@@ -141,6 +153,9 @@ def test_the_commands_of_the_notes(tmp_path: Path, zookeeper: ZooKeeper) -> None
         assert shell.run("kafka-server-stop.sh stop") == (0, "")
         eventually(lambda: "ottla server" not in shell.run("ps ax -o args=")[1], "it has stopped")
         assert shell.run("kafka-server-stop.sh stop") == (1, "No kafka server to stop\n")
+        assert shell.run("zookeeper-server-stop.sh") == (0, "")
+        eventually(lambda: "QuorumPeerMain" not in shell.run("ps ax -o args=")[1], "it has stopped")
+        assert shell.run("zookeeper-server-stop.sh") == (1, "No zookeeper server to stop\n")
     assert "Traceback" not in output.read_text()
     assert (tmp_path / "logs" / ".kafka_cleanshutdown").exists()
 

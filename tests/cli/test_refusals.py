@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.failure import Failure, cannot_listen, cannot_use_directory
+from ottla.cli.kafka_scripts import zookeeper, zookeeper_server_start, zookeeper_shell
+from ottla.cli.kafka_scripts.running import guarded
 from tests.cli.process import Server, ottla
 from tests.small_disk import remount, small_disk
 
@@ -189,3 +191,37 @@ def test_a_wrong_port_for_metrics_in_the_environment(tmp_path: Path) -> None:
     ended = ottla("server", "--data-dir", tmp_path, JMX_PORT="many")
     assert ended.code == 2
     assert ended.said("JMX_PORT: must be a port (got 'many')"), ended
+
+
+@pytest.mark.parametrize(
+    ("java", "fact", "hint"),
+    [
+        ("/usr/bin/java", "ZooKeeper's jars are not here", "set ZOOKEEPER_HOME to its directory"),
+        (None, "needs Java, which is not installed", "install Java 17"),
+    ],
+)
+def test_without_zookeepers_jars_its_scripts_say_how_to_get_them(
+    java: str | None,
+    fact: str,
+    hint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nothing is started; fact and hint are for the script that was called."""
+    monkeypatch.setenv(zookeeper.HOME, str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: java)
+    file = tmp_path / "zookeeper.properties"
+    file.write_text("clientPort=2181\n")
+    for script, arguments in (
+        (zookeeper_server_start.run, ["-daemon", str(file)]),
+        (zookeeper_server_start.run, [str(file)]),
+        (zookeeper_shell.run, ["localhost:2181"]),
+    ):
+        assert guarded(script, arguments) == 1
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 2, lines
+        assert lines[0].startswith("zookeeper-s")
+        assert fact in lines[0]
+        assert hint in lines[1]
