@@ -106,6 +106,29 @@ def test_another_broker_takes_over_when_asked_to_look() -> None:
     run_simulated(main())
 
 
+def test_a_lock_that_is_released_a_moment_later_is_found_soon() -> None:
+    """A process that is killed ends its connections first: who looks then finds the lock held, and
+    looks again after some milliseconds. So does who looks before the next controller is there."""
+
+    async def main() -> None:
+        first, second, third = brokers = processes(3)
+        for broker in brokers:
+            await broker.campaign.start(60)
+        second.campaign.look()
+        third.campaign.look()
+        await pass_time(15)
+        await first.campaign.close()
+        assert second.controller is third.controller is None
+        await pass_time(80)
+        assert len([each for each in (second, third) if each.controller is not None]) == 1
+        assert second.campaign.address == third.campaign.address
+        assert second.campaign.address in (("127.0.0.1", 9002), ("127.0.0.1", 9003))
+        for broker in (third, second):
+            await broker.campaign.close()
+
+    run_simulated(main())
+
+
 def test_a_free_lock_is_found_without_being_asked() -> None:
     """A broker that lost its controller and did not notice looks now and then all the same."""
 

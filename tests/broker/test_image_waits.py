@@ -35,6 +35,7 @@ from tests.broker.cluster_harness import (
     led_by,
     read,
 )
+from tests.broker.harness import produce_request
 
 
 def commit_request(group_id: str, offsets: Mapping[bytes, int]) -> OffsetCommitRequest:
@@ -161,6 +162,28 @@ class TestEarlyRequests:
             )
             [topic] = cluster.ask(3, asked, 7).topics
             assert topic.partitions[0].error_code == 0
+
+    def test_a_record_for_the_next_leader_waits_until_that_knows_it(self) -> None:
+        """Another broker has told the client who leads now: it gets no error, whose pause it would
+        have to wait for. Who can become no leader refuses at once."""
+        with Cluster(3) as cluster:
+            assert cluster.create("t", 1, 3, through=1, replicas=(2, 3, 1)).error_code == 0
+            cluster.slow_feed(3, 0.1)  # from the poll after the one under way
+            assert cluster.create("u", 1, 2, through=1, replicas=(2, 1)).error_code == 0
+            cluster.wait(lambda: "u" in cluster.image(3).topics)
+            cluster.simulation.run_for(1)
+            cluster.brokers[2].crash()
+            cluster.wait(lambda: cluster.partition("t").leader in (1, 3))
+            assert cluster.partition("t").leader == 3
+            assert led_by(cluster, 2, seen_by=3), "it does not know yet"
+            batch = write_batch([Record(b"a", timestamp=cluster.client.clock.now_ms())])
+            elsewhere = cluster.ask(3, produce_request("u", 0, batch), 9)
+            refused = elsewhere.responses[0].partition_responses[0].error_code
+            assert refused == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert led_by(cluster, 2, seen_by=3), "that was refused at once"
+            answer = cluster.ask(3, produce_request("t", 0, batch), 9)
+            assert answer.responses[0].partition_responses[0].error_code == 0
+            assert read(cluster, 3) == ["a"]
 
     def test_metadata_does_not_name_a_leader_that_has_just_died(self) -> None:
         """Who asks a follower of the dead one learns of the next leader, once there is one."""

@@ -192,6 +192,26 @@ def test_a_dead_controller_is_replaced_before_its_session_ends(brokers: Brokers)
     brokers.simulation.close()
 
 
+def test_a_controller_that_dies_a_moment_after_its_connections_is_replaced_soon(
+    brokers: Brokers,
+) -> None:
+    """A process that is killed may answer once more: it is dialled again within milliseconds, not
+    when its next requests fail."""
+    first = brokers.controller
+    brokers.create(first, "t")
+
+    async def end_connections() -> None:
+        for connection in list(first.server.connections):
+            connection.close("a test closes it")
+
+    first.node.run(end_connections())
+    brokers.simulation.run_for(0.005)
+    assert brokers.controllers == [first]
+    first.node.crash()
+    brokers.wait(lambda: len(brokers.controllers) == 1, limit_s=0.08)
+    brokers.simulation.close()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_who_takes_over_with_an_old_tree_knows_what_was_decided(seed: int) -> None:
     """The sessions of all but the controller are with a member of the ensemble that is behind."""

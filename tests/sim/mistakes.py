@@ -353,8 +353,8 @@ MISTAKES = [
     Mistake(duplicate_acknowledged_early, 20),
     Mistake(
         latest_offset_of_a_new_leader_too_early,
-        5,
-        lambda seed: draw_plan(seed, ("move", "kill", "slow")),
+        10,
+        lambda seed: draw_plan(seed, ("slow", "kill")),
     ),
     Mistake(stale_isr_change_accepted, 10, leader_behind_when_it_returns),
     Mistake(

@@ -369,6 +369,8 @@ class Broker:
     def _controller_moved(self) -> None:
         if self._remote_controller is not None:
             self._remote_controller.moved()
+        if self.applier is not None:
+            self.applier.controller_moved()
 
     def look_for_controller(self) -> None:
         """The controller does not answer."""

@@ -30,6 +30,10 @@ log = logging.getLogger("ottla.broker")
 # Between two attempts while there is no controller, and while there is one.
 RETRY_S = 0.05
 LOOK_EVERY_S = 1.0
+# After a look that somebody asked for and that found nothing new; twice as long each time. A
+# process that is killed may end its connections before it releases the lock, and the next
+# controller has to open the tree before it can be found.
+LOOK_AGAIN_S = 0.01
 # The holder of the lock renews it so often within a session time-out.
 RENEWALS = 6
 # A broker that cannot use the shared directory says so once in so many attempts.
@@ -70,6 +74,7 @@ class Campaign:
         self._leadership: Leadership | None = None
         self._address: ControllerAddress | None = None
         self._wanted = asyncio.Event()
+        self._asked = False
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
 
@@ -96,6 +101,7 @@ class Campaign:
 
     def look(self) -> None:
         """The controller cannot be reached: find out whether there is another one."""
+        self._asked = True
         self._wanted.set()
 
     async def close(self) -> None:
@@ -106,11 +112,14 @@ class Campaign:
         await self._resign()
 
     async def _keep_looking(self) -> None:
+        pause_s = LOOK_EVERY_S
         while True:
-            timer = self._clock.call_later(LOOK_EVERY_S, self._wanted.set)
+            timer = self._clock.call_later(pause_s, self._wanted.set)
             await self._wanted.wait()
             timer.cancel()
             self._wanted.clear()
+            asked, self._asked, before = self._asked, False, self._address
+            pause_s = LOOK_AGAIN_S if asked else min(2 * pause_s, LOOK_EVERY_S)
             try:
                 await self._try()
             except CorruptTree as error:
@@ -118,6 +127,8 @@ class Campaign:
             except Exception:
                 # Another broker may do better; this one goes on as a follower.
                 log.exception("this broker cannot become the controller")
+            if self._address != before:
+                pause_s = LOOK_EVERY_S
 
     async def _try(self) -> None:
         """Be the controller, or know the address of whoever is, if there is one."""

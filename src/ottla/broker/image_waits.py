@@ -2,7 +2,9 @@
 
 A client or a follower may have learned from another broker what has not come here yet: a topic id,
 a leader epoch. And after the death of a leader, who was asked for metadata or a coordinator too
-early would send its client to the dead one again, which librdkafka tries for a second. A client may
+early would send its client to the dead one again, which librdkafka tries for a second. Likewise a
+client produces to the next leader before that broker knows that it leads: another broker has told
+it, and NOT_LEADER_OR_FOLLOWER would send it back there after a pause. A client may
 know of a death before this broker does: it asks about the same topics again, though none has
 changed since. Such requests are handled as soon as the image has what they wait for, and in any
 case after a fraction of a second, with the answer that they would have had at once.
@@ -136,10 +138,29 @@ class Waiting:
 
 
 def early_produce(request: ProduceRequest, context: Context) -> float:
-    if context.api_version < PRODUCE_IDS_FROM:
+    image, uses_ids = context.broker.image, context.api_version >= PRODUCE_IDS_FROM
+    if uses_ids and any(is_new_id(image, topic.topic_id) for topic in request.topic_data):
+        return WAIT_S
+    if not context.broker.lost_brokers.may_change(image):
         return 0.0
-    image = context.broker.image
-    return WAIT_S * any(is_new_id(image, topic.topic_id) for topic in request.topic_data)
+    for topic in request.topic_data:
+        known = image.topics_by_id.get(topic.topic_id) if uses_ids else None
+        name = known.name if known is not None else topic.name
+        if any(leads_soon(context, name, each.index) for each in topic.partition_data):
+            return DOUBT_S
+    return 0.0
+
+
+def leads_soon(context: Context, topic: str, index: int) -> bool:
+    """Whether this broker may be about to lead a partition, because its leader has just died."""
+    broker = context.broker
+    known = broker.image.partition(topic, index)
+    return (
+        known is not None
+        and broker.node_id in known.isr
+        and known.leader != broker.node_id
+        and broker.lost_brokers.in_doubt(known.leader)
+    )
 
 
 def early_fetch(request: FetchRequest, context: Context) -> float:

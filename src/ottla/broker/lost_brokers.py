@@ -34,13 +34,15 @@ class LostBrokers:
 
     def may_change(self, image: ClusterImage) -> bool:
         """Whether the image has leaders that others will soon replace."""
-        if not self._since:
-            return False
-        now_s = self._monotonic()
-        return any(
-            now_s - since_s < DOUBT_S and self._is_leader(image, broker_id)
-            for broker_id, since_s in self._since.items()
+        return bool(self._since) and any(
+            self.in_doubt(broker_id) and self._is_leader(image, broker_id)
+            for broker_id in self._since
         )
+
+    def in_doubt(self, broker_id: int) -> bool:
+        """Whether a broker may be dead, and others may soon lead what it leads."""
+        since_s = self._since.get(broker_id)
+        return since_s is not None and self._monotonic() - since_s < DOUBT_S
 
     def _is_leader(self, image: ClusterImage, broker_id: int) -> bool:
         if image is not self._leads[0]:

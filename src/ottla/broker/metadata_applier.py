@@ -48,7 +48,7 @@ from ottla.cluster.image import (
 from ottla.cluster.state import NotController, RegistrationRefused
 from ottla.log.upkeep import TimeSlice
 from ottla.seams.tasks import Tasks
-from ottla.seams.waiting import pause
+from ottla.seams.waiting import pause, within
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -56,7 +56,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-# Without a controller, or after changes of one that has been replaced: until one is asked again.
+# Without a controller, or after changes of one that has been replaced: until one is asked again,
+# if no other has been found before.
 RETRY_S = 0.1
 # After changes that could not be applied: until the whole image is.
 APPLY_AGAIN_S = 1.0
@@ -73,6 +74,7 @@ class MetadataApplier:
         self._task: asyncio.Task[None] | None = None
         self._confirmations = Tasks()
         self._applying = asyncio.Lock()
+        self._moved = asyncio.Event()  # the controller, since it was last asked
         self._deleting_again: asyncio.Task[None] | None = None
         self._openings = Openings(broker)
         self._trouble = ""  # why the latest changes are not applied
@@ -96,6 +98,10 @@ class MetadataApplier:
         await self._openings.stop()
         self._controller.leave(self._broker.node_id)
 
+    def controller_moved(self) -> None:
+        """Another controller was found: it is asked at once."""
+        self._moved.set()
+
     @property
     def silent_s(self) -> float:
         """For how long the controller has not answered; polls come at least every heartbeat."""
@@ -116,6 +122,7 @@ class MetadataApplier:
         reachable = True
         image = broker.image  # as reported: see `_move_to`
         while True:
+            self._moved.clear()
             try:
                 # The number in the poll reports what is applied here.
                 update = await self._controller.poll(
@@ -137,7 +144,7 @@ class MetadataApplier:
                     log.info("the cluster's changes cannot be followed for now: %s", reason)
                 reachable = False
                 broker.look_for_controller()
-                await pause(broker.clock, RETRY_S)
+                await within(broker.clock, RETRY_S, asyncio.ensure_future(self._moved.wait()))
             except StaleController as reason:
                 log.warning("%s; asking again", reason)
                 await pause(broker.clock, RETRY_S)

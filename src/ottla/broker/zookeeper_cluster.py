@@ -52,6 +52,9 @@ log = logging.getLogger("ottla.broker")
 # of changes in between.
 RETRY_S = 0.05
 LOOK_EVERY_S = 5.0
+# After another broker was faster; and after a controller that does not answer was found unchanged,
+# twice as long each time: a process that is killed may take a connection before its port is closed.
+LOOK_AGAIN_S = 0.01
 # A request that is under way when the controller ends has so long; then the session is closed.
 STOP_S_MAX = 1.0
 COMPLAIN_EVERY = 100  # attempts
@@ -178,11 +181,15 @@ class ZooKeeperCluster:
 
     async def _keep_looking(self) -> None:
         clock = self._broker.clock
+        pause_s = LOOK_EVERY_S
         while True:
-            timer = clock.call_later(LOOK_EVERY_S, self._wanted.set)
+            timer = clock.call_later(pause_s, self._wanted.set)
             await self._wanted.wait()
             timer.cancel()
             self._wanted.clear()
+            before, asked = self._address, self._suspected
+            self._suspected |= pause_s < LOOK_EVERY_S
+            pause_s = LOOK_AGAIN_S if asked else min(2 * pause_s, LOOK_EVERY_S)
             try:
                 await self._attempt()
             except CorruptTree as error:
@@ -190,6 +197,8 @@ class ZooKeeperCluster:
             except Exception:
                 # Another broker may do better; this one goes on as a follower.
                 log.exception("this broker cannot become the controller")
+            if self._address != before:
+                pause_s = LOOK_EVERY_S
             if self._address is None or self._tree is None:
                 timer = clock.call_later(RETRY_S, self._wanted.set)
 
@@ -211,7 +220,8 @@ class ZooKeeperCluster:
             if isinstance(error, SessionExpired):
                 await self._close_session()
             self._wanted.set()
-            await pause(self._broker.clock, RETRY_S)
+            another = isinstance(error, NotController)
+            await pause(self._broker.clock, LOOK_AGAIN_S if another else RETRY_S)
 
     def _complain(self, error: Exception) -> None:
         if self._failures % COMPLAIN_EVERY == 0:
