@@ -117,3 +117,20 @@ def test_a_write_ends_that_a_session_is_behind() -> None:
         assert node.run(behind.children("/")) == []
         node.run(behind.create("/b"))
         assert node.run(behind.children("/")) == ["a", "b"]
+
+
+def test_an_answer_that_came_before_the_connection_was_lost_counts() -> None:
+    """To a process that is suspended meanwhile: it goes on with the answer (seed 308)."""
+    with Simulation(seed=1) as simulation:
+        ensemble = SimulatedEnsemble(simulation)
+        node = simulation.node("one")
+        tree = node.run(ensemble.connect(node, 20))
+        asked = node.task(tree.exists("/"))
+        simulation.run_for(0.5 * ensemble.latency_s)
+        node.pause()
+        simulation.run_for(1)
+        tree.lose_connection()
+        node.resume()
+        simulation.run_until(asked.done, limit_s=10)
+        assert asked.result() is not None
+        simulation.check()

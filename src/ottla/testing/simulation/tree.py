@@ -324,7 +324,8 @@ class SimulatedTree(SingleWrites):
                 return  # it was lost meanwhile
 
         def answered() -> None:
-            self._unanswered.remove(future)
+            if future in self._unanswered:  # the connection was not lost after this had come
+                self._unanswered.remove(future)
             if future.done():
                 return
             if error is not None:
