@@ -18,6 +18,7 @@ from ottla.agent.events import EventBatch
 from ottla.agent.runner import Wiring, run_agent
 from ottla.agent.sources import group_reader
 from ottla.agent.sources.kafka import KafkaSource
+from ottla.agent.supervisor import Supervisor
 from ottla.client.admin import Admin
 from ottla.client.admin.types import NewTopic
 from ottla.client.producer.producer import Producer
@@ -388,6 +389,30 @@ def test_offsets_are_committed_after_delivery(
 
     asyncio.run(scenario())
     assert arrived(bootstrap, sink) == list(range(120))
+
+
+def test_a_changed_file_is_taken_over_without_loss(ottla_broker: Broker, tmp_path: Path) -> None:
+    """A reload that changes the source: the old one leaves its group, the new one joins, and each
+    record arrives once."""
+    bootstrap = ottla_broker.bootstrap_servers
+    source, sink = topics_on(bootstrap, "reload")
+    text = agent(bootstrap, *source_lines(source, "reload"), sinks=kafka_sink(bootstrap, sink))
+
+    async def scenario() -> None:
+        supervisor = Supervisor(agent_of(text), lambda each: build(each, tmp_path, "here"), "here")
+        task = asyncio.create_task(supervisor.run())
+        for size in range(1, 4):
+            sent(bootstrap, source, range((size - 1) * 150, size * 150))
+            await until_arrived(bootstrap, sink, size * 150 - 100)
+            changed = agent_of(f"{text}\na1.sources.r1.batchSize = {size}")
+            assert await supervisor.reload(changed)
+        await until_arrived(bootstrap, sink, 450)
+        assert not task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(scenario())
+    assert arrived(bootstrap, sink) == list(range(450))
 
 
 def test_topics_by_a_pattern(ottla_broker: Broker, tmp_path: Path) -> None:
