@@ -79,7 +79,7 @@ class Reloader:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._asked.wait(), self._interval_s)
             asked = self._asked.is_set()
-            stamp = stamp_of(self._paths)
+            stamp = await asyncio.to_thread(stamp_of, self._paths)
             if asked or self._detector.is_due(stamp):
                 self._asked.clear()
                 self._detector.take(stamp)
