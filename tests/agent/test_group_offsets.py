@@ -12,7 +12,7 @@ from ottla.agent.channels.memory import MemoryChannel
 from ottla.agent.events import FORGET, EventBatch, Position
 from ottla.agent.flume_event import encode_event
 from ottla.agent.group_offsets import Claim, ClaimIsOver, GroupOffsets
-from ottla.agent.sources.group_reader import Record
+from ottla.agent.sources.group_reader import GroupReader, Record
 from ottla.agent.sources.kafka import RecordForm
 from ottla.client.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -137,6 +137,24 @@ def test_delivered_is_what_a_sink_of_each_channel_has() -> None:
     assert not group.is_delivered(claim, 21)
     del one.positions[claim.stream]
     assert not group.is_delivered(claim, 20)
+
+
+def test_a_member_that_was_put_out_claims_nothing() -> None:
+    """As what came with an assignment that is over already: the reader joins again."""
+
+    class PutOut:
+        """A consumer whose group has another generation by now."""
+
+        def group_metadata(self) -> ConsumerGroupMetadata:
+            return ConsumerGroupMetadata("g")
+
+    group = group_with(Sink("k1"))
+    reader = GroupReader({}, group, RecordForm().batch_of, batch_size=1)
+    reader.consumer = PutOut()  # type: ignore[assignment]
+    reader.on_partitions_assigned([PARTITION])
+    assert group.claims() == []
+    assert reader.problem is not None
+    assert reader.problem.retriable
 
 
 def record(

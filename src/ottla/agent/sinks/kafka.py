@@ -122,8 +122,10 @@ class KafkaSink:
         self._producer.init_transactions()
         found = self._positions.read(self._producer)
         for group in self._groups:
-            if group.claims():
-                committed = self._producer.committed(group.group_of(self.name))
+            partitions = [claim.partition for claim in group.claims()]
+            if partitions:
+                own = group.group_of(self.name)
+                committed = self._producer.committed(own, partitions=partitions)
                 found.update(group.positions_of(self.name, committed))
         return found
 

@@ -21,7 +21,7 @@ from typing import Any
 from ottla.client.admin import Admin
 from ottla.client.admin.types import MemberToRemove
 from ottla.client.consumer.consumer import Consumer
-from ottla.client.errors import KafkaError
+from ottla.client.errors import KafkaError, RetriableError
 from ottla.client.producer.raw_producer import RawProducer
 from ottla.client.structs import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
@@ -69,7 +69,7 @@ class GroupReader:
         self._changed = threading.Condition()
         self._waiting_bytes = 0
         self.is_paused = False
-        self._problem: KafkaError | None = None  # of what came with an assignment
+        self.problem: KafkaError | None = None  # of what came with an assignment
         self._stopping = False
 
     def put(self, size: int) -> None:
@@ -87,7 +87,7 @@ class GroupReader:
             while not self._stopping:
                 try:
                     self._step()
-                    problem, self._problem = self._problem, None
+                    problem, self.problem = self.problem, None
                     if problem is not None:
                         raise problem
                 except KafkaError as problem:
@@ -109,7 +109,7 @@ class GroupReader:
         self._commit()
         self._pause(self.consumer)
         polled = self.consumer.poll(timeout_ms=POLL_MS, max_records=self._batch_size)
-        if self._problem is not None:
+        if self.problem is not None:
             return  # what was polled has no claim, and is read again
         for partition, records in polled.items():
             claim = self.groups.claim_of(partition)
@@ -141,12 +141,13 @@ class GroupReader:
         assert consumer is not None
         member = consumer.group_metadata()
         if member.generation_id < 0:
-            return  # thrown out meanwhile; it joins again
+            self.problem = RetriableError("the group has put the member out meanwhile")
+            return
         self.groups.is_member(member)
         try:
             starts = self._starts(consumer, partitions)
         except KafkaError as problem:
-            self._problem = problem
+            self.problem = problem
             return
         for partition, (start, begins) in starts.items():
             claim = self.groups.claim(partition, start, begins)
@@ -191,7 +192,7 @@ class GroupReader:
             return {each: (consumer.position(each) or 0, {}) for each in partitions}
         names = {groups.group, *map(groups.group_of, groups.sinks)}
         with RawProducer(common_options(self._options)) as asker:
-            held = {name: asker.committed(name, STABLE_MS) for name in names}
+            held = {name: asker.committed(name, STABLE_MS, partitions) for name in names}
         for partition in partitions:
             least = held[groups.group].get(partition)
             begins: dict[str, int] = {}

@@ -108,15 +108,19 @@ class RawProducer(Producer):
         return self._client.connections.failures()
 
     def committed(
-        self, group_id: str, timeout_ms: float | None = None
+        self,
+        group_id: str,
+        timeout_ms: float | None = None,
+        partitions: Iterable[TopicPartition] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All that a group has committed, after its open transactions have ended; waits."""
+        """What a group has committed, for these partitions or all, after the transactions that
+        are open there have ended; waits."""
         from ..consumer.offset_commits import Commits
 
         identity = ConsumerGroupMetadata(group_id)
         commits = Commits(self._client, group_id, lambda: identity, stable=True)
         return commits.committed(
-            None, self.config["max_block_ms"] if timeout_ms is None else timeout_ms
+            partitions, self.config["max_block_ms"] if timeout_ms is None else timeout_ms
         )
 
 
