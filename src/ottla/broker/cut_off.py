@@ -62,9 +62,10 @@ class CutOff:
             silent = {each for each, last_s in self._fetched_s.items() if last_s < since_s}
             self.isolated = len(silent) == len(self._fetched_s)
             found = {each: None for each in broker.replication.leading if self._waits(each, silent)}
-        for partition in self._marked.keys() - found.keys():
-            partition.mark_cut_off(False)
-        for partition in found.keys() - self._marked.keys():
+        # In their order, not in that of a set: a simulated broker takes the same steps each time.
+        for partition in self._marked:
+            partition.mark_cut_off(partition in found)
+        for partition in found:
             partition.mark_cut_off(True)
         self._marked = found
 

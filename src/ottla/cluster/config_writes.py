@@ -117,7 +117,7 @@ async def update_features(
 def min_isr_steps(state: State) -> list[Step]:
     """Before eligible leader replicas: min.insync.replicas of the cluster, none of brokers."""
     found: list[Step] = []
-    for name in {"", *state.image.broker_configs}:
+    for name in dict.fromkeys(("", *state.image.broker_configs)):
         resource = Resource(ResourceType.BROKER, name)
         new = dict(configs.configs_of(state.image, resource))
         if name:
