@@ -43,15 +43,19 @@ class MachineTime:
 
     def monotonic_ns(self) -> int:
         passed_ns = self._true_ns() - self._base_true_ns
-        return self._base_ns + passed_ns * (MILLION + self._drift_ppm) // MILLION
+        if self._drift_ppm:
+            passed_ns = passed_ns * (MILLION + self._drift_ppm) // MILLION
+        return self._base_ns + passed_ns
 
     def now_ms(self) -> int:
         return int(self._wall_offset_ms + self.monotonic_ns() / MILLION)
 
     def true_ns_at(self, monotonic_ns: int) -> int:
         """The first moment at which the monotonic clock shows at least this."""
-        ahead = (monotonic_ns - self._base_ns) * MILLION
-        return self._base_true_ns - (-ahead // (MILLION + self._drift_ppm))
+        ahead_ns = monotonic_ns - self._base_ns
+        if self._drift_ppm:
+            ahead_ns = -(-ahead_ns * MILLION // (MILLION + self._drift_ppm))
+        return self._base_true_ns + ahead_ns
 
     def set_drift(self, ppm: int) -> None:
         """Let the machine's clocks gain or lose this many millionths from now on."""

@@ -44,7 +44,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.failures: list[dict[str, Any]] = []
         self._simulation = simulation
         self.machine_time = machine_time
-        self._soon: deque[asyncio.Handle] = deque()
+        self.soon: deque[asyncio.Handle] = deque()  # what is ready; nothing once dropped
         self._left_of_round = 0
         self._timers: list[tuple[int, int, int, asyncio.TimerHandle]] = []
         self.due_ns = NEVER_NS  # the true time of the first timer, cancelled or not
@@ -54,34 +54,32 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     # What the simulation does
 
-    def runnable(self, now_ns: int) -> bool:
-        """Whether a callback can run at this true time."""
-        return (bool(self._soon) or self.due_ns <= now_ns) and not self.paused and not self.dropped
-
     def take(self) -> asyncio.Handle | None:
         """Remove and return the next callback; None when the one that was next is cancelled.
 
         As asyncio does, in rounds: all that is ready, then the timers that came due meanwhile.
         """
+        soon = self.soon
         if self._left_of_round == 0:
-            now_ns = self.machine_time.monotonic_ns()
-            while self._timers and self._timers[0][0] <= now_ns:
-                self._soon.append(heapq.heappop(self._timers)[3])
-            self._find_due()
-            self._left_of_round = len(self._soon)
+            if self.due_ns <= self._simulation.now_ns:
+                timers, now_ns = self._timers, self.machine_time.monotonic_ns()
+                while timers and timers[0][0] <= now_ns:
+                    soon.append(heapq.heappop(timers)[3])
+                self._find_due()
+            self._left_of_round = len(soon)
         self._left_of_round -= 1
-        handle = self._soon.popleft()
-        return None if handle.cancelled() else handle
+        handle = soon.popleft()
+        return None if handle._cancelled else handle
 
-    def next_due_ns(self) -> int:
-        """The true time of the next timer, or NEVER_NS when there is none."""
-        if self.dropped or self.paused:
-            return NEVER_NS
-        if self._timers and self._timers[0][3].cancelled():
-            while self._timers and self._timers[0][3].cancelled():
-                heapq.heappop(self._timers)
-            self._find_due()
-        return self.due_ns
+    def leave_out_cancelled(self) -> bool:
+        """Whether the first timer was cancelled: it is left out, and all behind it that were."""
+        timers = self._timers
+        if not timers or not timers[0][3]._cancelled:
+            return False
+        while timers and timers[0][3]._cancelled:
+            heapq.heappop(timers)
+        self._find_due()
+        return True
 
     def _find_due(self) -> None:
         timers = self._timers
@@ -98,7 +96,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._tasks = asyncio.all_tasks(self)
         for task in self._tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-        self._soon.clear()
+        self.soon.clear()
         self._timers.clear()
         self.due_ns = NEVER_NS
         self._left_of_round = 0
@@ -125,7 +123,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         if not self.dropped:
-            self._soon.append(handle)
+            self.soon.append(handle)
         return handle
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]

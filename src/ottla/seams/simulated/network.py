@@ -395,7 +395,9 @@ class SimulatedNetwork:
                 self.clock.call_later(self._latency_s(stream.host, host), stream.break_off)
 
     def _latency_s(self, one: str, other: str) -> float:
-        latency_s = self._latencies.get(frozenset((one, other)), self.latency_s)
+        latency_s = self.latency_s
+        if self._latencies:
+            latency_s = self._latencies.get(frozenset((one, other)), latency_s)
         if self.jitter_s and self._chance is not None:
             latency_s += self._chance.integer(0, round(self.jitter_s * 1e6)) / 1e6
         return latency_s

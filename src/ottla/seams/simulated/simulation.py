@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from asyncio import _get_running_loop, _set_running_loop
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
@@ -149,7 +150,7 @@ class Simulation:
         """`split_share`: how many of all reads and writes on the network move only a part."""
         self.seed = seed
         self.nodes: dict[str, Node] = {}
-        self._now_ns = 0
+        self.now_ns = 0  # the true time
         self._rng = self.stream("scheduler")
         self._loops: list[SimulatedLoop] = []
         self._running: list[SimulatedLoop] = []  # those that were not dropped
@@ -222,12 +223,12 @@ class Simulation:
     # Time and order
 
     def true_ns(self) -> int:
-        return self._now_ns
+        return self.now_ns
 
     @property
     def now_s(self) -> float:
         """Virtual seconds since the simulation began."""
-        return self._now_ns / NS_PER_S
+        return self.now_ns / NS_PER_S
 
     def stream(self, what: str) -> random.Random:
         """A source of randomness for one purpose, so that no purpose shifts another."""
@@ -248,8 +249,12 @@ class Simulation:
 
     def step(self) -> bool:
         """Run one callback of one node at this moment; False when none is ready."""
-        now_ns = self._now_ns
-        ready = [loop for loop in self._running if loop.runnable(now_ns)]
+        now_ns = self.now_ns
+        ready = [
+            loop
+            for loop in self._running
+            if (loop.soon or loop.due_ns <= now_ns) and not loop.paused
+        ]
         if not ready:
             return False
         loop = ready[0] if len(ready) == 1 or self.seed is None else self._rng.choice(ready)
@@ -257,14 +262,14 @@ class Simulation:
         if handle is not None:
             self.steps += 1
             what = _description(handle)
-            self._recent.append((self._now_ns, loop.name, what))
-            self._digest.update(f"{self._now_ns} {loop.name} {what}\n".encode())
-            outer = asyncio._get_running_loop()
-            asyncio._set_running_loop(loop)
+            self._recent.append((now_ns, loop.name, what))
+            self._digest.update(f"{now_ns} {loop.name} {what}\n".encode())
+            outer = _get_running_loop()
+            _set_running_loop(loop)
             try:
                 handle._run()
             finally:
-                asyncio._set_running_loop(outer)
+                _set_running_loop(outer)
         return True
 
     def run_ready(self, done: Callable[[], bool] = lambda: False) -> None:
@@ -276,7 +281,7 @@ class Simulation:
 
     def run_until(self, done: Callable[[], bool], *, limit_s: float | None = None) -> None:
         """Run until `done`, for at most `limit_s` of virtual time. Raises SimulationStuck."""
-        end_ns = None if limit_s is None else self._now_ns + round(limit_s * NS_PER_S)
+        end_ns = None if limit_s is None else self.now_ns + round(limit_s * NS_PER_S)
         while True:
             self.run_ready(done)
             if done():
@@ -285,20 +290,20 @@ class Simulation:
             if due_ns is None:
                 raise self._stuck("nothing is scheduled that could end the wait")
             if end_ns is not None and due_ns > end_ns:
-                self._now_ns = end_ns
+                self.now_ns = end_ns
                 raise self._stuck(f"not done within {limit_s} s")
-            self._now_ns = max(due_ns, self._now_ns)
+            self.now_ns = max(due_ns, self.now_ns)
 
     def run_for(self, seconds: float) -> None:
         """Run everything that is due within this time, and let the time pass."""
-        end_ns = self._now_ns + round(seconds * NS_PER_S)
+        end_ns = self.now_ns + round(seconds * NS_PER_S)
         while True:
             self.run_ready()
             due_ns = self._next_due_ns()
             if due_ns is None or due_ns > end_ns:
                 break
-            self._now_ns = max(due_ns, self._now_ns)
-        self._now_ns = end_ns
+            self.now_ns = max(due_ns, self.now_ns)
+        self.now_ns = end_ns
 
     def run_on(self, loop: SimulatedLoop, coroutine: Any, *, limit_s: float | None = None) -> Any:
         """Run until a coroutine or future of this loop is done; its result."""
@@ -309,8 +314,15 @@ class Simulation:
         return future.result()
 
     def _next_due_ns(self) -> int | None:
-        due_ns = min([loop.next_due_ns() for loop in self._running], default=NEVER_NS)
-        return None if due_ns == NEVER_NS else due_ns
+        while True:
+            running = [each for each in self._running if not each.paused]
+            due_ns = min([each.due_ns for each in running], default=NEVER_NS)
+            if due_ns == NEVER_NS:
+                return None
+            first = [each for each in running if each.due_ns <= due_ns]
+            # Each of them: one whose first timer is cancelled has nothing to run.
+            if True not in [each.leave_out_cancelled() for each in first]:
+                return due_ns
 
     def _add(self, loop: SimulatedLoop) -> None:
         self._loops.append(loop)
