@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.wire.api.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -71,3 +73,35 @@ def test_a_broker_without_a_replica_says_so() -> None:
         cluster.create("t", 1, 1, through=1, replicas=[2])
         cluster.wait(lambda: led_by(cluster, 2, seen_by=1))
         assert move(cluster, 1, TWO) == ErrorCode.REPLICA_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+def test_a_broker_with_a_new_disk_for_one_of_two_is_not_eligible(stop: str) -> None:
+    """The other directory is as it was, and says that the stop lost nothing; but brokers register
+    the ids of their directories (KIP-858's directory.id), and one of these is unknown."""
+    settings = {"log_dirs": f"{ONE},{TWO}", "min_insync_replicas": 2}
+    with Cluster(3, **settings) as cluster:  # type: ignore[arg-type]
+        cluster.create("t", 1, 2, through=1, replicas=[2, 3])
+        cluster.wait(lambda: led_by(cluster, 2, seen_by=2))
+        for value in ("one", "two"):
+            produce(cluster, 2, value)
+        lost, disk = directory(cluster, 3), cluster.brokers[3].node.disk
+        before = cluster.controller.image.brokers[3].directories
+        assert len(before) == 2
+        for broker_id in (2, 3):
+            if stop == "clean":
+                cluster.run(cluster.brokers[broker_id].node, cluster.brokers[broker_id].stop())
+            cluster.brokers[broker_id].crash()
+        cluster.wait(lambda: cluster.partition("t").leader == -1)
+        assert 3 in (*cluster.partition("t").isr, *cluster.partition("t").elr)
+        disk.rmtree(lost)
+        cluster.brokers[3].start()
+        cluster.wait(lambda: cluster.brokers[3].started)
+        cluster.wait(lambda: cluster.controller.image.brokers[3].active)
+        assert len({*before} & {*cluster.controller.image.brokers[3].directories}) == 1
+        assert cluster.partition("t").leader == -1
+        assert cluster.partition("t").wiped == (3,), "an unclean election takes it last"
+        cluster.brokers[2].start()
+        cluster.wait(lambda: sorted(cluster.partition("t").isr) == [2, 3])
+        assert cluster.partition("t").leader == 2
+        assert read(cluster, 2) == ["one", "two"]
