@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from ottla.agent.channels.memory import MemoryChannel
-from ottla.agent.delivery import DELIVERY_EVENTS_MAX, Delivery
+from ottla.agent.delivery import DELIVERY_EVENTS_MAX, TAKE_EVENTS_MIN, Delivery
 from ottla.agent.events import EventBatch, Position
 from ottla.agent.output import SourceOutput
 from ottla.agent.parts import FencedError, Output, PreparingSink
 from ottla.agent.positions import PositionFile
 from ottla.agent.runner import Wiring, run_agent
 from ottla.agent.sources.seq import SequenceSource
+
+EVENTS = 5 * TAKE_EVENTS_MIN  # several deliveries
 
 
 class FakeSink:
@@ -96,8 +98,9 @@ def test_a_failed_delivery_is_tried_again(
     monkeypatch.setattr("ottla.agent.delivery.PAUSE_MIN_S", 0.001)
     sink = FakeSink(None, OSError("once"), OSError("twice"), None, keeps_positions=keeps_positions)
     file = PositionFile(tmp_path / "positions")
-    asyncio.run(run_agent(wired(sink, 500, positions_file=file, gather_s=0.0), until_drained=True))
-    assert sink.numbers == list(range(500))
+    made = wired(sink, EVENTS, positions_file=file, gather_s=0.0)
+    asyncio.run(run_agent(made, until_drained=True))
+    assert sink.numbers == list(range(EVENTS))
     assert sink.recoveries == 2
 
 
@@ -105,8 +108,9 @@ def test_an_unknown_outcome_is_looked_up_before_going_on(monkeypatch: pytest.Mon
     """The positions that the sink has after it recovered say what arrived."""
     monkeypatch.setattr("ottla.agent.delivery.PAUSE_MIN_S", 0.001)
     sink = FakeSink(None, TimeoutError("no answer"), None, keeps_positions=True)
-    asyncio.run(run_agent(wired(sink, 500, gather_s=0.0), until_drained=True))
-    assert sink.numbers == list(range(500))
+    asyncio.run(run_agent(wired(sink, EVENTS, gather_s=0.0), until_drained=True))
+    assert sink.numbers == list(range(EVENTS))
+    assert sink.recoveries == 1
 
 
 def test_a_fenced_sink_ends_the_agent() -> None:

@@ -23,7 +23,8 @@ def test_a_full_channel_makes_the_source_wait_until_something_is_taken() -> None
         third = asyncio.create_task(channel.put(batch(b"4")))
         await asyncio.sleep(0)
         assert not second.done()
-        assert [one.bodies for one in await channel.take(10)] == [[b"1", b"2"]]
+        taken = await channel.take(2)
+        assert [one.bodies for one in taken] == [[b"1", b"2"]]
         await asyncio.gather(second, third)
         assert [one.bodies for one in await channel.take(10)] == [[b"3"], [b"4"]]
 
@@ -43,6 +44,54 @@ def test_bytes_are_bounded_too_less_the_share_for_headers() -> None:
         await waiting
 
     asyncio.run(scenario())
+
+
+def test_a_waiting_sink_gets_at_once_what_it_asks_for_beyond_the_capacity() -> None:
+    """A source with many small batches wakes the sink once, whatever the capacity."""
+
+    async def scenario() -> None:
+        channel = MemoryChannel("c", 2)
+
+        async def put_all() -> None:
+            for number in range(12):
+                await channel.put(batch(b"%d" % number))
+
+        putting = asyncio.create_task(put_all())
+        await asyncio.sleep(0)
+        assert channel.events == 2
+        taken = await channel.take(6)
+        assert [each.bodies[0] for each in taken] == [b"%d" % number for number in range(6)]
+        await asyncio.sleep(0)
+        assert channel.events <= 2 + 2  # nobody asks for more
+        assert len(await channel.take(6)) == 6
+        await putting
+
+    asyncio.run(scenario())
+
+
+def test_a_sink_that_gives_up_while_the_source_puts_leaves_the_events_to_another() -> None:
+    """A take that is cancelled after it was woken wakes the one that waits behind it."""
+
+    async def scenario(steps: int) -> None:
+        channel = MemoryChannel("c", 1)
+        first = asyncio.create_task(channel.take(1))
+        second = asyncio.create_task(channel.take(1))
+        await asyncio.sleep(0)
+        putting = [asyncio.create_task(channel.put(batch(b"%d" % each))) for each in range(4)]
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        first.cancel()
+        async with asyncio.timeout(10):
+            await asyncio.wait([first])
+            got = [] if first.cancelled() else first.result()
+            got += await second
+            while len(got) < 4:
+                got += await channel.take(1)
+            await asyncio.gather(*putting)
+        assert [each.bodies[0] for each in got] == [b"0", b"1", b"2", b"3"]
+
+    for steps in range(6):
+        asyncio.run(scenario(steps))
 
 
 def test_what_can_be_read_again_is_not_read_far_ahead() -> None:

@@ -2,13 +2,15 @@
 
 That loses nothing where the source replays: its position moves only when a sink has delivered.
 
-`capacity` counts the events that wait. A batch that is larger than the whole channel goes in alone,
-so that no size of a source's batch stops the agent. In Flume `keep-alive` is how long a source
-waits for space before it gets an error and tries again: here it waits.
+`capacity` counts the events that wait, without those that a waiting sink asks for: with Flume's 100
+events a sink would be woken for each batch. A batch that is larger than the whole channel goes in
+alone, so that no size of a source's batch stops the agent. In Flume `keep-alive` is how long a
+source waits for space before it gets an error and tries again: here it waits.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Sequence
 
@@ -41,6 +43,7 @@ class MemoryChannel:
         self.byte_capacity = byte_capacity * (100 - byte_buffer_percentage) // 100
         self.events = 0  # that wait to be taken
         self.bytes = 0
+        self._wanted = 0  # events, by sinks that wait
         self.events_put = 0
         self.events_taken = 0  # and committed
         self._waiting: deque[tuple[EventBatch, int]] = deque()
@@ -62,12 +65,12 @@ class MemoryChannel:
 
     def _has_space(self, events: int, size: int, bytes_max: int) -> bool:
         return self.events == 0 or (
-            self.events + events <= self.capacity and self.bytes + size <= bytes_max
+            self.events + events <= self.capacity + self._wanted and self.bytes + size <= bytes_max
         )
 
     async def take(self, events_max: int, bytes_max: int = TAKE_BYTES_MAX) -> list[EventBatch]:
         waiting = self._waiting
-        await self._taking.wait_for(lambda: bool(waiting))
+        await self._wait_for_events(events_max)
         taken: list[EventBatch] = []
         events = taken_bytes = 0
         while waiting:
@@ -83,6 +86,24 @@ class MemoryChannel:
         self._putting.wake()
         self._taking.wake()
         return taken
+
+    async def _wait_for_events(self, wanted: int) -> None:
+        """Until some are there, and the source that waits for space has put what it can."""
+        self._wanted += wanted
+        try:
+            while True:
+                await self._taking.wait_for(lambda: bool(self._waiting))
+                if not self._putting:
+                    return
+                self._putting.wake()
+                await asyncio.sleep(0)
+                if self._waiting:
+                    return
+        except asyncio.CancelledError:
+            self._taking.wake()  # somebody else may have what is there
+            raise
+        finally:
+            self._wanted -= wanted
 
     def commit(self, batches: Sequence[EventBatch]) -> None:
         self.events_taken += sum(map(len, batches))
