@@ -76,9 +76,12 @@ class GroupReader:
         """So many bytes that arrived were put: there is space for more."""
         with self._changed:
             self._waiting_bytes -= size
+            self._changed.notify()
 
     def stop(self) -> None:
-        self._stopping = True
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
 
     def read(self, arrived: Callable[[EventBatch], object]) -> None:
         """Until `stop`; raises what trying again does not mend."""
@@ -108,7 +111,8 @@ class GroupReader:
                 self.consumer.subscribe(list(self._topics), listener=self)
         self._commit()
         self._pause(self.consumer)
-        polled = self.consumer.poll(timeout_ms=POLL_MS, max_records=self._batch_size)
+        timeout_ms = 0 if self.is_paused else POLL_MS
+        polled = self.consumer.poll(timeout_ms=timeout_ms, max_records=self._batch_size)
         if self.problem is not None:
             return  # what was polled has no claim, and is read again
         for partition, records in polled.items():
@@ -116,6 +120,12 @@ class GroupReader:
             if claim is None:
                 raise AssertionError(f"{partition} was read and is not assigned")
             self._give(claim, self._batch_of(records), records[-1].offset + 1)
+        if self.is_paused:
+            with self._changed:
+                self._changed.wait_for(self._may_go_on, POLL_MS / 1000)
+
+    def _may_go_on(self) -> bool:
+        return self._stopping or self._waiting_bytes < WAITING_BYTES_MAX
 
     def _give(self, claim: Claim, batch: EventBatch, offset: int) -> None:
         batch.position = self.groups.position(claim, offset)
