@@ -104,6 +104,21 @@ def test_a_failed_delivery_is_tried_again(
     assert sink.recoveries == 2
 
 
+def test_a_failure_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a hint where an event is too large for the topic: it holds up the sink until somebody
+    acts, because nothing is dropped."""
+    monkeypatch.setattr("ottla.agent.delivery.PAUSE_MIN_S", 0.001)
+    too_large = OSError("[MESSAGE_TOO_LARGE] The batch is larger than the server accepts.")
+    sink = FakeSink(OSError(), too_large)
+    asyncio.run(run_agent(wired(sink, 10, gather_s=0.0), until_drained=True))
+    first, second = (record.message for record in caplog.records if "Trying" in record.message)
+    assert first == "Sink fake: OSError. Trying again in 0.0 s"
+    assert "server accepts. An event has more bytes than message.max.bytes" in second
+    assert "(deserializer.maxLineLength). Trying again" in second
+
+
 def test_an_unknown_outcome_is_looked_up_before_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """The positions that the sink has after it recovered say what arrived."""
     monkeypatch.setattr("ottla.agent.delivery.PAUSE_MIN_S", 0.001)

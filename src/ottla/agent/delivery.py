@@ -32,6 +32,10 @@ TAKE_EVENTS_MIN = 10_000
 # state, so there are at most so many a second.
 GATHER_S = 0.002
 GATHER_TRANSACTION_S = 0.025
+TOO_LARGE_HINT = (
+    ". An event has more bytes than message.max.bytes of its topic allows: raise that, or let the "
+    "source cut events (deserializer.maxLineLength)"
+)
 STOP_S = 5.0  # for the delivery under way when the agent stops
 
 
@@ -124,11 +128,15 @@ class Delivery:
                 self.counts.connect_failures += 1
                 if not may_pass(error):
                     raise
-                logger.warning(
-                    "Sink %s: %s. Trying again in %.1f s", self.sink.name, error, pause_s
-                )
+                self._warn_of(error, pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
+
+    def _warn_of(self, error: Exception, pause_s: float) -> None:
+        words = str(error).rstrip(".") or type(error).__name__
+        if "MESSAGE_TOO_LARGE" in words:
+            words += TOO_LARGE_HINT
+        logger.warning("Sink %s: %s. Trying again in %.1f s", self.sink.name, words, pause_s)
 
     @property
     def name(self) -> str:
@@ -152,9 +160,7 @@ class Delivery:
                 self.counts.failures += 1
                 if self.counts.deliveries > deliveries:
                     pause_s = PAUSE_MIN_S
-                logger.warning(
-                    "Sink %s: %s. Trying again in %.1f s", self.sink.name, error, pause_s
-                )
+                self._warn_of(error, pause_s)
             except asyncio.CancelledError:
                 await self._give_up(STOP_S)
                 raise
