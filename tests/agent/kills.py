@@ -11,6 +11,7 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -199,3 +200,18 @@ class Reader:
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def accepts(agent: Agent, port: int) -> bool:
+    """Whether the agent listens already."""
+    agent.check_running()
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def send_lines(port: int, lines: range) -> None:
+    """To a netcat source: returns when the channel has all of it, for it says OK to each line."""
+    with socket.create_connection(("127.0.0.1", port), 60) as sender:
+        sender.sendall(b"".join(b"<%d:>\n" % number for number in lines))
+        answers = sender.makefile("rb")
+        assert [next(answers) for _ in lines] == [b"OK\n"] * len(lines)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ottla.supervisor.ports import free_port
 from ottla.testing.broker import Broker
-from tests.agent.kills import Agent, Reader, Writer
+from tests.agent.kills import Agent, Reader, Writer, accepts, send_lines
 from tests.waiting import eventually, suspend
 
 LOST = re.compile(r": (\d+) events from sequence number|, (\d+) events from sequence number")
@@ -46,6 +47,33 @@ def test_a_zombie_of_the_same_instance_is_fenced(ottla_broker: Broker, tmp_path:
     assert reader.lines == writer.recount()
     reader.close()
     writer.close()
+
+
+def test_a_file_channel_takes_events_before_the_broker_is_there(
+    ottla_own_broker: Broker, tmp_path: Path
+) -> None:
+    """Two lives of an agent that cannot reach its broker: what a source of events that come only
+    once has answered with OK is on disk, and arrives once."""
+    port = free_port()
+    source = "type = netcat", "bind = 127.0.0.1", f"port = {port}"
+    agent = Agent(tmp_path, ottla_own_broker, "file", source=source)
+    with agent.config.open("a") as config:
+        config.write("a1.sinks.k1.delivery = exactly-once\n")
+    reader = Reader(ottla_own_broker)
+    for first, broker_is_there in (0, True), (100, False), (200, False), (300, True):
+        if not broker_is_there:
+            ottla_own_broker.kill()
+        elif not ottla_own_broker.running:
+            ottla_own_broker.start()
+        agent.start()
+        eventually(lambda: accepts(agent, port))
+        send_lines(port, range(first, first + 100))
+        if broker_is_there:
+            reader.read_all(Counter(range(first + 100)), agent)
+        agent.kill()
+    reader.poll()
+    assert reader.lines == Counter(range(400))
+    reader.close()
 
 
 @pytest.mark.parametrize("damage", ["cut short", "a bit flipped"])

@@ -341,6 +341,31 @@ def test_new_events_get_numbers_that_the_sink_does_not_know(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
+def test_a_start_without_the_sinks_position_skips_no_event(tmp_path: Path) -> None:
+    """The sink is away: what it has is not known, and may be more than a damaged file. Events get
+    numbers beyond all it can have; nothing counts as lost that was not, in a third life either."""
+
+    async def life(sink: Sink, first: int, damage: bool, takes: bool) -> None:
+        channel = channel_in(tmp_path, segment_bytes=1 << 20)
+        await channel.start(None if first else {})
+        assert channel.events_lost == 0
+        for number in range(first, first + 50, 10):
+            await channel.put(EventBatch([b"%d" % each for each in range(number, number + 10)]))
+        while takes and len(sink.bodies) < first + 50:
+            batches = await channel.take(10)
+            sink.deliver(batches)
+        await crash(channel)
+        if damage:
+            [path] = tmp_path.glob("data*/*.channel")
+            os.truncate(path, path.stat().st_size // 2)
+
+    sink = Sink()
+    asyncio.run(life(sink, 0, damage=True, takes=True))
+    asyncio.run(life(sink, 50, damage=False, takes=False))
+    asyncio.run(life(sink, 100, damage=False, takes=True))
+    assert sink.bodies == list(range(150))
+
+
 def test_damage_while_it_runs_is_counted_and_the_file_set_aside(tmp_path: Path) -> None:
     """A frame that was whole at the start and is read later."""
 

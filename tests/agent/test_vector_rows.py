@@ -6,7 +6,6 @@ import asyncio
 import json
 import shutil
 import signal
-import socket
 from collections import Counter
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from ottla.agent.sources.taildir import TaildirOptions, TaildirSource
 from ottla.supervisor.ports import free_port
 from ottla.testing.broker import Broker
 from tests.agent.files_harness import Collected, Running, append
-from tests.agent.kills import Agent, Reader
+from tests.agent.kills import Agent, Reader, accepts, send_lines
 from tests.agent.test_run_command import running
 from tests.waiting import eventually
 
@@ -117,25 +116,13 @@ def test_vector_disk_buffer_persistence_correctness(
     with agent.config.open("a") as config:
         config.write("a1.sinks.k1.delivery = exactly-once\n")
 
-    def send(first: int, last: int) -> None:
-        """Returns when the channel has all of it: the source says OK to each line."""
-        with socket.create_connection(("127.0.0.1", port), 60) as sender:
-            sender.sendall(b"".join(b"<%d:>\n" % number for number in range(first, last)))
-            answers = sender.makefile("rb")
-            assert [next(answers) for _ in range(first, last)] == [b"OK\n"] * (last - first)
-
-    def accepts() -> bool:
-        agent.check_running()
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", port)) == 0
-
     reader = Reader(ottla_own_broker)
     agent.start()
-    eventually(accepts)
-    send(0, 10)
+    eventually(lambda: accepts(agent, port))
+    send_lines(port, range(10))
     reader.read_all(Counter(range(10)), agent)
     ottla_own_broker.kill()
-    send(10, 300)
+    send_lines(port, range(10, 300))
     agent.kill()
     ottla_own_broker.start()
     agent.start()

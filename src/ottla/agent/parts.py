@@ -107,11 +107,14 @@ class Channel(Protocol):
 class DurableChannel(Channel, Protocol):
     """A channel that outlives the agent. It knows where its sources continue."""
 
+    begins_alone: bool  # it can start before its sinks have
+
     async def start(
-        self, delivered: Mapping[str, Position], has_source: bool
+        self, delivered: Mapping[str, Position] | None, has_source: bool
     ) -> Mapping[str, Position]:
         """Reads what it holds; `delivered` are the positions of its sinks, the least of each
-        stream. Returns where the sources of what it holds continue, by stream."""
+        stream; None: they are not known yet. Returns where the sources of what it holds continue,
+        by stream."""
 
     async def run(self) -> None:
         """Its own work, until it is cancelled; raises what ends the agent."""

@@ -1,8 +1,9 @@
 """An agent while it runs: sinks start first, because they know where the sources continue.
 
 Then durable channels read what they hold, then each source begins once the sinks and channels that
-it feeds have started. At the end sources stop first, the channels drain for a while, and what is
-still under way is rolled back.
+it feeds have started. A source that cannot read again does not wait for sinks that are away if a
+file channel takes its events. At the end sources stop first, the channels drain for a while, and
+what is still under way is rolled back.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from .parts import Channel, DurableChannel, Source
 
 logger = logging.getLogger(__name__)
 DRAIN_S = 5.0
+BEGIN_ALONE_S = 2.0  # a sink that can be reached is reached sooner
 
 
 @dataclass
@@ -72,12 +74,9 @@ class Agent:
 
     async def _run_channel(self, channel: Channel) -> None:
         if isinstance(channel, DurableChannel):
-            fed = [each for each in self.wiring.deliveries if each.channel is channel]
-            for delivery in fed:
-                await delivery.started.wait()
-            delivered = [dict(delivery.positions) for delivery in fed]
             has_source = any(channel in channels for _, _, channels in self.wiring.sources)
-            self._held[channel.name] = await channel.start(least_of(delivered), has_source)
+            delivered = await self._delivered_from(channel)
+            self._held[channel.name] = await channel.start(delivered, has_source)
         before = self._before.pop(channel.name, ())
         if not isinstance(channel, DurableChannel):
             channel.roll_back(before)  # also beyond its capacity
@@ -88,6 +87,23 @@ class Agent:
             await asyncio.gather(channel.run(), put_all(channel, before))
         else:
             await channel.run()
+
+    async def _delivered_from(self, channel: DurableChannel) -> Mapping[str, Position] | None:
+        """What all sinks of a channel have; None if one is not reached in a while, and what the
+        sources get meanwhile comes only once."""
+        fed = [each for each in self.wiring.deliveries if each.channel is channel]
+        feeding = [source for source, _, channels in self.wiring.sources if channel in channels]
+        waits_for_ever = not feeding or any(source.replays for source in feeding)
+        try:
+            async with asyncio.timeout(
+                None if waits_for_ever or not channel.begins_alone else BEGIN_ALONE_S
+            ):
+                for delivery in fed:
+                    await delivery.started.wait()
+        except TimeoutError:
+            logger.info("Channel %s takes events before its sinks are reached", channel.name)
+            return None
+        return least_of([dict(delivery.positions) for delivery in fed])
 
     async def _run_sink(self, delivery: Delivery) -> None:
         await delivery.start()

@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024  # below Flume's 2 GB: what is consumed goes sooner
 GROUP_BYTES_MAX = 512 * 1024  # written and synced at once
+UNKNOWN_EVENTS = 1 << 40  # a channel never has so many
 UNSYNCED_BYTES_MAX = 1024 * 1024  # then sources wait
 MEMORY_BYTES_MAX = 1024 * 1024  # of batches that wait; the rest is read from the file
 CHECKPOINT_S = 1.0
@@ -64,6 +65,7 @@ class Pending(NamedTuple):
 
 class FileChannel:
     durable = True
+    begins_alone = True
 
     def __init__(
         self,
@@ -109,7 +111,7 @@ class FileChannel:
     # Start
 
     async def start(
-        self, delivered: Mapping[str, Position], has_source: bool = True
+        self, delivered: Mapping[str, Position] | None, has_source: bool = True
     ) -> Mapping[str, Position]:
         loop = asyncio.get_running_loop()
         found, positions = await loop.run_in_executor(self._disk, self._open, delivered)
@@ -129,7 +131,8 @@ class FileChannel:
         for task in done:
             task.result()
 
-    def _open(self, delivered: Mapping[str, Position]) -> tuple[Replay, dict[str, Position]]:
+    def _open(self, delivered: Mapping[str, Position] | None) -> tuple[Replay, dict[str, Position]]:
+        known, delivered = delivered is not None, delivered or {}
         self._directory.mkdir(parents=True, exist_ok=True)
         kept = read_checkpoint(self._directory)
         if kept is None:
@@ -150,7 +153,10 @@ class FileChannel:
             self._finish(*gap, None)
         end = found.expected or 0
         self._known_end = end
-        self._next = max(end, self._consumed, kept.synced)
+        self._synced = self._next = max(end, self._consumed, kept.synced)
+        if not known and self._next:
+            # Sinks have more than the files if these are damaged: no number may be theirs.
+            self._next += UNKNOWN_EVENTS
         if kept.synced > max(end, self._consumed):
             found.lost += kept.synced - max(end, self._consumed)
             logger.error(
@@ -162,7 +168,6 @@ class FileChannel:
         if self._next > end:
             self._finish(end, self._next, None)
         self.events_lost += found.lost
-        self._synced = self._next
         positions = self._source_positions(found, delivered)
         Checkpoint(kept.channel, self._consumed, self._synced, self._sources).write(self._directory)
         self.segments.delete_before(self._consumed)

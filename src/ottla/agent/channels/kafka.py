@@ -62,6 +62,7 @@ class PutQueue(MemoryChannel):
 
 class KafkaChannel:
     durable = True
+    begins_alone = False  # it is where the sinks' brokers are
     capacity = 0  # a topic has none
 
     def __init__(
@@ -101,7 +102,7 @@ class KafkaChannel:
         return self._queue.events_taken
 
     async def start(
-        self, delivered: Mapping[str, Position], has_source: bool
+        self, delivered: Mapping[str, Position] | None, has_source: bool
     ) -> Mapping[str, Position]:
         if self._flume_format:
             check_available()
