@@ -129,6 +129,31 @@ def test_a_lock_that_is_released_a_moment_later_is_found_soon() -> None:
     run_simulated(main())
 
 
+def test_a_tree_that_cannot_be_opened_is_tried_when_asked_for() -> None:
+    """Not between these times as well: to open it is work."""
+
+    async def main() -> None:
+        first, second = processes(2)
+        await first.campaign.start(60)
+        await second.campaign.start(60)
+        tried = 0
+
+        async def fails(path: str) -> Leadership:
+            nonlocal tried
+            tried += 1
+            raise CorruptTree(path, "a test says so")
+
+        second.lead = fails
+        await first.campaign.close()
+        for _ in range(5):
+            second.campaign.look()
+            await pass_time(100)
+        assert tried == 5
+        await second.campaign.close()
+
+    run_simulated(main())
+
+
 def test_a_free_lock_is_found_without_being_asked() -> None:
     """A broker that lost its controller and did not notice looks now and then all the same."""
 

@@ -118,7 +118,7 @@ class Campaign:
             await self._wanted.wait()
             timer.cancel()
             self._wanted.clear()
-            asked, self._asked, before = self._asked, False, self._address
+            asked, self._asked, before = self._asked, False, (self._address, self._failures)
             pause_s = LOOK_AGAIN_S if asked else min(2 * pause_s, LOOK_EVERY_S)
             try:
                 await self._try()
@@ -127,8 +127,8 @@ class Campaign:
             except Exception:
                 # Another broker may do better; this one goes on as a follower.
                 log.exception("this broker cannot become the controller")
-            if self._address != before:
-                pause_s = LOOK_EVERY_S
+            if (self._address, self._failures) != before:
+                pause_s = LOOK_EVERY_S  # also after a failure: a tree is not opened all the time
 
     async def _try(self) -> None:
         """Be the controller, or know the address of whoever is, if there is one."""
