@@ -149,7 +149,8 @@ class Connection(asyncio.Protocol):
     async def _linger(self) -> None:
         """Until the client ends, too."""
         if self._transport.can_write_eof() and not self._transport.is_closing():
-            self._transport.write_eof()
+            with contextlib.suppress(OSError):  # the client is gone already
+                self._transport.write_eof()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LINGER_S):
                 while not (self._at_end or self._stopping):
