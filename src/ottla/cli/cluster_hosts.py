@@ -7,7 +7,7 @@ do of a cluster that `ottla cluster up` has started.
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -15,7 +15,7 @@ from ottla.cli.cluster_diagnosis import DOWN, RUNNING, UNREACHABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypeVar
+    from typing import TypeVar
 
     from ottla.client.admin import Admin
 
@@ -34,7 +34,7 @@ class HostBroker(NamedTuple):
 
     @property
     def answers(self) -> bool:
-        """Whether it can be asked: clients are not told of a broker that is fenced."""
+        """Whether it can be asked: Metadata does not name a broker that is fenced."""
         return self.state == RUNNING and not self.fenced
 
 
@@ -50,25 +50,27 @@ def bootstrap_option(command: F) -> F:
 
 def registered_brokers(client: Admin) -> list[HostBroker]:
     """All that are registered with the cluster, alive or not, by id."""
+    registered = client.describe_cluster(include_fenced_brokers=True)["brokers"]
     return [
-        HostBroker(
-            each["broker_id"],
-            f"{each['host']}:{each['port']}",
-            each["is_fenced"],
-            dialled(each["host"], each["port"]),
-        )
-        for each in sorted(
-            client.describe_cluster(include_fenced_brokers=True)["brokers"],
-            key=lambda each: int(each["broker_id"]),
-        )
+        state_of(client, each) for each in sorted(registered, key=lambda each: each["broker_id"])
     ]
 
 
-def dialled(host: str, port: int) -> str:
-    """The state of a broker whose port is dialled: only a refused connection says that it is down.
+def state_of(client: Admin, registered: dict[str, Any]) -> HostBroker:
+    from ottla.client.errors import KafkaError
 
-    One that is not in Metadata has no port here.
-    """
+    node_id, host, port = (registered[name] for name in ("broker_id", "host", "port"))
+    known = HostBroker(node_id, f"{host}:{port}", registered["is_fenced"], dialled(host, port))
+    if known.answers:
+        try:
+            client.api_versions(node_id)
+        except KafkaError:  # its process is suspended, say: the kernel takes connections
+            return known._replace(state=UNREACHABLE)
+    return known
+
+
+def dialled(host: str, port: int) -> str:
+    """The state of a broker whose port is dialled: a refused connection says that it is down."""
     try:
         with socket.create_connection((host, port), timeout=DIAL_TIMEOUT_S):
             return RUNNING
