@@ -50,6 +50,9 @@ class Disk:
     def content(self, found: Found) -> Content | None:
         return self.files[found.path][1]
 
+    def trim(self) -> None:
+        return
+
     def content_of(self, known: Known) -> Content | None:
         return self.content(known.seen) if known.seen else None
 

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import os
+import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from ottla.agent.files.lines import LineDecoder, LongLines
 from ottla.agent.files.listing import FileGroup
+from ottla.agent.files.opening import PROBED_FILES_MAX
 from ottla.agent.files.registry import FORGET_AFTER_S
 from ottla.agent.sources.taildir import OPEN_FILES_MAX, TaildirOptions, TaildirSource
 from tests.agent.files_harness import Collected, Running, Ticks, append
@@ -205,7 +207,18 @@ FILES = 10_000 if LONG else 1_000
 
 
 def test_many_files_in_one_directory(tmp_path: Path) -> None:
-    """Each is read once, though far fewer are open at a time."""
+    """Each is read once, in a process that may open far fewer; also by the next process."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = len(os.listdir("/dev/fd")) + OPEN_FILES_MAX + PROBED_FILES_MAX + 20
+    assert most < FILES
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, limits[1]))
+    try:
+        read_many_files(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def read_many_files(tmp_path: Path) -> None:
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(FILES):

@@ -12,6 +12,7 @@ from .registry import Known
 from .tail import PlainContent
 
 logger = logging.getLogger(__name__)
+PROBED_FILES_MAX = 100  # of 1,024 that a process may open on many machines
 OpenContent = PlainContent | CompressedContent
 
 
@@ -37,7 +38,8 @@ def open_if_same(path: str, device: int, inode: int) -> OpenContent | None:
 
 
 class FileProbe:
-    """Opens each file once during one look at a listing, and closes all of them at its end."""
+    """Opens files during one look at a listing, and closes all of them at its end; `trim` keeps
+    them few."""
 
     def __init__(self, held_open: Callable[[Known], Content | None]) -> None:
         self._held_open = held_open
@@ -53,6 +55,11 @@ class FileProbe:
         if held is not None or known.seen is None:
             return held
         return self.content(known.seen)
+
+    def trim(self) -> None:
+        """Contents that were given are not used any more: closes them if they are many."""
+        if len(self._opened) >= PROBED_FILES_MAX:
+            self.close()
 
     def close(self) -> None:
         for content in self._opened.values():

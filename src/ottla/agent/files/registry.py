@@ -64,6 +64,9 @@ class Probe(Protocol):
     def content_of(self, known: Known) -> Content | None:
         """That of a stream's file."""
 
+    def trim(self) -> None:
+        """Between two files: no content that was given is used any more."""
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -128,14 +131,15 @@ class Registry:
             for key in by_key.keys() - present.keys():
                 del by_key[key]
         # An empty file is not decided on: it may become a copy.
-        others = [
-            found
-            for found in present.values()
-            if not self._recognize(found, probe, outcome) and found.size > 0
-        ]
+        others = []
+        for found in present.values():
+            probe.trim()
+            if not self._recognize(found, probe, outcome) and found.size > 0:
+                others.append(found)
         if others:
             readers = Readers(self.streams.values())
             for found in originals_first(others, probe):
+                probe.trim()
                 begun = self._place(found, readers, probe, now_s, at_end, outcome)
                 if begun is not None:
                     readers.add_unread(begun)
@@ -439,6 +443,7 @@ def originals_first(files: list[Found], probe: Probe) -> list[Found]:
     names = {os.path.basename(found.path): found for found in files}
     copies: dict[Key, Found] = {}
     for found in files:
+        probe.trim()
         originals = [
             names[shorter]
             for shorter in shorter_names(os.path.basename(found.path))

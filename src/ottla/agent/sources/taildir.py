@@ -25,7 +25,7 @@ from ..files.decoders import decoder_maker
 from ..files.facts import Content, FileFacts
 from ..files.flume_positions import read_position_file, take_over
 from ..files.lines import Decoder, LineDecoder
-from ..files.listing import FileGroup, Wanted, list_files
+from ..files.listing import FileGroup, Found, Wanted, list_files
 from ..files.opening import FileProbe, OpenContent, open_if_same
 from ..files.registry import SETTLE_S, Known, Outcome, Registry
 from ..files.tail import BatchForm, ContentChanged, Tail
@@ -163,9 +163,14 @@ class TaildirSource:
             return {}
         wanted = Wanted({position.inode for position in held})
         probe = FileProbe(lambda known: None)
+
+        def content_of(found: Found) -> Content | None:
+            probe.trim()
+            return probe.content(found)
+
         with closing(probe):
             taken = take_over(
-                held, list_files(self.options.groups, wanted), probe.content, self._new_stream
+                held, list_files(self.options.groups, wanted), content_of, self._new_stream
             )
         logger.info("Source %s: %d positions of Flume's %s", self.name, len(taken), path)
         return taken
