@@ -410,3 +410,26 @@ except ConfigError as problem:
 """
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert "(http) needs h11\nTry: pip install 'ottla[agent]'" in said.stdout, said.stderr
+
+
+def test_a_client_that_has_gone_before_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection cannot be shut any more, and ends like any other."""
+
+    def gone(transport: object) -> None:
+        raise OSError("Transport endpoint is not connected")
+
+    monkeypatch.setattr(asyncio.selector_events._SelectorSocketTransport, "write_eof", gone)
+
+    async def run() -> None:
+        async with listening(*HTTP) as running:
+            _, writer = await running.connect()
+            while not running.source.server.open:
+                await asyncio.sleep(0.001)
+            [connection] = running.source.server.open
+            writer.write(b"GARBAGE\r\n\r\n")
+            await writer.drain()
+            writer.close()
+            await connection.task
+            assert not running.source.server.open
+
+    asyncio.run(run())
