@@ -14,6 +14,7 @@ from ottla.agent.context import Context
 from ottla.agent.events import EventBatch, Position
 from ottla.agent.interceptors.dates import python_format
 from ottla.agent.output import Interceptor
+from ottla.agent.parts import PartError
 
 from .config.descriptions import agent_of, with_source
 
@@ -158,5 +159,9 @@ def test_a_python_function() -> None:
     assert cut(batch(b"long")).bodies == [b"lo"]
     with pytest.raises(ConfigError, match="no attribute 'nothing'"):
         interceptor("type = python", f"function = {module}:nothing")
-    with pytest.raises(TypeError, match="must return a batch"):
+    with pytest.raises(PartError, match="must return a batch"):
         interceptor("type = python", f"function = {module}:nonsense")(batch(b"x"))
+    with pytest.raises(PartError, match=r"shorten raises ValueError: invalid literal"):
+        interceptor("type = python", f"function = {module}:shorten", "options.most = x")(
+            batch(b"x")
+        )

@@ -14,6 +14,9 @@ from functools import cache
 
 ESCAPE = re.compile(r"%(?:(?P<letter>[\w%])|\{(?P<header>[\w.\-]+)\}|\[(?P<host>\w+)\])")
 TIMESTAMP_HEADER = "timestamp"
+# Years 2 to 9998: what Python's datetime can hold, in any zone.
+EARLIEST_MS = -62_104_060_800_000
+LATEST_MS = 253_370_764_799_999
 
 # Names of days and months are English wherever the agent runs.
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -98,8 +101,9 @@ def expand(text: str, headers: Mapping[str, str], now_ms: int) -> str:
 
 
 def event_ms(headers: Mapping[str, str], now_ms: int, header: str = TIMESTAMP_HEADER) -> int:
-    """When the event was, by a header; one that is no number counts as missing."""
+    """When the event was, by a header; one that is no number, or no time, counts as missing."""
     try:
-        return int(headers[header])
+        found = int(headers[header])
     except (KeyError, ValueError):
         return now_ms
+    return found if EARLIEST_MS <= found <= LATEST_MS else now_ms

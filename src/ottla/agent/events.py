@@ -30,6 +30,19 @@ def is_of_group(position: Position | None) -> bool:
     return position is not None and GROUP_FACT in position.facts
 
 
+def bytes_of(text: str) -> bytes:
+    """A header as bytes. Bytes that are no UTF-8 and became a header (a file's name, what a pattern
+    found) are what they were; half a surrogate pair, which JSON can have, is `?` as in Java."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        pass
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode(errors="replace")
+
+
 @dataclass(slots=True)
 class EventBatch:
     """Events in order. A batch whose events were all filtered still moves the position."""

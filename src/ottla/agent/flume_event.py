@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from .events import bytes_of
+from .parts import PartError
+
 SCHEMA = {
     "type": "record",
     "name": "AvroFlumeEvent",
@@ -22,7 +25,7 @@ SCHEMA = {
 }
 
 
-class NotAFlumeEvent(ValueError):
+class NotAFlumeEvent(PartError):
     """The bytes are not an `AvroFlumeEvent`."""
 
 
@@ -46,8 +49,17 @@ def check_available() -> None:
 def encode_event(headers: Mapping[str, str], body: bytes) -> bytes:
     avro, schema = _avro()
     out = io.BytesIO()
-    avro.schemaless_writer(out, schema, {"headers": headers, "body": body})
+    try:
+        avro.schemaless_writer(out, schema, {"headers": headers, "body": body})
+    except UnicodeEncodeError:  # a string of Avro is UTF-8
+        out = io.BytesIO()
+        valid = {utf8(name): utf8(value) for name, value in headers.items()}
+        avro.schemaless_writer(out, schema, {"headers": valid, "body": body})
     return out.getvalue()
+
+
+def utf8(text: str) -> str:
+    return bytes_of(text).decode(errors="replace")
 
 
 def decode_event(data: bytes) -> tuple[dict[str, str], bytes]:

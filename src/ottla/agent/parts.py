@@ -14,6 +14,10 @@ class FencedError(RuntimeError):
     """Another agent of the same instance has taken over: this one must end."""
 
 
+class PartError(Exception):
+    """A part cannot go on, and the agent ends: says why, and behind a line "Try:" what to try."""
+
+
 class Delivered(Protocol):
     """How far a sink of a channel has come."""
 

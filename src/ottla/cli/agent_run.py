@@ -145,7 +145,7 @@ class Wanted(NamedTuple):
 
 def run_agent(wanted: Wanted) -> int:
     """Runs until a signal comes; a sink that another instance fences ends it with a sentence."""
-    from ottla.agent.parts import FencedError
+    from ottla.agent.parts import FencedError, PartError
     from ottla.client.errors import KafkaError
 
     name = wanted.described.name
@@ -157,6 +157,9 @@ def run_agent(wanted: Wanted) -> int:
             f"agent {name}: another process of this instance has taken over",
             "one agent for each data directory, or --instance ANOTHER-ID",
         ) from None
+    except PartError as error:
+        fact, _, hint = str(error).partition("\nTry: ")
+        raise Failure(f"agent {name}: {fact}", hint) from None
     except (KafkaError, OSError) as error:
         raise Failure(f"agent {name}: {error}") from None
     return 0

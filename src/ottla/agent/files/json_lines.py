@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from ..events import bytes_of
 from .lines import Cut, LineDecoder
 
 NO_HEADERS: Mapping[str, str] = {}
@@ -61,18 +62,23 @@ class JsonDecoder:
     def _event(self, line: bytes) -> tuple[bytes, Mapping[str, str]]:
         try:
             document = json.loads(line)
-        except ValueError:
-            document = None
-        if not isinstance(document, dict):
-            self.malformed += 1
-            return line, NO_HEADERS
+            if isinstance(document, dict):
+                return self._parts_of(document, line)
+        except (ValueError, RecursionError):  # no JSON, or nested too deep
+            pass
+        self.malformed += 1
+        return line, NO_HEADERS
+
+    def _parts_of(
+        self, document: Mapping[str, object], line: bytes
+    ) -> tuple[bytes, Mapping[str, str]]:
         headers = {name: text_of(document[name]) for name in self._headers if name in document}
         if self._body is None:
             return line, headers
         if self._body not in document:
             self.malformed += 1
             return line, headers
-        return text_of(document[self._body]).encode(), headers
+        return bytes_of(text_of(document[self._body])), headers
 
 
 def text_of(value: object) -> str:

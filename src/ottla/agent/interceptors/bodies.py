@@ -27,7 +27,15 @@ class BodyPattern:
     def search(self, body: bytes) -> re.Match[bytes] | re.Match[str] | None:
         if self.bytes is not None and body.isascii():
             return self.bytes.search(body)  # the same, without decoding
-        return self.text.search(body.decode(self.charset, "surrogateescape"))
+        return self.text.search(decoded(body, self.charset))
+
+
+def decoded(body: bytes, charset: str) -> str:
+    """Bytes that are not in the character set become the same again, where it can be."""
+    try:
+        return body.decode(charset, "surrogateescape")
+    except UnicodeDecodeError:  # half a character of UTF-16
+        return body.decode(charset, "replace")
 
 
 def regex_filter(name: str, options: Options, context: Context) -> Interceptor:
@@ -91,8 +99,11 @@ def search_replace(name: str, options: Options, context: Context) -> Interceptor
     def replaced(body: bytes) -> bytes:
         if pattern.search(body) is None:
             return body
-        text = body.decode(charset, "surrogateescape")
-        return pattern.text.sub(template, text).encode(charset, "surrogateescape")
+        text = pattern.text.sub(template, decoded(body, charset))
+        try:
+            return text.encode(charset, "surrogateescape")
+        except UnicodeEncodeError:  # the replacement has what the character set has not
+            return text.encode(charset, "replace")
 
     return lambda batch: replace(batch, bodies=[replaced(body) for body in batch.bodies])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from importlib import import_module
@@ -11,6 +12,9 @@ from ..config.options import Options
 from ..context import Context
 from ..events import EventBatch
 from ..output import Interceptor
+from ..parts import PartError
+
+logger = logging.getLogger(__name__)
 
 
 def python(name: str, options: Options, context: Context) -> Interceptor:
@@ -31,9 +35,43 @@ def python(name: str, options: Options, context: Context) -> Interceptor:
     call, arguments = found, dict(options.family("options."))
 
     def intercept(batch: EventBatch) -> EventBatch:
-        made = call(batch, **arguments)
-        if not isinstance(made, EventBatch):
-            raise TypeError(f"{module}:{attribute} must return a batch, not {type(made).__name__}")
-        return made
+        try:
+            made = call(batch, **arguments)
+        except Exception as error:
+            logger.exception("Interceptor %s: %s:%s fails", name, module, attribute)
+            words = f"raises {type(error).__name__}: {error}"
+        else:
+            words = rule_broken(made, batch)
+        if not words:
+            return made
+        raise PartError(
+            f"interceptor {name}: {module}:{attribute} {words}\n"
+            "Try: mend the function and start the agent again; sources that can read again go on "
+            "where their sinks are"
+        )
 
     return intercept
+
+
+def rule_broken(made: object, given: EventBatch) -> str:
+    """What is wrong with the batch that a function returned; empty if nothing is."""
+    if not isinstance(made, EventBatch):
+        return f"must return a batch (got {type(made).__name__})"
+    own = made.own_headers
+    if made.position != given.position:
+        return "must return a batch with the position of the one it got: dataclasses.replace"
+    if given.ends and len(made.ends) != len(made.bodies):
+        return (
+            f"returns {len(made.bodies)} events with {len(made.ends)} ends: batch.part leaves out"
+        )
+    if own is not None and len(own) != len(made.bodies):
+        return (
+            f"returns {len(made.bodies)} events with headers of {len(own)}: batch.part leaves out"
+        )
+    if not all(isinstance(body, bytes) for body in made.bodies):
+        return "must return bodies that are bytes"
+    for headers in (made.headers, *(own or ())):
+        for header, value in headers.items():
+            if not isinstance(header, str) or not isinstance(value, str):
+                return f"must return headers that are strings (got {header!r}: {value!r})"
+    return ""

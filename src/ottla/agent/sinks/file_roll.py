@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..events import EventBatch, Position
+from ..events import EventBatch, Position, bytes_of
 
 if TYPE_CHECKING:
     from ..config.options import Options
@@ -69,7 +69,7 @@ class FileRollSink:
         if not self.options.with_headers:
             return end.join(batch.bodies) + end if batch.bodies else b""
         return b"".join(
-            java_map(batch.headers_of(index)).encode() + b" " + body + end
+            bytes_of(java_map(batch.headers_of(index))) + b" " + body + end
             for index, body in enumerate(batch.bodies)
         )
 

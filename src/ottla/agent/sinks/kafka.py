@@ -21,7 +21,7 @@ from ..config.options import Options
 from ..config.promises import producer_options
 from ..context import Context
 from ..escapes import event_ms
-from ..events import NO_HEADERS, EventBatch, Position, is_of_group
+from ..events import NO_HEADERS, EventBatch, Position, bytes_of, is_of_group
 from ..flume_event import check_available, encode_event
 from ..group_offsets import Commit, GroupOffsets
 from ..positions import PositionTopic, SinkIdentity
@@ -194,10 +194,12 @@ class KafkaSink:
         timestamp_ms = now_ms
         if self._timestamp_header is not None:
             timestamp_ms = event_ms(headers, now_ms, self._timestamp_header)
+            if timestamp_ms < 0:  # a record has no time before 1970
+                timestamp_ms = now_ms
         carried = None
         if self._record_headers:
             carried = [
-                (name, headers[header].encode())
+                (name, bytes_of(headers[header]))
                 for header, name in self._record_headers.items()
                 if header in headers
             ]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..escapes import expand, has_escapes
+from ..events import bytes_of
 
 KEY_HEADER = "key"
 DEFAULT_TOPIC = "default-flume-topic"
@@ -57,4 +58,4 @@ class Routing:
                     f"header {self.partition_header}: a partition is a number (got {text!r})"
                 ) from None
         key = headers.get(KEY_HEADER)
-        return Route(topic, partition, None if key is None else key.encode())
+        return Route(topic, partition, None if key is None else bytes_of(key))

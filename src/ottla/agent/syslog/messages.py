@@ -47,7 +47,7 @@ def parse(
     if head is None:
         return message[0 if "priority" in keep else start.end() :], headers
     version, stamp, host = head.groups()
-    time_ms = time_of(stamp.decode(), now)
+    time_ms = time_of(stamp.decode(errors="replace"), now)
     if time_ms is not None:
         headers[TIMESTAMP] = str(time_ms)
     if host != b"-":
