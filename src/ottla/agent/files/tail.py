@@ -32,7 +32,8 @@ class PlainContent:
     """An open file. While it is open, its inode is not given to another."""
 
     def __init__(self, path: str) -> None:
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # Without waiting: what was a file when it was listed may be a FIFO by now.
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
 
     def size(self) -> int:
         return os.fstat(self.descriptor).st_size

@@ -43,6 +43,7 @@ def python(name: str, options: Options, context: Context) -> Interceptor:
         else:
             words = rule_broken(made, batch)
         if not words:
+            assert isinstance(made, EventBatch)
             return made
         raise PartError(
             f"interceptor {name}: {module}:{attribute} {words}\n"

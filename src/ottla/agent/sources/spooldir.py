@@ -20,6 +20,7 @@ from ..config.options import Options
 from ..config.patterns import python_pattern
 from ..context import Context
 from ..events import FORGET, EventBatch, Position
+from ..files.compressed import CompressedContent
 from ..files.decoders import decoder_maker
 from ..files.facts import FileFacts
 from ..files.lines import Decoder, LineDecoder
@@ -72,7 +73,7 @@ class SpoolDirectorySource:
         try:
             self.options.rules.check()
             await self._run(output, positions)
-        except (SpoolError, UnicodeError) as error:
+        except (SpoolError, UnicodeError, OSError) as error:
             # Flume's source ends too, and the others go on.
             self.failure = str(error)
             logger.error(
@@ -131,6 +132,11 @@ class SpoolDirectorySource:
                         f"File has been modified since being read: {found.path}"
                     ) from None
                 if ended := tail.decoder.read_to == read_to:
+                    if isinstance(content, CompressedContent) and not content.complete:
+                        raise SpoolError(
+                            f"{found.path} is cut short or damaged: {read_to} bytes of it could be "
+                            "read"
+                        )
                     batches = tail.finish(form)
                 for batch in batches:
                     if self.options.recode is not None:

@@ -302,7 +302,7 @@ class TaildirSource:
                     batches = tail.read(opened.form)
                     if tail.decoder.read_to == read_to:
                         read.pop(stream, None)
-                        if isinstance(opened.content, CompressedContent):
+                        if is_whole(opened.content):
                             batches = tail.finish(opened.form)
                 except ContentChanged:
                     self._lose_content(known)
@@ -404,6 +404,13 @@ class TaildirSource:
             if opened.content.stat().st_nlink == 0:
                 # Nobody can find it any more; its last line will not be finished.
                 await self._put(opened.tail.finish(opened.form), opened, output)
+            elif isinstance(opened.content, CompressedContent) and not opened.content.complete:
+                logger.warning(
+                    "Source %s: %s is cut short or damaged: %d bytes of it could be read",
+                    self.name,
+                    opened.known.facts.path,
+                    opened.tail.decoder.read_to,
+                )
             self._close(stream)
 
     def _close(self, stream: str) -> None:
@@ -411,6 +418,11 @@ class TaildirSource:
         if opened is not None:
             opened.content.close()
             opened.known.is_open = False
+
+
+def is_whole(content: OpenContent) -> bool:
+    """Whether it will not grow any more, so that its last line needs no newline."""
+    return isinstance(content, CompressedContent) and content.complete
 
 
 def from_options(name: str, options: Options, context: Context) -> TaildirSource:

@@ -1,0 +1,122 @@
+"""Files that are not as expected: cut short, still being written, far larger than they look, or no
+files at all."""
+
+from __future__ import annotations
+
+import asyncio
+import bz2
+import gzip
+import lzma
+import os
+from pathlib import Path
+
+import cramjam
+import pytest
+
+from ottla.agent.files.compressed import CHUNK_BYTES, CompressedContent, new_decompressor, unpacked
+from ottla.agent.files.listing import FileGroup
+from ottla.agent.files.opening import open_if_same
+from ottla.agent.sources.taildir import TaildirOptions, TaildirSource
+
+from .files_harness import Collected, Running, Ticks, append
+from .test_spooldir import names, read_all, spool
+
+PACK = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+
+
+@pytest.mark.parametrize("suffix", sorted(PACK))
+def test_a_few_bytes_that_become_many_come_in_pieces(suffix: str) -> None:
+    """No piece is larger than CHUNK_BYTES: 4 KB of bzip2 can become gigabytes, which were in memory
+    at once before."""
+    data = bytes(8 * 1024 * 1024) + b"end"
+    pieces = list(unpacked(new_decompressor(f"a.{suffix}"), PACK[suffix](data)))
+    assert max(map(len, pieces)) <= CHUNK_BYTES
+    assert b"".join(pieces) == data
+
+
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+def test_a_compressed_file_that_is_being_written(tmp_path: Path, suffix: str) -> None:
+    """Its lines come as they are whole, each as one: before, the line at which it ended for now was
+    cut in two, or what came later was not read."""
+    lines = [f"{number} {os.urandom(20).hex()}" for number in range(10_000)]
+    data = "\n".join(lines).encode()
+    packed = gzip.compress(data) if suffix == "gz" else bytes(cramjam.zstd.compress(data))
+    path = tmp_path / f"a.{suffix}"
+    ticks = Ticks()
+    group = FileGroup.parse("f1", f"{tmp_path}/a.*", {})
+    options = TaildirOptions([group], new_watcher=lambda _: ticks, clock=ticks.clock)
+
+    async def run() -> list[str]:
+        output = Collected()
+        path.write_bytes(b"")
+        async with Running(TaildirSource("r1", options), output):
+            for end in (len(packed) // 3, len(packed) - 5, len(packed)):
+                with path.open("ab") as file:
+                    file.write(packed[path.stat().st_size : end])
+                await ticks.caught_up()
+                assert output.lines == lines[: len(output.lines)]
+        return output.lines
+
+    assert asyncio.run(run()) == lines
+
+
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+def test_a_compressed_file_that_is_cut_short_is_not_taken_for_whole(
+    tmp_path: Path, suffix: str
+) -> None:
+    """A spooling directory's source ends with a sentence, and the file is not marked; before, it
+    was, and what was missing was never missed."""
+    data = b"".join(
+        b"%d %s\n" % (number, os.urandom(20).hex().encode()) for number in range(10_000)
+    )
+    packed = gzip.compress(data) if suffix == "gz" else bytes(cramjam.zstd.compress(data))
+    path = tmp_path / f"a.{suffix}"
+    path.write_bytes(packed[: len(packed) // 2])
+    source, output = spool(tmp_path), Collected()
+    read_all(source, output, lambda: source.failure)
+    assert "is cut short or damaged" in str(source.failure)
+    assert names(tmp_path) == [path.name]
+    assert output.lines == data.decode().splitlines()[: len(output.lines)]
+    with path.open("ab") as file:
+        file.write(packed[len(packed) // 2 :])
+    read_all(spool(tmp_path), output, lambda: names(tmp_path) == [f"{path.name}.COMPLETED"])
+    assert output.lines == data.decode().splitlines()
+
+
+def test_an_empty_compressed_file_is_whole(tmp_path: Path) -> None:
+    """It has no event, and is marked."""
+    for suffix in ("gz", "zst", "bz2"):
+        (tmp_path / f"a.{suffix}").touch()
+    output = Collected()
+    read_all(spool(tmp_path), output, lambda: all(n.endswith("COMPLETED") for n in names(tmp_path)))
+    assert output.lines == []
+
+
+def test_a_file_that_cannot_be_marked_ends_the_source_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory became read-only, or its disk is full: a sentence, and the other sources go on;
+    before, the agent ended."""
+    append(tmp_path / "a", "one\n")
+
+    def refused(one: str, other: str) -> None:
+        raise PermissionError(13, "Permission denied", one, None, other)
+
+    monkeypatch.setattr(os, "rename", refused)
+    source, output = spool(tmp_path), Collected()
+    read_all(source, output, lambda: source.failure)
+    assert "Permission denied" in str(source.failure)
+    assert output.lines == ["one"]
+
+
+@pytest.mark.parametrize("name", ["a.log", "a.log.gz", "a.log.zst"])
+def test_a_fifo_in_place_of_a_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    """What was a file when it was listed is opened without waiting for a writer."""
+    path = tmp_path / name
+    os.mkfifo(path)
+    assert open_if_same(str(path), 0, 0) is None
+    seen = path.stat()
+    content = open_if_same(str(path), seen.st_dev, seen.st_ino)
+    if content is not None:
+        assert content.pread(10, 0) == b"" if isinstance(content, CompressedContent) else True
+        content.close()
