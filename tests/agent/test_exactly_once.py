@@ -14,12 +14,13 @@ from ottla.agent.channels.memory import MemoryChannel
 from ottla.agent.delivery import Delivery
 from ottla.agent.events import FORGET, EventBatch, Position
 from ottla.agent.output import SourceOutput
-from ottla.agent.parts import FencedError
-from ottla.agent.positions import SinkIdentity
+from ottla.agent.parts import FencedError, PartError
+from ottla.agent.positions import PARTITIONS, TOPIC, SinkIdentity
 from ottla.agent.runner import Wiring, run_agent
 from ottla.agent.sinks.kafka import KafkaSink
 from ottla.agent.sources.seq import SequenceSource
 from ottla.client.admin import Admin
+from ottla.client.admin.types import NewTopic
 from ottla.client.errors import KafkaError
 from ottla.client.producer.producer import Producer
 from ottla.testing.broker import Broker
@@ -169,6 +170,44 @@ def test_another_agents_open_transaction_hides_no_position(ottla_own_broker: Bro
     second.stop()
     ending.join()
     other.close()
+
+
+def test_what_becomes_of_the_topic_of_positions(ottla_own_broker: Broker) -> None:
+    """More partitions change nothing (all files were read again before). One that is deleted while
+    the agent runs ends it with a sentence, not with another one's fence; one that would delete
+    positions is refused."""
+    bootstrap, topic = ottla_own_broker.bootstrap_servers, "agent-positions"
+    sinks = {name: exactly_once_sink(bootstrap, topic, name) for name in ("web1", "web2", "web3")}
+    for sink in sinks.values():
+        sink.start()
+        sink.deliver([numbered(0, 5)])
+        sink.stop()
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_partitions({TOPIC: 2 * PARTITIONS})
+        again = [exactly_once_sink(bootstrap, topic, name) for name in sinks]
+        assert [sink.start()["r1/numbers"].offset for sink in again] == [5, 5, 5]
+        admin.delete_topics([TOPIC])
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])
+    for sink in again:
+        with pytest.raises(PartError, match="deleted or emptied while the agent ran"):
+            recovered_once_known(sink)
+        sink.stop()
+    late = exactly_once_sink(bootstrap, topic)
+    with pytest.raises(PartError, match=r"cleanup.policy=delete.*\n.*cleanup.policy=compact"):
+        late.start()
+    late.stop()
+
+
+def recovered_once_known(sink: KafkaSink) -> None:
+    """A topic that was made a moment ago may not be known to its leader."""
+    while True:
+        try:
+            sink.recover()
+        except KafkaError as problem:
+            if not problem.retriable:
+                raise
+        else:
+            return
 
 
 def test_a_forgotten_stream_leaves_a_tombstone(ottla_broker: Broker) -> None:

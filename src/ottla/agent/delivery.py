@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from .events import FORGET, EventBatch, Position, is_of_group
-from .parts import Channel, FencedError, PreparingSink, Sink
+from .parts import Channel, FencedError, PartError, PreparingSink, Sink
 from .positions import PositionFile
 from .progress import Progress
 
@@ -154,7 +154,7 @@ class Delivery:
             deliveries = self.counts.deliveries
             try:
                 await self._deliver_until_failure()
-            except FencedError:
+            except (FencedError, PartError):
                 raise
             except Exception as error:
                 self.counts.failures += 1
@@ -169,7 +169,7 @@ class Delivery:
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
             if isinstance(self.sink, PreparingSink):
                 recovered = await self._persist(
-                    self.sink.recover, lambda error: not isinstance(error, FencedError)
+                    self.sink.recover, lambda error: not isinstance(error, (FencedError, PartError))
                 )
                 if self.sink.keeps_positions:
                     self.positions = dict(recovered)

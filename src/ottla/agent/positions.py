@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from ottla.client.admin import Admin
-from ottla.client.admin.types import NewTopic
+from ottla.client.admin.types import ConfigResource, ConfigResourceType, NewTopic
 from ottla.client.codec.records import BatchBuilder, murmur2
 from ottla.client.config import COMMON
 from ottla.client.consumer.consumer import Consumer
@@ -29,7 +29,7 @@ from ottla.client.structs import TopicPartition
 
 from .atomic_file import replace_file
 from .events import FORGET, Position
-from .parts import FencedError
+from .parts import FencedError, PartError
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +50,11 @@ LINES_MIN = 1000  # a file with fewer is not written anew
 # Reserved in place of a stream, whose name always has a slash.
 OWNER = "owner"  # the process that started last
 BARRIER = "barrier"  # its offset is where reading ends
+
+
+def partition_of(instance: str, count: int) -> int:
+    """Where the positions of an instance are. It stays when partitions are added to the topic."""
+    return murmur2(instance.encode()) % min(count, PARTITIONS)
 
 
 class SinkIdentity(NamedTuple):
@@ -87,9 +92,27 @@ class PositionTopic:
             try:
                 admin.create_topics([NewTopic(TOPIC, PARTITIONS, -1, topic_configs=TOPIC_CONFIGS)])
             except TopicAlreadyExistsError:
-                return
+                self._check_policy(admin)
             except AuthorizationError:
                 return  # whoever runs the cluster has made it; else the first send says so
+
+    def _check_policy(self, admin: Admin) -> None:
+        """A topic that deletes what is old forgets a file that was not written for a week."""
+        try:
+            described = admin.describe_configs(
+                [ConfigResource(ConfigResourceType.TOPIC, TOPIC, ["cleanup.policy"])],
+                config_filter="all",
+            )
+        except AuthorizationError:
+            return
+        policy = described["topic"][TOPIC]["cleanup.policy"]["value"]
+        if policy != "compact":
+            raise PartError(
+                f"sink {self._identity.sink}: topic {TOPIC} has cleanup.policy={policy}: positions "
+                "would be deleted, and all files read again\n"
+                "Try: kafka-configs.sh --alter --entity-type topics "
+                f"--entity-name {TOPIC} --add-config cleanup.policy=compact"
+            )
 
     def read(self, producer: RawProducer) -> dict[str, Position]:
         """What is committed, of a producer that was just initialized.
@@ -98,8 +121,8 @@ class PositionTopic:
         has become so since. Reading ends at the sink's own record, not at the end of what is
         committed: an open transaction of another agent may stand before both.
         """
-        count = producer.partitions_for(TOPIC)
-        self._partition = murmur2(self._identity.instance.encode()) % len(count)
+        count = len(producer.partitions_for(TOPIC))
+        self._partition = partition_of(self._identity.instance, count)
         producer.begin_transaction()
         sent = self._send(
             producer, {BARRIER if self._claimed else OWNER: {"process": self._process}}
@@ -107,6 +130,12 @@ class PositionTopic:
         producer.commit_transaction()
         [(end, _)] = sent.stored()
         found, owner = self._read_until(end)
+        if owner is None:
+            raise PartError(
+                f"sink {self._identity.sink}: topic {TOPIC} was deleted or emptied while the agent "
+                "ran: what is delivered is not known any more\n"
+                "Try: restore the topic; an agent that starts without it reads all files again"
+            )
         if owner != self._process:
             raise FencedError(
                 f"sink {self._identity.sink}: another agent {self._identity.agent} of instance "
