@@ -248,6 +248,38 @@ def test_a_disk_that_fails_makes_the_source_wait(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("call", ["open", "writev", "fsync", "fdatasync"])
+def test_a_disk_that_is_full_for_long_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Each try begins a segment, and takes it back; before, each left a file and a descriptor,
+    until the process had no more of them."""
+    monkeypatch.setattr("ottla.agent.channels.file.PAUSE_S", 0.0)
+    tries = iter(range(50))
+    real = getattr(os, call)
+
+    def failing(*arguments: object) -> object:
+        if next(tries, None) is not None:
+            raise OSError(28, "No space left on device")
+        return real(*arguments)
+
+    async def scenario() -> None:
+        channel = channel_in(tmp_path)
+        await channel.start({})
+        descriptors = len(os.listdir("/proc/self/fd"))
+        monkeypatch.setattr(segments_module.os, call, failing)
+        await channel.put(EventBatch([b"0"]))
+        assert next(tries, None) is None
+        assert len(channel.segments.segments) == 1
+        assert len(os.listdir("/proc/self/fd")) <= descriptors + 1
+        assert len([*tmp_path.glob("data*/*.channel")]) == 1
+        [found] = await channel.take(100)
+        assert found.bodies == [b"0"]
+        await channel.close()
+
+    asyncio.run(scenario())
+
+
 def test_consumed_segments_are_deleted(tmp_path: Path) -> None:
     """The disk holds what waits, not what was."""
 

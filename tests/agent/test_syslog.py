@@ -124,6 +124,20 @@ def test_long_and_unfinished_messages_come_in_pieces() -> None:
     assert framing.end() == [Message(b"yyyyy", True)]
 
 
+def test_a_counted_message_is_not_kept_until_it_is_whole() -> None:
+    """One that says it has 99,999,999 octets comes in pieces, as a long line does; before, all of
+    it was kept, for each connection, and copied with each block."""
+    framing = Framing(1000)
+    begun = framing.feed(b"99999999 <1>" + b"x" * 5000)
+    assert [len(each.body) for each in begun] == [1000] * 5
+    assert framing.end() == [Message(b"xxx", True)]
+    framing = Framing(4)
+    found = [each for byte in b"12 <1>abcdefghi3 <2>" for each in framing.feed(bytes([byte]))]
+    assert found == [
+        Message(b"<1>a", True), Message(b"bcde", True), Message(b"fghi"), Message(b"<2>")
+    ]  # fmt: skip
+
+
 def test_tcp() -> None:
     """Both framings on one port, with the client's address as a header."""
 

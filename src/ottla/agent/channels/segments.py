@@ -7,6 +7,7 @@ Blocking; one thread at a time.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import mmap
 import os
@@ -184,7 +185,7 @@ class Segments:
             write_all(self._current.descriptor, [piece for each in frames for piece in each])
             os.fdatasync(self._current.descriptor)
         except OSError:
-            self._current = None
+            self._drop_if_empty()
             raise
         self._size = at
         self._current.end = end
@@ -199,12 +200,23 @@ class Segments:
             number += 1
             path = directory / f"{first:020d}-{number}{SUFFIX}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        descriptor = os.open(path, flags, 0o644)
-        os.write(descriptor, segment_head(SegmentHead(self.channel, first, known_end)))
-        sync_directory(directory)
-        self._current = Segment(path, first, first, descriptor=descriptor)
+        self._current = Segment(path, first, first, descriptor=os.open(path, flags, 0o644))
         self._size = SEGMENT_BYTES
         self.segments.append(self._current)
+        head = segment_head(SegmentHead(self.channel, first, known_end))
+        write_all(self._current.descriptor, [head])
+        sync_directory(directory)
+
+    def _drop_if_empty(self) -> None:
+        """After an error the next segment begins. One in which nothing counts goes at once: a disk
+        that is full for hours would have one for each try, and a descriptor for each."""
+        failed, self._current = self._current, None
+        if failed is None or failed.end > failed.first:
+            return
+        self.segments.remove(failed)
+        os.close(failed.descriptor)
+        with contextlib.suppress(OSError):
+            failed.path.unlink()
 
     # Deleting
 

@@ -21,7 +21,7 @@ from ..parts import Output
 
 logger = logging.getLogger(__name__)
 BLOCK_BYTES = 64 * 1024
-LINE_BYTES_MAX = 1024 * 1024  # beyond what a record may have by default; longer lines are split
+LINE_BYTES_MAX = 1_000_000  # a record of them is what a topic takes by default; others are split
 STOP_S = 2.0  # from SIGTERM to SIGKILL
 
 

@@ -19,12 +19,13 @@ class Message(NamedTuple):
 
 
 class Framing:
-    """The messages of one connection."""
+    """The messages of one connection; no more is kept than `message_bytes_max` and a block."""
 
     def __init__(self, message_bytes_max: int) -> None:
         self._bytes_max = message_bytes_max
         self._rest = b""
         self._counts_octets: bool | None = None  # not known yet
+        self._due = 0  # octets of a counted message that are to come
 
     def feed(self, block: bytes) -> list[Message]:
         self._rest += block
@@ -42,26 +43,32 @@ class Framing:
     def end(self) -> list[Message]:
         """What came without its end."""
         rest, self._rest = self._rest, b""
-        if self._counts_octets and (count := COUNT_PATTERN.match(rest)):
-            rest = rest[count.end() :]
         return [Message(rest, True)] if rest else []
 
     def _counted(self, found: list[Message]) -> None:
         data, at = self._rest, 0
         while at < len(data):
-            if data[at] == 0x0A:  # some senders end each message with a line feed, too
-                at += 1
-                continue
-            count = COUNT_PATTERN.match(data, at)
-            if count is None:
-                if not COUNT_BEGUN.match(data, at):
-                    self._counts_octets = False
+            if not self._due:
+                if data[at] == 0x0A:  # some senders end each message with a line feed, too
+                    at += 1
+                    continue
+                count = COUNT_PATTERN.match(data, at)
+                if count is None:
+                    if not COUNT_BEGUN.match(data, at):
+                        self._counts_octets = False
+                    break
+                self._due = int(count[1])
+                at = count.end()
+            # A piece of a long message goes before the rest has come.
+            while self._due > self._bytes_max and len(data) - at >= self._bytes_max:
+                found.append(Message(data[at : at + self._bytes_max], True))
+                at += self._bytes_max
+                self._due -= self._bytes_max
+            if self._due > len(data) - at:
                 break
-            end = count.end() + int(count[1])
-            if end > len(data):
-                break
-            self._add(found, data[count.end() : end].removesuffix(b"\n"))
-            at = end
+            self._add(found, data[at : at + self._due].removesuffix(b"\n"))
+            at += self._due
+            self._due = 0
         self._rest = data[at:]
 
     def _lines(self, found: list[Message]) -> None:
