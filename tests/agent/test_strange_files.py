@@ -8,6 +8,7 @@ import bz2
 import gzip
 import lzma
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import cramjam
@@ -21,7 +22,7 @@ from ottla.agent.sources.taildir import TaildirOptions, TaildirSource
 from .files_harness import Collected, Running, Ticks, append
 from .test_spooldir import names, read_all, spool
 
-PACK = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+PACK: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 
 
 @pytest.mark.parametrize("suffix", sorted(PACK))
