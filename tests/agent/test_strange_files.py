@@ -8,6 +8,7 @@ import bz2
 import gzip
 import lzma
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,13 +17,65 @@ import pytest
 
 from ottla.agent.files.compressed import CHUNK_BYTES, CompressedContent, new_decompressor, unpacked
 from ottla.agent.files.listing import FileGroup
-from ottla.agent.files.opening import open_if_same
-from ottla.agent.sources.taildir import TaildirOptions, TaildirSource
+from ottla.agent.files.opening import PROBED_FILES_MAX, files_max, open_if_same
+from ottla.agent.sources.taildir import OPEN_FILES_MAX, TaildirOptions, TaildirSource
+from ottla.agent.status import printable
 
 from .files_harness import Collected, Running, Ticks, append
 from .test_spooldir import names, read_all, spool
 
-PACK: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+}
+
+
+def test_where_few_files_may_be_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are read, fewer at a time; before, with `ulimit -n 64`, the agent opened all that it could,
+    had no descriptor left for its broker or its socket, and most files were never read."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    assert (files_max(OPEN_FILES_MAX), files_max(PROBED_FILES_MAX)) == (25, 6)
+    for number in range(40):
+        append(tmp_path / f"{number}.log", f"{number}\n")
+    ticks = Ticks()
+    group = FileGroup.parse("f1", f"{tmp_path}/.*", {})
+    source = TaildirSource(
+        "r1", TaildirOptions([group], new_watcher=lambda _: ticks, clock=ticks.clock)
+    )
+
+    async def run() -> list[str]:
+        output = Collected()
+        async with Running(source, output):
+            await ticks.caught_up()
+        return output.lines
+
+    assert sorted(map(int, asyncio.run(run()))) == list(range(40))
+    assert source.open_most == 25
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, 64))
+    assert files_max(OPEN_FILES_MAX) == OPEN_FILES_MAX
+
+
+def test_a_file_that_cannot_be_read_is_said_once_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is tried with each listing, four times a second where inotify is not there."""
+
+    def refused(name: str, flags: int) -> int:
+        raise PermissionError(13, "Permission denied", name)
+
+    monkeypatch.setattr(os, "open", refused)
+    for _ in range(3):
+        assert open_if_same(str(tmp_path / "a"), 0, 0) is None
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path / 'a'} cannot be read: Permission denied"
+    ]
+
+
+def test_a_name_that_is_not_utf8_can_be_shown() -> None:
+    """Before, `ottla agent status` ended with a traceback."""
+    assert printable(os.fsdecode(b"/a/\xfc.log")) == "/a/\\xfc.log"
+    assert printable("/a/ü.log") == "/a/ü.log"
 
 
 @pytest.mark.parametrize("suffix", sorted(PACK))

@@ -218,6 +218,11 @@ def delivered_of(
     return least
 
 
+def printable(path: str) -> str:
+    """A name that is not UTF-8, with its bytes as escapes: it can be written anywhere."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
 def with_files(status: AgentStatus, seen: Iterable[SeenFile]) -> AgentStatus:
     """The status with the files; looks at each of them, so it belongs in a thread."""
     files = [progress_of(each) for each in seen]
@@ -236,7 +241,8 @@ def progress_of(seen: SeenFile) -> FileProgress:
     if not file.packed:
         size = max(size_of(file.path, file.size), file.position)
     lag = None if size is None else size - (seen.delivered or 0)
-    return FileProgress(seen.source, file.path, file.position, seen.delivered, size, lag)
+    path = printable(file.path)
+    return FileProgress(seen.source, path, file.position, seen.delivered, size, lag)
 
 
 def size_of(path: str, last: int) -> int:

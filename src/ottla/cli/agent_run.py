@@ -95,7 +95,9 @@ def run(
     from ottla.agent.reloading import stamp_of
     from ottla.cli.agent_monitoring import address_in
     from ottla.cli.logs import start_logging
+    from ottla.seams.process import raise_descriptor_limit
 
+    raise_descriptor_limit()
     address = address_in(definitions_in(definitions), metrics)
     stamp = stamp_of([Path(file) for file in files])
     try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import resource
+import time
 from collections.abc import Callable
 
 from .compressed import CompressedContent, is_compressed
@@ -13,7 +15,18 @@ from .tail import PlainContent
 
 logger = logging.getLogger(__name__)
 PROBED_FILES_MAX = 100  # of 1,024 that a process may open on many machines
+SAY_AGAIN_S = 60.0  # that a file cannot be read
+SAID_MAX = 1000
 OpenContent = PlainContent | CompressedContent
+_said_s: dict[tuple[str, int | None], float] = {}
+
+
+def files_max(of_1024: int) -> int:
+    """How many files may be open at a time, where a process may open more or fewer than 1,024."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return of_1024
+    return max(1, min(of_1024, of_1024 * limit // 1024))
 
 
 def open_content(path: str) -> OpenContent:
@@ -28,13 +41,24 @@ def open_if_same(path: str, device: int, inode: int) -> OpenContent | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        logger.warning("%s cannot be read: %s", path, error)
+        _say(path, error)
         return None
     seen = content.stat()
     if (seen.st_dev, seen.st_ino) != (device, inode):
         content.close()
         return None
     return content
+
+
+def _say(path: str, error: OSError) -> None:
+    """Now and then: it is tried with each listing."""
+    now_s, what = time.monotonic(), (path, error.errno)
+    if now_s - _said_s.get(what, -SAY_AGAIN_S) < SAY_AGAIN_S:
+        return
+    if len(_said_s) >= SAID_MAX:
+        _said_s.clear()
+    _said_s[what] = now_s
+    logger.warning("%s cannot be read: %s", path, error.strerror)
 
 
 class FileProbe:
@@ -44,6 +68,7 @@ class FileProbe:
     def __init__(self, held_open: Callable[[Known], Content | None]) -> None:
         self._held_open = held_open
         self._opened: dict[tuple[int, int], OpenContent | None] = {}
+        self._opened_max = files_max(PROBED_FILES_MAX)
 
     def content(self, found: Found) -> Content | None:
         if found.key not in self._opened:
@@ -58,7 +83,7 @@ class FileProbe:
 
     def trim(self) -> None:
         """Contents that were given are not used any more: closes them if they are many."""
-        if len(self._opened) >= PROBED_FILES_MAX:
+        if len(self._opened) >= self._opened_max:
             self.close()
 
     def close(self) -> None:

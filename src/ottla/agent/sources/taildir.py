@@ -26,7 +26,7 @@ from ..files.facts import Content, FileFacts
 from ..files.flume_positions import read_position_file, take_over
 from ..files.lines import Decoder, LineDecoder
 from ..files.listing import FileGroup, Found, Wanted, list_files
-from ..files.opening import FileProbe, OpenContent, open_if_same
+from ..files.opening import FileProbe, OpenContent, files_max, open_if_same
 from ..files.registry import SETTLE_S, Known, Outcome, Registry
 from ..files.tail import BatchForm, ContentChanged, Tail
 from ..files.watching import RELIST_S, Changes, PollingWatcher, Watcher, watcher_for
@@ -94,6 +94,7 @@ class TaildirSource:
         self._groups = {group.name: group for group in options.groups}
         self._registry = Registry({}, self._new_stream)
         self._open: dict[str, OpenFile] = {}
+        self._open_max = files_max(OPEN_FILES_MAX)
         self.open_most = 0  # files at a time, so far
         self._pending = Pending()
         self._flush_at_s: dict[str, float] = {}
@@ -349,7 +350,7 @@ class TaildirSource:
             opened = self._open_now(known)
         if opened is None:
             return None
-        while len(self._open) >= OPEN_FILES_MAX:
+        while len(self._open) >= self._open_max:
             self._close(next(iter(self._open)))  # the one that was opened first
         self._open[known.stream] = opened
         self.open_most = max(self.open_most, len(self._open))
