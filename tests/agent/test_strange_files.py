@@ -32,7 +32,7 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
 
 
 def test_where_few_files_may_be_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All are read, fewer at a time; before, with `ulimit -n 64`, the agent opened all that it could,
+    """All are read, fewer at a time; before, with `ulimit -n 64`, the agent opened all it could,
     had no descriptor left for its broker or its socket, and most files were never read."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
     assert (files_max(OPEN_FILES_MAX), files_max(PROBED_FILES_MAX)) == (25, 6)
