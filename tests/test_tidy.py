@@ -86,7 +86,7 @@ MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/agent.py": {"agent"},
     "cli/agent_files.py": {"agent"},
     "cli/agent_monitoring.py": {"agent", "server.listener", "server.metrics_http"} | SHARED,
-    "cli/agent_run.py": {"agent"},
+    "cli/agent_run.py": {"agent", "seams.process"},
     "cli/agent_status.py": {"agent"},
     "cli/cluster_adopt.py": {"log", "metadata_store.shared", "supervisor"} | SHARED,
     "cli/cluster_disk.py": {"wire"},

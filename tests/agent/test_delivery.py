@@ -119,6 +119,26 @@ def test_a_failure_is_a_sentence(
     assert "(deserializer.maxLineLength). Trying again" in second
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("[INVALID_TOPIC_EXCEPTION] 'a b' is no name for a topic: 1 to 249", "allowTopicOverride"),
+        ("topic 't' has no partition 77: it has 3", "Add partitions to the topic"),
+        ("header p: a partition is a number (got 'x')", "Leave partitionIdHeader out"),
+        ("[INVALID_TIMESTAMP] The timestamp is out of range", "message.timestamp.after.max.ms"),
+    ],
+)
+def test_what_holds_up_a_sink_is_said_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, words: str, hint: str
+) -> None:
+    """As Flume's, a sink tries an event that is refused until somebody acts; which is said."""
+    monkeypatch.setattr("ottla.agent.delivery.PAUSE_MIN_S", 0.001)
+    sink = FakeSink(OSError(words))
+    asyncio.run(run_agent(wired(sink, 10, gather_s=0.0), until_drained=True))
+    [said] = [record.message for record in caplog.records if "Trying" in record.message]
+    assert hint in said
+
+
 def test_an_unknown_outcome_is_looked_up_before_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """The positions that the sink has after it recovered say what arrived."""
     monkeypatch.setattr("ottla.agent.delivery.PAUSE_MIN_S", 0.001)

@@ -133,7 +133,7 @@ def alive(pid: int) -> bool:
 
 
 def test_a_line_without_an_end_is_split_into_what_a_topic_takes() -> None:
-    """A record of a piece is not over Kafka's default of message.max.bytes, 1,048,588; before, one
-    that was stood in the way of all that came after it."""
+    """A record of a piece is not over Kafka's default of message.max.bytes, 1,048,588; before, it
+    was, and nothing behind it was delivered."""
     lines = lines_of("command = head -c 3000000 /dev/zero")
     assert [len(line) for line in lines] == [1_000_000] * 3

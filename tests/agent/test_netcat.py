@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import resource
+
+import pytest
 
 from ottla.agent.sources.tcp import PENDING_BYTES_MAX
 
@@ -124,3 +127,43 @@ def test_datagrams_that_the_kernel_drops_are_counted() -> None:
             assert running.source.server.dropped > 0
 
     asyncio.run(run())
+
+
+def test_more_connections_than_descriptors_allow_are_closed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Half of the descriptors are for others; it is said once a minute. Before, clients that only
+    connected took all of them, and the sink could not reach its broker."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (6, 6))
+
+    async def run() -> None:
+        async with listening("type = netcat", "bind = 127.0.0.1", "port = 0") as running:
+            kept = []
+            for _ in range(3):
+                reader, writer = await running.connect()
+                writer.write(b"x\n")
+                assert await reader.readline() == b"OK\n"
+                kept.append(writer)
+            for _ in range(3):
+                reader, writer = await running.connect()
+                assert await ended(reader)
+                writer.close()
+            kept[0].close()
+            while len(running.source.server.open) == 3:
+                await asyncio.sleep(0.01)
+            reader, writer = await running.connect()
+            writer.write(b"again\n")
+            assert await reader.readline() == b"OK\n"
+            for each in (writer, *kept):
+                each.close()
+
+    asyncio.run(run())
+    said = [record.message for record in caplog.records if "others are closed" in record.message]
+    assert len(said) == 1
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await reader.read() == b""
+    except ConnectionError:
+        return True

@@ -32,10 +32,17 @@ TAKE_EVENTS_MIN = 10_000
 # state, so there are at most so many a second.
 GATHER_S = 0.002
 GATHER_TRANSACTION_S = 0.025
-TOO_LARGE_HINT = (
-    ". An event has more bytes than message.max.bytes of its topic allows: raise that, or let the "
-    "source cut events (deserializer.maxLineLength)"
-)
+# How an event that the brokers do not take is let through; all behind it waits.
+HINTS = {
+    "MESSAGE_TOO_LARGE": "An event has more bytes than message.max.bytes of its topic allows: "
+    "raise that, or let the source cut events (deserializer.maxLineLength)",
+    "no name for a topic": "Give the sink another kafka.topic, or allowTopicOverride = false",
+    "has no partition": "Add partitions to the topic, or leave partitionIdHeader or "
+    "defaultPartitionId out",
+    "a partition is a number": "Leave partitionIdHeader out, or extract another header",
+    "INVALID_TIMESTAMP": "An event has a time that its topic does not take: raise "
+    "message.timestamp.after.max.ms, or leave timestampHeader out",
+}
 STOP_S = 5.0  # for the delivery under way when the agent stops
 
 
@@ -134,8 +141,9 @@ class Delivery:
 
     def _warn_of(self, error: Exception, pause_s: float) -> None:
         words = str(error).rstrip(".") or type(error).__name__
-        if "MESSAGE_TOO_LARGE" in words:
-            words += TOO_LARGE_HINT
+        for sign, hint in HINTS.items():
+            if sign in words:
+                words += f". {hint}"
         logger.warning("Sink %s: %s. Trying again in %.1f s", self.sink.name, words, pause_s)
 
     @property

@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
+import socket
 import ssl
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
@@ -18,6 +21,9 @@ PENDING_BYTES_MAX = 64 * 1024  # received and not handled; then reading stops
 LINGER_S = 5.0
 STOP_S = 2.0  # for what was received when the source stops
 BACKLOG = 128
+CONNECTIONS_MAX = 10_000  # at most half of the descriptors of the process; more are closed at once
+KEEPALIVE_S = 300  # a client that went without a word is noticed
+SAY_AGAIN_S = 60.0  # that there are too many
 
 
 class EndConnection(Exception):
@@ -62,8 +68,11 @@ class Connection(asyncio.Protocol):
         handler_of: Callable[[Peer], Handler],
         all_open: set[Connection],
         idle_s: float | None = None,
+        admit: Callable[[], bool] = lambda: True,
     ) -> None:
-        """A connection that sends nothing for `idle_s` seconds ends."""
+        """A connection that sends nothing for `idle_s` seconds ends, one that is not admitted at
+        once."""
+        self._admit = admit
         self._handler_of = handler_of
         self._idle_s = idle_s
         self._all_open = all_open
@@ -81,6 +90,10 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if not self._admit():
+            self._transport.abort()
+            return
+        keep_alive(transport.get_extra_info("socket"))
         self.client = tuple((transport.get_extra_info("peername") or ("", 0))[:2])
         self.port = (transport.get_extra_info("sockname") or ("", 0))[1]
         self._all_open.add(self)
@@ -173,6 +186,14 @@ class Connection(asyncio.Protocol):
             await self._may_write.wait()
 
 
+def keep_alive(connection: socket.socket | None) -> None:
+    if connection is None:
+        return
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
+
+
 class TcpServer:
     """Listens on one address and some ports until it is cancelled."""
 
@@ -193,6 +214,26 @@ class TcpServer:
         self.bound: list[int] = []  # the ports, once it listens
         self.listening = asyncio.Event()
         self.open: set[Connection] = set()
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        unlimited = limit == resource.RLIM_INFINITY
+        self.connections_max = CONNECTIONS_MAX if unlimited else min(CONNECTIONS_MAX, limit // 2)
+        self._said_s = -SAY_AGAIN_S
+
+    def _admits(self) -> bool:
+        """Whether another connection may be open: the sinks need descriptors, too."""
+        if len(self.open) < self.connections_max:
+            return True
+        now_s = time.monotonic()
+        if now_s - self._said_s >= SAY_AGAIN_S:
+            self._said_s = now_s
+            logger.warning(
+                "Source %s: %d connections are open, which is all it may have; others are closed. "
+                "ulimit -n allows more, up to %d",
+                self.name,
+                self.connections_max,
+                CONNECTIONS_MAX,
+            )
+        return False
 
     async def run(self, handler_of: Callable[[Peer], Handler]) -> None:
         loop = asyncio.get_running_loop()
@@ -200,7 +241,7 @@ class TcpServer:
         try:
             for port in self.ports:
                 server = await loop.create_server(
-                    lambda: Connection(handler_of, self.open, self.idle_s),
+                    lambda: Connection(handler_of, self.open, self.idle_s, self._admits),
                     self.host,
                     port,
                     ssl=self.tls,
