@@ -102,3 +102,18 @@ def test_a_second_process_on_one_directory_is_refused(tmp_path: Path) -> None:
     )
     assert "another agent a1 runs on it" in done.stdout
     held.close()
+
+
+def test_an_instance_file_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:
+    """A directory, or no text: what to try is said, and the directory is free again. Before, there
+    was a traceback."""
+    path = tmp_path / "instance"
+    path.mkdir()
+    with pytest.raises(InstanceError, match=r"Is a directory\nTry: --data-dir"):
+        open_instance(tmp_path, "a1")
+    path.rmdir()
+    path.write_bytes(b"\xff\xfe\0")
+    with pytest.raises(InstanceError, match="not an instance id"):
+        open_instance(tmp_path, "a1")
+    path.unlink()
+    open_instance(tmp_path, "a1").close()

@@ -8,6 +8,7 @@ instance id, so that they do not fence one another. In containers, whose directo
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import re
 import uuid
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from .atomic_file import create_file
 
+logger = logging.getLogger(__name__)
 INSTANCE_FILE = "instance"
 VALID_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -60,16 +62,25 @@ def open_instance(data_directory: Path, agent: str, given_id: str | None = None)
             f"data directory {directory}: another agent {agent} runs on it\n"
             "Try: stop it, or --data-dir with another directory for a second instance"
         ) from None
-    return Instance(given_id or _kept_id(data_directory), directory, lock)
+    try:
+        return Instance(given_id or _kept_id(data_directory), directory, lock)
+    except InstanceError:
+        os.close(lock)
+        raise
 
 
 def _kept_id(data_directory: Path) -> str:
     path = data_directory / INSTANCE_FILE
     try:
-        found = path.read_text().strip()
-    except FileNotFoundError:
-        create_file(path, f"{uuid.uuid4().hex}\n".encode())
-        found = path.read_text().strip()
+        if not path.exists():
+            create_file(path, f"{uuid.uuid4().hex}\n".encode())
+            logger.info("%s is new: this instance has no positions yet", data_directory)
+        found = path.read_text(errors="backslashreplace").strip()
+    except OSError as problem:
+        raise InstanceError(
+            f"{path}: {problem.strerror}\n"
+            "Try: --data-dir DIRECTORY, or --instance with the id that the agent had"
+        ) from None
     if not VALID_ID.fullmatch(found):
         raise InstanceError(
             f"{path}: not an instance id (found {found[:40]!r})\n"

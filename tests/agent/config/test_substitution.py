@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from ottla.agent.config.patterns import python_pattern
-from ottla.agent.config.substitution import Values, replace
+from ottla.agent.config.reading import agents_in
+from ottla.agent.config.substitution import Values, replace, substituted
 from ottla.settings.properties import parse_properties
 
 VALUES = Values(
@@ -41,6 +43,16 @@ def test_references_are_replaced(text: str, expected: str) -> None:
     assert replace(text, VALUES) == (expected, [])
 
 
+def test_ten_lines_do_not_become_gigabytes() -> None:
+    """Each ten times the one before: it is said, and takes no memory."""
+    text = "L0 = xxxxxxxxxx\n" + "".join(
+        f"L{number} = {f'${{L{number - 1}}}' * 10}\n" for number in range(1, 10)
+    )
+    _, problems = substituted(parse_properties(text, "f"), {}, {})
+    assert [problem.key for problem in problems] == ["L6", "L7", "L8", "L9"]
+    assert "1,048,576 characters" in problems[0].fact()
+
+
 def test_what_must_be_set_is_said() -> None:
     """`env:` and `sys:` name one place: if it is not there, that is an error."""
     assert replace("${env:nobody} ${sys:nothing}", VALUES)[1] == ["env:nobody", "sys:nothing"]
@@ -64,3 +76,11 @@ def test_java_patterns_mean_the_same(java: str, text: str, groups: tuple[str, ..
     match = re.fullmatch(python_pattern(java), text)
     assert match is not None
     assert match.groups() == groups
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+    """Editors of Windows write one; before, the first key was another agent's, and a1 had no
+    sources."""
+    file = tmp_path / "a.conf"
+    file.write_bytes(b"\xef\xbb\xbfa1.sources = r1\r\n")
+    assert agents_in([file]) == ["a1"]

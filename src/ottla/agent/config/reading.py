@@ -18,7 +18,7 @@ def read_entries(paths: list[Path]) -> list[Entry]:
     entries: list[Entry] = []
     for path in paths:
         try:
-            text = path.read_text("utf-8")
+            text = path.read_text("utf-8-sig")  # editors of Windows begin with a mark
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise wrong(str(path), f"cannot be read: {reason}", "the path of a file") from None

@@ -16,6 +16,11 @@ from .description import Problem
 
 REFERENCE = re.compile(r"(\$?)\$\{([^${}]*)\}")
 DEPTH_MAX = 20  # a value that refers to itself has no end
+PUT_IN_MAX = 1024 * 1024  # characters into one value: ten lines can ask for terabytes
+
+
+class TooLong(ValueError):
+    """What is put into a value is over the limit."""
 
 
 class Values:
@@ -48,7 +53,12 @@ def substituted(
     problems: list[Problem] = []
     done = []
     for entry in entries:
-        value, missing = replace(entry.value, values)
+        try:
+            value, missing = replace(entry.value, values)
+        except TooLong:
+            rule = f"uses values of more than {PUT_IN_MAX:,} characters"
+            problems.append(Problem(entry.where, entry.name, rule, "fewer ${…} within ${…}"))
+            continue
         done.append(entry._replace(value=value))
         for name in missing:
             rule = f"uses ${{{name}}}, which is not set"
@@ -59,16 +69,22 @@ def substituted(
 
 
 def replace(text: str, values: Values) -> tuple[str, list[str]]:
-    """The text with what is known put in, and the `env:` and `sys:` names that are not set."""
+    """The text with what is known put in, and the `env:` and `sys:` names that are not set.
+    Raises TooLong."""
     missing: dict[str, None] = {}
+    put_in = 0
 
     def one(match: re.Match[str]) -> str:
+        nonlocal put_in
         escaped, inside = match.groups()
         if escaped:
             return f"$\0{{{inside}}}"
         name, has_default, default = inside.partition(":-")
         found = values.look_up(name)
         if found is not None:
+            put_in += len(found)
+            if put_in > PUT_IN_MAX:
+                raise TooLong
             return found
         if has_default:
             return default
