@@ -280,6 +280,35 @@ def test_a_disk_that_is_full_for_long_leaves_no_files(
     asyncio.run(scenario())
 
 
+def test_a_segment_that_cannot_be_deleted_is_closed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next try does not close the number again, which is another file's or socket's by then."""
+
+    async def scenario() -> None:
+        channel = channel_in(tmp_path, segment_bytes=100)
+        await channel.start({})
+        for number in range(4):
+            await channel.put(EventBatch([b"%d" % number]))
+        taken = await channel.take(100)
+
+        def refused(path: object) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(segments_module.os, "unlink", refused)
+            channel.commit(taken)
+            await channel._write_checkpoint()
+        others = [os.open(tmp_path, os.O_RDONLY) for _ in range(10)]
+        await channel._write_checkpoint()
+        for descriptor in others:
+            os.close(descriptor)  # raises if it was closed
+        assert len([*tmp_path.glob("data*/*.channel")]) == 1
+        await channel.close()
+
+    asyncio.run(scenario())
+
+
 def test_consumed_segments_are_deleted(tmp_path: Path) -> None:
     """The disk holds what waits, not what was."""
 

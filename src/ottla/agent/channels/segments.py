@@ -83,8 +83,8 @@ class Segments:
         paths = [path for each in self.directories for path in each.glob(f"*{SUFFIX}")]
         found = Replay(consumed or 0, consumed)
         for path in sorted(paths, key=lambda path: path.name):
-            if path.stat().st_size == 0:
-                path.unlink()
+            if path.stat().st_size < SEGMENT_BYTES:
+                path.unlink()  # its beginning was being written; what may be missing is counted
                 continue
             with (
                 path.open("rb") as file,
@@ -228,7 +228,9 @@ class Segments:
                 kept.append(segment)
                 continue
             if segment.descriptor >= 0:
-                os.close(segment.descriptor)
+                # If it cannot be deleted now it is tried again: the number is another file's then.
+                descriptor, segment.descriptor = segment.descriptor, -1
+                os.close(descriptor)
             if segment.damaged:
                 self._set_aside(segment.path)
             else:
