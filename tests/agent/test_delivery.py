@@ -139,6 +139,27 @@ def test_what_holds_up_a_sink_is_said_with_what_to_do(
     assert hint in said
 
 
+def test_a_part_that_does_not_end_in_order_holds_up_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A disk that is full when a sink stops: the channel is closed, and the agent ends as asked."""
+
+    class FullDisk(FakeSink):
+        def stop(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    wired_up = wired(FullDisk(), 10, gather_s=0.0)
+    closed: list[str] = []
+
+    async def close() -> None:
+        closed.append("c1")
+
+    wired_up.channels[0].close = close  # type: ignore[method-assign]
+    asyncio.run(run_agent(wired_up, until_drained=True))
+    assert closed == ["c1"]
+    assert "Sink fake does not end in order: [Errno 28] No space left" in caplog.text
+
+
 def test_an_unknown_outcome_is_looked_up_before_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """The positions that the sink has after it recovered say what arrived."""
     monkeypatch.setattr("ottla.agent.delivery.PAUSE_MIN_S", 0.001)

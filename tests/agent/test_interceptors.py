@@ -165,3 +165,13 @@ def test_a_python_function() -> None:
         interceptor("type = python", f"function = {module}:shorten", "options.most = x")(
             batch(b"x")
         )
+
+
+def test_a_module_that_cannot_be_imported_is_a_mistake_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a reload keeps what runs; before, a SyntaxError ended the agent with a traceback."""
+    (tmp_path / "broken_interceptor.py").write_text("def f(:\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="broken_interceptor raises SyntaxError"):
+        interceptor("type = python", "function = broken_interceptor:f")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from ottla.agent.config.description import ConfigError
 from ottla.agent.escapes import event_ms, expand
 from ottla.agent.events import EventBatch, Position, bytes_of
 from ottla.agent.files.json_lines import JsonDecoder
@@ -19,6 +20,7 @@ from ottla.agent.sinks.routing import Routing
 from ottla.agent.syslog.messages import parse
 from ottla.wire.records import read_records
 
+from .config.descriptions import agent_of, with_source
 from .net_harness import listening
 from .test_interceptors import interceptor
 
@@ -127,3 +129,24 @@ def test_what_a_python_interceptor_returns_is_checked(made: object, rule: str) -
     for ever, and was kept in a file channel."""
     assert rule in rule_broken(made, GIVEN)
     assert rule_broken(GIVEN.part([1]), GIVEN) == ""
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("type = regex_filter", "regex = a{99999999999}"),
+        ("type = regex_filter", f"regex = {'(' * 5000}{')' * 5000}"),
+        ("type = search_replace", "searchPattern = a", "replaceString = b", "charset = hex"),
+        ("type = search_replace", "searchPattern = a", "replaceString = b", "charset = a\\u0000b"),
+    ],
+)
+def test_options_that_python_refuses_in_its_own_way(lines: tuple[str, ...]) -> None:
+    """A mistake of the file; before, a traceback."""
+    with pytest.raises(ConfigError, match="must be"):
+        interceptor(*lines)
+
+
+def test_a_number_of_many_digits_is_none() -> None:
+    """Python reads no number of more than 4,300 digits; before, a traceback."""
+    with pytest.raises(ConfigError, match="whole number"):
+        agent_of(with_source("type = seq", f"batchSize = {'9' * 5000}"))

@@ -307,11 +307,13 @@ class Delivery:
 
     async def stop(self) -> None:
         # Not in its own thread, where a delivery may wait that this ends.
-        await asyncio.to_thread(self.sink.stop)
-        if self._file is not None:
-            self._file.close()
-        self._thread.shutdown(wait=False)
-        self._encoder.shutdown(wait=False)
+        try:
+            await asyncio.to_thread(self.sink.stop)
+            if self._file is not None:
+                self._file.close()
+        finally:
+            self._thread.shutdown(wait=False)
+            self._encoder.shutdown(wait=False)
 
 
 def transient(error: Exception) -> bool:

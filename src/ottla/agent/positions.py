@@ -285,9 +285,9 @@ class PositionFile:
         self._out = self._path.open("ab")
 
     def close(self) -> None:
-        if self._out is not None:
-            self._out.close()
-            self._out = None
+        out, self._out = self._out, None
+        if out is not None:
+            out.close()
 
 
 def _line_of(position: Position) -> bytes:

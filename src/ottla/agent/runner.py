@@ -191,10 +191,16 @@ class Agent:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for delivery in self.wiring.deliveries:
-            await delivery.stop()
-        for channel in self.wiring.channels:
-            await channel.close()
+        for what, end in [
+            *((f"Sink {each.name}", each.stop) for each in self.wiring.deliveries),
+            *((f"Channel {each.name}", each.close) for each in self.wiring.channels),
+        ]:
+            try:
+                await end()
+            except (
+                Exception
+            ) as problem:  # such as a full disk: the others end in order all the same
+                logger.error("%s does not end in order: %s", what, problem)
 
     async def _drain(self) -> None:
         drained = asyncio.create_task(self._drained(self.drains))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from .options import Options
-from .patterns import python_pattern
+from .patterns import BAD_PATTERN, python_pattern
 from .types import Complaint
 
 
@@ -25,7 +25,7 @@ def tail_groups(options: Options) -> Iterator[Complaint]:
             continue
         try:
             re.compile(python_pattern(path.rpartition("/")[2]))
-        except re.error as error:
+        except BAD_PATTERN as error:
             rule = f"must end in a regular expression: {error}"
             yield Complaint(f"filegroups.{group}", rule, f"filegroups.{group} = /var/log/app/.*log")
     for name in options.family("headers."):

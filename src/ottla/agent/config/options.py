@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from .patterns import python_pattern
+from .patterns import BAD_PATTERN, python_pattern
 
 Value: TypeAlias = bool | int | str | tuple[str, ...] | None
 LONG_MAX = (1 << 63) - 1
@@ -143,7 +143,7 @@ def _flag(text: str) -> bool:
 
 
 def _number(text: str) -> int:
-    if not re.fullmatch(r"[+-]?[0-9]+", text) or abs(int(text)) > LONG_MAX:
+    if not re.fullmatch(r"[+-]?[0-9]{1,30}", text) or abs(int(text)) > LONG_MAX:
         raise BadValue("must be a whole number")
     return int(text)
 
@@ -151,15 +151,17 @@ def _number(text: str) -> int:
 def _pattern(text: str) -> str:
     try:
         re.compile(python_pattern(text))
-    except re.error as error:
+    except BAD_PATTERN as error:
         raise BadValue(f"must be a regular expression: {error}") from None
     return text
 
 
 def _charset(text: str) -> str:
     try:
-        return codecs.lookup(text).name
-    except LookupError:
+        name = codecs.lookup(text).name
+        "".encode(name)  # Python has codecs that are none, such as hex
+        return name
+    except (LookupError, ValueError):
         raise BadValue("must be the name of a character set", "UTF-8") from None
 
 

@@ -37,6 +37,10 @@ TOKEN = re.compile(
 ESCAPES = {r"\z": r"\Z", r"\Z": r"(?=\n?\Z)", r"\R": r"(?:\r\n|[\n-\r])", r"\e": r"\x1B"}
 
 
+# What `re.compile` raises: also for a number of repetitions, or a nesting, that is too large.
+BAD_PATTERN = (re.error, OverflowError, RecursionError)
+
+
 def python_pattern(text: str) -> str:
     """The pattern for Python's `re`. It may still not compile."""
     inside = False  # a class of characters

@@ -30,6 +30,9 @@ def python(name: str, options: Options, context: Context) -> Interceptor:
     except (ImportError, AttributeError) as error:
         hint = "PYTHONPATH=DIRECTORY of the module"
         raise ConfigError([Problem("", name, f"function: {error}", hint)]) from None
+    except Exception as error:  # the module itself: at a reload the agent goes on as before
+        rule = f"function: {module} raises {type(error).__name__}: {error}"
+        raise ConfigError([Problem("", name, rule, f"python -c 'import {module}'")]) from None
     if not callable(found):
         raise ConfigError([Problem("", name, f"function: {attribute} cannot be called", "")])
     call, arguments = found, dict(options.family("options."))
