@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.agent.channels.file import FileChannel
 from ottla.agent.channels.memory import MemoryChannel
 from ottla.agent.delivery import DELIVERY_EVENTS_MAX, TAKE_EVENTS_MIN, Delivery
 from ottla.agent.events import EventBatch, Position
@@ -158,6 +159,58 @@ def test_a_part_that_does_not_end_in_order_holds_up_no_other(
     asyncio.run(run_agent(wired_up, until_drained=True))
     assert closed == ["c1"]
     assert "Sink fake does not end in order: [Errno 28] No space left" in caplog.text
+
+
+def test_a_channel_that_cannot_be_read_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as when a process has no descriptor left for a file of the channel's; before, the agent
+    ended."""
+    monkeypatch.setattr("ottla.agent.delivery.PAUSE_MIN_S", 0.001)
+    sink = FakeSink()
+    wired_up = wired(sink, 100, gather_s=0.0)
+    [channel] = wired_up.channels
+    take, failures = channel.take, iter(range(3))
+
+    async def failing(events_max: int, bytes_max: int = 1 << 20) -> list[EventBatch]:
+        if next(failures, None) is not None:
+            raise OSError(24, "Too many open files")
+        return await take(events_max, bytes_max)
+
+    monkeypatch.setattr(channel, "take", failing)
+    asyncio.run(run_agent(wired_up, until_drained=True))
+    assert sink.numbers == list(range(100))
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_batches_of_which_nothing_is_left_fill_a_channel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A filter that takes all, and a broker that is away: the source waits after so many; before,
+    the channel grew as long as there was something to read."""
+    for name in ("memory", "file"):
+        monkeypatch.setattr(f"ottla.agent.channels.{name}.EMPTY_BATCHES_MAX", 5)
+
+    async def run() -> None:
+        channel: MemoryChannel | FileChannel = MemoryChannel("c1", 100)
+        if kind == "file":
+            channel = FileChannel("c1", tmp_path / "c", [tmp_path / "d"], minimum_space_bytes=0)
+            await channel.start({})
+        for offset in range(1, 6):
+            await channel.put(EventBatch([], position=Position("r1/x", offset)))
+        late = asyncio.create_task(channel.put(EventBatch([], position=Position("r1/x", 6))))
+        await asyncio.sleep(0)
+        assert not late.done()
+        taken = await channel.take(100)
+        await late
+        channel.roll_back(taken)
+        more = asyncio.create_task(channel.put(EventBatch([], position=Position("r1/x", 7))))
+        await asyncio.sleep(0)
+        assert not more.done()
+        while not more.done():
+            channel.commit(await channel.take(100))
+            await asyncio.sleep(0)
+        await channel.close()
+
+    asyncio.run(run())
 
 
 def test_an_unknown_outcome_is_looked_up_before_going_on(monkeypatch: pytest.MonkeyPatch) -> None:

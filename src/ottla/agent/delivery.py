@@ -299,7 +299,8 @@ class Delivery:
             self._sending = None
         if self._taking is not None:
             self._taking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
+            # One that failed has taken nothing, and is tried again.
+            with contextlib.suppress(asyncio.CancelledError, Exception):
                 self._open += await self._taking
             self._taking = None
         self.channel.roll_back(self._open)

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from ..config.options import Options
 from ..context import Context
 from ..events import FORGET, EventBatch, Position
-from ..parts import TAKE_BYTES_MAX
+from ..parts import EMPTY_BATCHES_MAX, TAKE_BYTES_MAX
 from .checkpoint import Checkpoint, read_checkpoint
 from .frames import DamagedFrame, Found, frame, span_of
 from .segments import Replay, Segment, Segments, channel_of
@@ -89,6 +89,7 @@ class FileChannel:
         self._segment_bytes = min(segment_bytes, SEGMENT_BYTES_MAX)
         self._minimum_space_bytes = minimum_space_bytes
         self._entries: deque[Entry] = deque()
+        self._empty = 0  # batches that wait to be taken and have no events: all were filtered
         self._memory_bytes = 0
         self._pending: deque[Pending] = deque()
         self._unsynced_bytes = 0
@@ -118,6 +119,7 @@ class FileChannel:
         for segment, each in found.frames:
             self._entries.append(Entry(segment, each, None, each.size))
             self.events += each.events
+            self._empty += not each.events
         self._tasks = [
             asyncio.create_task(self._write_forever()),
             asyncio.create_task(self._checkpoint_forever()),
@@ -197,6 +199,7 @@ class FileChannel:
         self._next += span_of(len(batch))
         self.events += len(batch)
         self.events_put += len(batch)
+        self._empty += not batch.bodies
         self._unsynced_bytes += size
         # Only who cannot read again must know that it is safe.
         synced = asyncio.get_running_loop().create_future() if batch.position is None else None
@@ -207,6 +210,8 @@ class FileChannel:
             await synced
 
     def _has_space(self, events: int) -> bool:
+        if not events and self._empty >= EMPTY_BATCHES_MAX:
+            return False
         return self.events == 0 or (
             self.events + events <= self.capacity and self._unsynced_bytes < UNSYNCED_BYTES_MAX
         )
@@ -312,6 +317,7 @@ class FileChannel:
             self._taking.wake()
             raise
         self.events -= events
+        self._empty -= sum(not entry.found.events for entry in taken)
         self._memory_bytes -= sum(entry.size for entry in taken if entry.batch is not None)
         self._putting.wake()
         self._taking.wake()
@@ -395,6 +401,7 @@ class FileChannel:
             self._entries.appendleft(Entry(NO_SEGMENT, found, plain, size))
             self._memory_bytes += size
             self.events += len(batch)
+            self._empty += not batch.bodies
         self._taking.wake()
 
     # Checkpoints

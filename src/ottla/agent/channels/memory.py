@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from ..config.options import LONG_MAX, Options
 from ..context import Context
 from ..events import EventBatch
-from ..parts import TAKE_BYTES_MAX
+from ..parts import EMPTY_BATCHES_MAX, TAKE_BYTES_MAX
 from .waiting import WaitingLine
 
 BUFFER_PERCENTAGE = 20  # of the byte capacity, for headers and objects
@@ -43,6 +43,7 @@ class MemoryChannel:
         self.byte_capacity = byte_capacity * (100 - byte_buffer_percentage) // 100
         self.events = 0  # that wait to be taken
         self.bytes = 0
+        self._empty = 0  # batches that wait and have no events: all were filtered
         self._wanted = 0  # events, by sinks that wait
         self.events_put = 0
         self.events_taken = 0  # and committed
@@ -59,11 +60,14 @@ class MemoryChannel:
         self.events += count
         self.bytes += size
         self.events_put += count
+        self._empty += not count
         self._waiting.append((batch, size))
         self._taking.wake()
         self._putting.wake()
 
     def _has_space(self, events: int, size: int, bytes_max: int) -> bool:
+        if not events and self._empty >= EMPTY_BATCHES_MAX:
+            return False
         return self.events == 0 or (
             self.events + events <= self.capacity + self._wanted and self.bytes + size <= bytes_max
         )
@@ -80,6 +84,7 @@ class MemoryChannel:
             waiting.popleft()
             events += len(batch)
             taken_bytes += size
+            self._empty -= not batch.bodies
             taken.append(batch)
         self.events -= events
         self.bytes -= taken_bytes
@@ -113,6 +118,7 @@ class MemoryChannel:
             size = batch.byte_count()
             self.events += len(batch)
             self.bytes += size
+            self._empty += not batch.bodies
             self._waiting.appendleft((batch, size))
         self._taking.wake()
 
