@@ -250,10 +250,10 @@ def test_a_disk_that_fails_makes_the_source_wait(
 
 @pytest.mark.parametrize("call", ["open", "writev", "fsync", "fdatasync"])
 def test_a_disk_that_is_full_for_long_leaves_no_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str
 ) -> None:
     """Each try begins a segment, and takes it back; before, each left a file and a descriptor,
-    until the process had no more of them."""
+    until the process had no more of them. It is said once a minute."""
     monkeypatch.setattr("ottla.agent.channels.file.PAUSE_S", 0.0)
     tries = iter(range(50))
     real = getattr(os, call)
@@ -270,6 +270,7 @@ def test_a_disk_that_is_full_for_long_leaves_no_files(
         monkeypatch.setattr(segments_module.os, call, failing)
         await channel.put(EventBatch([b"0"]))
         assert next(tries, None) is None
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
         assert len(channel.segments.segments) == 1
         assert len(os.listdir("/proc/self/fd")) <= descriptors + 1
         assert len([*tmp_path.glob("data*/*.channel")]) == 1

@@ -111,6 +111,20 @@ def test_the_logger_sink_shows_events(tmp_path: Path) -> None:
         assert next(lines).rstrip().endswith("body:30 0 }")
 
 
+def test_an_interceptor_that_raises_ends_the_agent_with_a_sentence(tmp_path: Path) -> None:
+    """Which function, what it raised, and what to try; its own traceback is in the log."""
+    file = tmp_path / "flume.conf"
+    options = "a1.sources.r1.interceptors = i\na1.sources.r1.interceptors.i.type = python\n"
+    function = "a1.sources.r1.interceptors.i.function = json:loads\n"
+    file.write_text(f"{SEQUENCE}a1.sinks.k1.type = logger\n{options}{function}")
+    with running(file) as process:
+        assert process.stderr is not None
+        *_, fact, hint = process.stderr.read().splitlines()
+        assert process.wait() == 1
+    assert fact.startswith("ottla: agent a1: interceptor i: json:loads raises TypeError: ")
+    assert hint.startswith("Try: mend the function and start the agent again")
+
+
 def test_a_wrong_file_ends_with_one_sentence(tmp_path: Path) -> None:
     """A sink with two channels: line, key, rule, value and what to try, and exit code 1."""
     file = tmp_path / "flume.conf"

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 import shutil
+import time
 import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -42,6 +43,7 @@ MEMORY_BYTES_MAX = 1024 * 1024  # of batches that wait; the rest is read from th
 CHECKPOINT_S = 1.0
 CLOSE_S = 5.0
 PAUSE_S = 1.0  # before the disk is tried again
+SAY_AGAIN_S = 60.0  # that it fails: its log may be on the same disk
 MINIMUM_SPACE_BYTES = 500 * 1024 * 1024  # Flume's minimumRequiredSpace
 
 
@@ -102,6 +104,7 @@ class FileChannel:
         self._sources: dict[str, Position] = {}  # of what is consumed
         self._held: dict[str, int] = {}  # up to where sources need nothing again, by stream
         self._checkpoint_due = False
+        self._said_s: dict[str, float] = {}  # when, by what was said
         self._putting = WaitingLine()
         self._taking = WaitingLine()
         self._written = asyncio.Event()
@@ -226,15 +229,16 @@ class FileChannel:
                 try:
                     entries = await loop.run_in_executor(self._disk, self._write, group)
                 except OSError as problem:
-                    logger.error(
-                        "Channel %s: %s. Its sources wait; trying again in %.0f s",
-                        self.name,
-                        problem,
-                        PAUSE_S,
-                    )
+                    self._say("its sources wait; trying again each second", problem)
                     await asyncio.sleep(PAUSE_S)
                     continue
                 self._add_written(group, entries)
+
+    def _say(self, what: str, problem: OSError) -> None:
+        now_s = time.monotonic()
+        if now_s - self._said_s.get(what, -SAY_AGAIN_S) >= SAY_AGAIN_S:
+            self._said_s[what] = now_s
+            logger.error("Channel %s: %s: %s", self.name, what, problem)
 
     def _next_group(self) -> list[Pending]:
         group = []
@@ -418,7 +422,7 @@ class FileChannel:
         try:
             await asyncio.get_running_loop().run_in_executor(self._disk, self._keep, kept)
         except OSError as problem:
-            logger.error("Channel %s: no checkpoint: %s", self.name, problem)
+            self._say("no checkpoint; trying again each second", problem)
             self._checkpoint_due = True
 
     def _keep(self, kept: Checkpoint) -> None:
