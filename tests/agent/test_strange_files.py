@@ -9,12 +9,14 @@ import gzip
 import lzma
 import os
 import resource
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import cramjam
 import pytest
 
+from ottla.agent.config.description import ConfigError
 from ottla.agent.files.compressed import CHUNK_BYTES, CompressedContent, new_decompressor, unpacked
 from ottla.agent.files.listing import FileGroup
 from ottla.agent.files.opening import PROBED_FILES_MAX, files_max, open_if_same
@@ -22,6 +24,7 @@ from ottla.agent.sources.taildir import OPEN_FILES_MAX, TaildirOptions, TaildirS
 from ottla.agent.status import printable
 
 from .files_harness import Collected, Running, Ticks, append
+from .net_harness import made_pem_file, source_of
 from .test_spooldir import names, read_all, spool
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -174,3 +177,23 @@ def test_a_fifo_in_place_of_a_file_is_not_waited_for(tmp_path: Path, name: str) 
     if content is not None:
         assert content.pread(10, 0) == b"" if isinstance(content, CompressedContent) else True
         content.close()
+
+
+def test_a_certificate_that_cannot_be_used_is_a_mistake_of_the_file(tmp_path: Path) -> None:
+    """One that is not there, and a key with a password that nobody gave: before, the first ended an
+    agent that read its file again, and for the second OpenSSL asked at the terminal."""
+    pem_file = "keystore-type = PEM"
+    lines = ("type = http", "bind = 127.0.0.1", "port = 0", "ssl = true", pem_file)
+    with pytest.raises(ConfigError, match=r"\(http\) cannot be made: .*none.pem: No such file"):
+        source_of(*lines, f"keystore = {tmp_path}/none.pem")
+    pem = made_pem_file(tmp_path)
+    key = ["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    subprocess.run(
+        ["openssl", *key, "-aes256", "-pass", "pass:secret", "-out", str(pem)],
+        check=True,
+        capture_output=True,
+    )
+    with pem.open("ab") as out:
+        out.write((tmp_path / "certificate.pem").read_bytes())
+    with pytest.raises(ConfigError, match=r"\(http\) cannot be made"):
+        source_of(*lines, f"keystore = {pem}")

@@ -167,9 +167,14 @@ def events_max(sink: Part) -> int:
 
 
 def made(part: Part, context: Context) -> Any:
-    """A source, channel, sink or interceptor."""
+    """A source, channel, sink or interceptor. Raises ConfigError, so that a reload keeps what
+    runs."""
     make = factory(FACTORIES[part.type.kind, part.type.name], part)
-    return make(part.name, part.options, context)
+    try:
+        return make(part.name, part.options, context)
+    except (OSError, ValueError) as error:  # such as a certificate that is not there
+        rule = f"({part.type.name}) cannot be made: {error}"
+        raise ConfigError([Problem(part.where, part.name, rule, "")]) from None
 
 
 def factory(place: tuple[str, str], part: Part) -> Callable[..., Any]:

@@ -20,9 +20,12 @@ def tls_context(options: Options) -> ssl.SSLContext | None:
     if not options.flag("ssl"):
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(
-        options.text("keystore"), password=options.text_or_none("keystore-password")
-    )
+    file = options.text("keystore")
+    try:
+        # Never None: OpenSSL would ask whoever is at the terminal, and the agent would wait.
+        context.load_cert_chain(file, password=options.text_or_none("keystore-password") or "")
+    except OSError as error:
+        raise ValueError(f"{file}: {error.strerror or error}") from None
     included = options.names("include-protocols") or tuple(VERSIONS)
     excluded = options.names("exclude-protocols")
     for version, off in VERSIONS.items():
