@@ -19,6 +19,7 @@ from ottla.agent.channels import segments as segments_module
 from ottla.agent.channels.file import FileChannel
 from ottla.agent.channels.frames import FRAME_MAGIC
 from ottla.agent.events import EventBatch, Position
+from ottla.agent.parts import PartError
 
 STREAM = "r1/numbers"
 
@@ -66,6 +67,7 @@ async def crash(channel: FileChannel) -> None:
     await asyncio.gather(*channel._tasks, return_exceptions=True)
     channel._disk.shutdown()
     channel._reader.shutdown()
+    channel.unlock()
     channel.segments.close()
 
 
@@ -306,6 +308,28 @@ def test_a_segment_that_cannot_be_deleted_is_closed_once(
             os.close(descriptor)  # raises if it was closed
         assert len([*tmp_path.glob("data*/*.channel")]) == 1
         await channel.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_directory_has_one_channel(tmp_path: Path) -> None:
+    """Another one that is given it by mistake is refused, as in Flume; before, it set the segments
+    of the first aside, with all that was in them."""
+
+    async def scenario() -> None:
+        first = channel_in(tmp_path)
+        await first.start({})
+        await first.put(EventBatch([b"0"]))
+        other = FileChannel("c2", tmp_path / "other", [tmp_path / "data1"])
+        with pytest.raises(PartError, match=r"another channel.*data1\nTry: checkpointDir"):
+            await other.start({})
+        await other.close()
+        [found] = await first.take(10)
+        assert found.bodies == [b"0"]
+        await first.close()
+        again = channel_in(tmp_path)
+        await again.start({})
+        await again.close()
 
     asyncio.run(scenario())
 

@@ -74,6 +74,7 @@ async def life(directory: Path, sink: Sink) -> None:
             await channel._write_checkpoint()
         await channel.close()
     finally:
+        channel.unlock()
         if hasattr(channel, "segments"):
             await crash(channel)
 

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import logging
+import os
 import shutil
 import time
 import uuid
@@ -27,7 +29,7 @@ from typing import NamedTuple
 from ..config.options import Options
 from ..context import Context
 from ..events import FORGET, EventBatch, Position
-from ..parts import EMPTY_BATCHES_MAX, TAKE_BYTES_MAX
+from ..parts import EMPTY_BATCHES_MAX, TAKE_BYTES_MAX, PartError
 from .checkpoint import Checkpoint, read_checkpoint
 from .frames import DamagedFrame, Found, frame, span_of
 from .segments import Replay, Segment, Segments, channel_of
@@ -42,6 +44,7 @@ UNSYNCED_BYTES_MAX = 1024 * 1024  # then sources wait
 MEMORY_BYTES_MAX = 1024 * 1024  # of batches that wait; the rest is read from the file
 CHECKPOINT_S = 1.0
 CLOSE_S = 5.0
+LOCK = "in_use.lock"  # Flume's name
 PAUSE_S = 1.0  # before the disk is tried again
 SAY_AGAIN_S = 60.0  # that it fails: its log may be on the same disk
 MINIMUM_SPACE_BYTES = 500 * 1024 * 1024  # Flume's minimumRequiredSpace
@@ -111,6 +114,7 @@ class FileChannel:
         self._disk = ThreadPoolExecutor(1, thread_name_prefix=f"channel-{name}")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix=f"channel-{name}-reader")
         self._tasks: list[asyncio.Task[None]] = []
+        self._locks: list[int] = []
 
     # Start
 
@@ -138,7 +142,7 @@ class FileChannel:
 
     def _open(self, delivered: Mapping[str, Position] | None) -> tuple[Replay, dict[str, Position]]:
         known, delivered = delivered is not None, delivered or {}
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._lock()
         kept = read_checkpoint(self._directory)
         if kept is None:
             kept = Checkpoint(channel_of(self._data_directories) or uuid.uuid4().hex)
@@ -178,6 +182,25 @@ class FileChannel:
         self.segments.delete_before(self._consumed)
         self._channel = kept.channel
         return found, positions
+
+    def _lock(self) -> None:
+        """Makes the directories, and keeps others out: they would set these segments aside."""
+        for directory in dict.fromkeys([self._directory, *self._data_directories]):
+            directory.mkdir(parents=True, exist_ok=True)
+            lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._locks.append(lock)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                self.unlock()
+                raise PartError(
+                    f"channel {self.name}: another channel, or another agent, uses {directory}\n"
+                    "Try: checkpointDir and dataDirs of its own for each channel"
+                ) from None
+
+    def unlock(self) -> None:
+        while self._locks:
+            os.close(self._locks.pop())
 
     def _source_positions(
         self, found: Replay, delivered: Mapping[str, Position]
@@ -437,6 +460,7 @@ class FileChannel:
     async def close(self) -> None:
         """Syncs what waits, and writes the checkpoint."""
         if not self._tasks:
+            self.unlock()
             return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.drain(), CLOSE_S)
@@ -447,6 +471,7 @@ class FileChannel:
         await asyncio.get_running_loop().run_in_executor(self._disk, self.segments.close)
         self._disk.shutdown()
         self._reader.shutdown()
+        self.unlock()
 
 
 NO_SEGMENT = Segment(Path(), 0, 0)
