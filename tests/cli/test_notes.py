@@ -25,6 +25,7 @@ from tests.live import environment_with, free_port
 from tests.waiting import eventually
 
 SCRIPTS = sysconfig.get_path("scripts")
+PROCESSES = "ps axww -o args="  # whole lines, whatever COLUMNS says
 ALONE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 # As Kafka 3 had it, but for the address.
 ZOOKEEPER_PROPERTIES = """\
@@ -151,10 +152,10 @@ def test_the_commands_of_the_notes(tmp_path: Path, shell: Shell) -> None:
         assert run(f"{topics} --list").out == "\n"
 
         assert shell.run("kafka-server-stop.sh stop") == (0, "")
-        eventually(lambda: "ottla server" not in shell.run("ps axww -o args=")[1], "it has stopped")
+        eventually(lambda: "ottla server" not in shell.run(PROCESSES)[1], "it has stopped")
         assert shell.run("kafka-server-stop.sh stop") == (1, "No kafka server to stop\n")
         assert shell.run("zookeeper-server-stop.sh") == (0, "")
-        eventually(lambda: "QuorumPeerMain" not in shell.run("ps axww -o args=")[1], "it has stopped")
+        eventually(lambda: "QuorumPeerMain" not in shell.run(PROCESSES)[1], "it has stopped")
         assert shell.run("zookeeper-server-stop.sh") == (1, "No zookeeper server to stop\n")
     assert "Traceback" not in output.read_text()
     assert (tmp_path / "logs" / ".kafka_cleanshutdown").exists()
