@@ -8,14 +8,12 @@ change its length and the lines a second.
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import time
 from contextlib import ExitStack
 
-from ottla.spark.java import JavaMissing, find_java
+from ottla.spark.java import find_java
+from scripts.demo.command import run_demo, show_checks
 from scripts.demo.panel import Screen
-from scripts.demo.running import DemoFailed
 from scripts.demo.story import Check
 
 from .panel import panel, plain
@@ -24,24 +22,14 @@ from .running import Demo, Plan
 
 def main(arguments: list[str]) -> int:
     screen = Screen(panel=panel, plain=plain)
-    began = time.monotonic()
-    # A polite end of the demo is Ctrl-C's: everything it started goes with it.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+
+    def demo(stack: ExitStack) -> list[Check]:
         asked = plan(arguments)
         if asked.spark:
             find_java()
-        with ExitStack() as stack:
-            checks = Demo(asked, screen, stack).run()
-    except KeyboardInterrupt:
-        screen.leave()
-        screen.say("interrupted; all that was started is gone again")
-        return 130
-    except (DemoFailed, JavaMissing) as failure:
-        screen.leave()
-        print(f"demo: {failure}", file=sys.stderr)
-        return 1
-    return finish(checks, screen, time.monotonic() - began)
+        return Demo(asked, screen, stack).run()
+
+    return run_demo(screen, demo, lambda checks, took_s: finish(checks, screen, took_s))
 
 
 def plan(arguments: list[str]) -> Plan:
@@ -55,10 +43,7 @@ def plan(arguments: list[str]) -> Plan:
 
 def finish(checks: list[Check], screen: Screen, took_s: float) -> int:
     """The checks in words."""
-    for check in checks:
-        sign = "✓" if check.good else "✗"
-        found = check.found if check.good else f"{check.found}, expected {check.expected}"
-        screen.say(f"{sign} {check.claim}: {found}")
+    show_checks(checks, screen)
     good = all(check.good for check in checks)
     verdict = "every line arrived exactly once" if good else "the topics are not what the files say"
     screen.say(f"{verdict} [{took_s:.0f} s]")

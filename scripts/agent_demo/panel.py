@@ -17,6 +17,7 @@ from scripts.demo.panel import (
     WIDTH_MAX,
     bar_lines,
     clock,
+    side_by_side,
     sparkline,
 )
 
@@ -74,13 +75,7 @@ def columns(view: View, width: int) -> list[str]:
     half = width // 2
     left = bar_lines("status codes", view.statuses, half - 2, 8)
     right = bar_lines("files, bytes", view.files[:FILES], width - half, 18)
-    rows = max(len(left), len(right))
-    left += [("", 0)] * (rows - len(left))
-    right += [("", 0)] * (rows - len(right))
-    return [
-        f"{text}{' ' * max(half - shown, 0)}{other}"
-        for (text, shown), (other, _) in zip(left, right, strict=True)
-    ]
+    return side_by_side(left, right, half)
 
 
 def plain(view: View) -> str:

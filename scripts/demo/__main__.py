@@ -8,38 +8,27 @@ second and where the report goes.
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from ottla.spark.java import JavaMissing, find_java
+from ottla.spark.java import find_java
 
 from . import report
+from .command import run_demo, show_checks
 from .panel import Screen
-from .running import Demo, DemoFailed, Plan
+from .running import Demo, Plan
 from .story import Story
 
 
 def main(arguments: list[str]) -> int:
     screen = Screen()
-    began = time.monotonic()
-    # A polite end of the demo is Ctrl-C's: everything it started goes with it.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+
+    def demo(stack: ExitStack) -> Story:
         find_java()
-        with ExitStack() as stack:
-            story = Demo(plan(arguments), screen, stack).run()
-    except KeyboardInterrupt:
-        screen.leave()
-        screen.say("interrupted; all that was started is gone again")
-        return 130
-    except (DemoFailed, JavaMissing) as failure:
-        screen.leave()
-        print(f"demo: {failure}", file=sys.stderr)
-        return 1
-    return finish(story, screen, time.monotonic() - began)
+        return Demo(plan(arguments), screen, stack).run()
+
+    return run_demo(screen, demo, lambda story, took_s: finish(story, screen, took_s))
 
 
 def plan(arguments: list[str]) -> Plan:
@@ -53,10 +42,7 @@ def plan(arguments: list[str]) -> Plan:
 
 def finish(story: Story, screen: Screen, took_s: float) -> int:
     """The checks in words, and the report."""
-    for check in story.checks:
-        sign = "✓" if check.good else "✗"
-        found = check.found if check.good else f"{check.found}, expected {check.expected}"
-        screen.say(f"{sign} {check.claim}: {found}")
+    show_checks(story.checks, screen)
     path = Path(os.environ.get("OTTLA_DEMO_REPORT", "demo-report.html")).resolve()
     path.write_text(report.page(story), encoding="utf-8")
     verdict = "every event counted exactly once" if story.good else "the counts are wrong"

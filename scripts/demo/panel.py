@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, TextIO
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -86,13 +87,15 @@ def columns(view: View, width: int) -> list[str]:
     half = width // 2
     left = bar_lines("top pages", view.pages, half - 2, 18)
     right = bar_lines("funnel", view.funnel, width - half, 8)
-    rows = max(len(left), len(right))
-    left += [("", 0)] * (rows - len(left))
-    right += [("", 0)] * (rows - len(right))
-    return [
-        f"{text}{' ' * max(half - shown, 0)}{other}"
-        for (text, shown), (other, _) in zip(left, right, strict=True)
-    ]
+    return side_by_side(left, right, half)
+
+
+def side_by_side(
+    left: Sequence[tuple[str, int]], right: Sequence[tuple[str, int]], width: int
+) -> list[str]:
+    """Lines of two columns, each with the length it has on the screen; the left one is so wide."""
+    pairs = zip_longest(left, right, fillvalue=("", 0))
+    return [f"{text}{' ' * max(width - shown, 0)}{other}" for (text, shown), (other, _) in pairs]
 
 
 def bar_lines(
