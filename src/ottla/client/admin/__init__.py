@@ -2,8 +2,8 @@
 
 Every method waits for its answer, retries what may pass, and raises `KafkaError` with what to do.
 Results are plain dictionaries as kafka-python gives them. The methods are grouped by what they are
-about: topics.py, configs.py, records.py, groups.py, transactions.py, leaders.py, replicas.py,
-reassignments.py, cluster.py.
+about: topics.py, configs.py, records.py, batches.py, groups.py, transactions.py, leaders.py,
+replicas.py, reassignments.py, cluster.py.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Self, cast
 from ..config import COMMON, parse
 from ..network.cluster_client import Client
 from ..typed_config import ClientConfig
+from .batches import Batches, BatchState, PartitionRead, ReadBatch
 from .configs import Configs
 from .groups import Groups
 from .leaders import Leaders
@@ -50,6 +51,7 @@ __all__ = [
     "AbortTransactionSpec",
     "Admin",
     "AlterConfigOp",
+    "BatchState",
     "ConfigFilterType",
     "ConfigResource",
     "ConfigResourceType",
@@ -66,7 +68,9 @@ __all__ = [
     "OffsetTimestamp",
     "OngoingReassignment",
     "PartitionProducerState",
+    "PartitionRead",
     "ProducerState",
+    "ReadBatch",
     "ReplicaLogDirs",
     "TransactionDescription",
     "TransactionListing",
@@ -75,7 +79,9 @@ __all__ = [
 ]
 
 
-class Admin(Topics, Configs, Groups, Transactions, Leaders, Replicas, Reassignments, LogDirs):
+class Admin(
+    Topics, Configs, Groups, Transactions, Leaders, Replicas, Batches, Reassignments, LogDirs
+):
     """Looks after a cluster. Options as keywords or as Kafka's properties."""
 
     def __init__(self, properties: Mapping[str, object] | None = None, **options: object) -> None:
