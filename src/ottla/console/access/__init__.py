@@ -1,0 +1,1 @@
+"""Users, roles, sessions, tokens, audit."""

@@ -1,0 +1,1 @@
+"""Rules on series, and how they are sent."""

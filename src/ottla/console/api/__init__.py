@@ -1,0 +1,1 @@
+"""The same as JSON, with OpenAPI and tokens."""

@@ -1,0 +1,43 @@
+"""What all parts of the console share: the clusters, the history, and who watches.
+
+`app.py` makes one `Console` and hands it to each package's `routes(console)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ottla.client.admin import Admin
+
+from .picture import ClusterPicture
+from .series import History
+
+
+class Cluster(Protocol):
+    """One cluster that the console shows."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def client_properties(self) -> Mapping[str, Any]:
+        """Options for `ottla.Producer`, `Consumer` and `Admin`, bootstrap_servers among them."""
+
+    @property
+    def picture(self) -> ClusterPicture:
+        """The newest; never waits."""
+
+    def admin(self) -> Admin:
+        """Shared by all threads. Its calls wait for the cluster: not on the event loop."""
+
+    def refresh(self) -> None:
+        """Ask for a new picture soon, after something was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    clusters: Mapping[str, Cluster]
+    history: History
+    read_only: bool = False

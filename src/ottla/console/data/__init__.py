@@ -1,0 +1,1 @@
+"""Records: browse, tail, filter, SQL, produce, replay, download."""

@@ -1,0 +1,1 @@
+"""Samples over time in SQLite, rolled up."""

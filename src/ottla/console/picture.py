@@ -1,0 +1,212 @@
+"""What a cluster looked like when it was last asked: plain, immutable, made whole by the collector
+and swapped in one assignment, so that a page reads one consistent state and never waits.
+
+Where a part could not be had this time, the last one known stands, and `problems` says since when.
+Times are milliseconds since 1970. Rates are per second, None where nothing tells them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPicture:
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    start_offset: int | None = None
+    end_offset: int | None = None  # the high watermark
+    size_bytes: int | None = None  # of the leader's replica
+
+    @property
+    def offline(self) -> bool:
+        return self.leader is None
+
+    @property
+    def under_replicated(self) -> bool:
+        return len(self.isr) < len(self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPicture:
+    name: str
+    topic_id: str | None
+    internal: bool
+    partitions: tuple[PartitionPicture, ...]
+    records: int = 0  # between start and end offsets
+    size_bytes: int = 0  # of all replicas
+    records_in_rate: float | None = None
+    bytes_in_rate: float | None = None
+    bytes_out_rate: float | None = None
+
+    @property
+    def replication_factor(self) -> int:
+        return max((len(each.replicas) for each in self.partitions), default=0)
+
+    @property
+    def under_replicated(self) -> int:
+        return sum(each.under_replicated for each in self.partitions)
+
+    @property
+    def offline(self) -> int:
+        return sum(each.offline for each in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirPicture:
+    path: str
+    error: str | None
+    replicas: int
+    used_bytes: int
+    total_bytes: int | None
+    usable_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPicture:
+    """One API of one broker, from its Prometheus endpoint."""
+
+    api: str
+    rate: float
+    mean_ms: float | None
+    p99_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPicture:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    controller: bool
+    up: bool
+    fenced: bool = False
+    version: str | None = None
+    leaders: int = 0
+    replicas: int = 0
+    log_dirs: tuple[LogDirPicture, ...] = ()
+    requests: tuple[RequestPicture, ...] = ()
+    connections: int | None = None
+    bytes_in_rate: float | None = None
+    bytes_out_rate: float | None = None
+    cpu_cores: float | None = None
+    memory_bytes: int | None = None
+    metrics_age_ms: int | None = None  # None: the broker has no endpoint that we were told of
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPicture:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assigned: tuple[tuple[str, int], ...]  # (topic, partition)
+
+
+@dataclass(frozen=True, slots=True)
+class LagPicture:
+    """What one group has still to read of one partition."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    lag: int | None
+    lag_ms: int | None  # how long ago the record at the committed offset was at the end of the log
+    member_id: str | None
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPicture:
+    group_id: str
+    kind: str  # classic, consumer, share, streams
+    state: str
+    protocol: str
+    coordinator: int | None
+    members: tuple[MemberPicture, ...] = ()
+    lags: tuple[LagPicture, ...] = ()
+    lag: int | None = None
+    lag_ms: int | None = None  # of the partition that is furthest behind
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return tuple(sorted({each.topic for each in self.lags}))
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPicture:
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: int
+    started_ms: int | None
+    timeout_ms: int | None
+    partitions: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentPicture:
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelinePicture:
+    """A Spark pipeline that `ottla pipeline` runs and that published its state."""
+
+    name: str
+    state: str
+    seen_ms: int
+    rows_rate: float | None
+    lag: int | None
+    batch_ms: float | None
+    watermark_ms: int | None
+    sources: tuple[str, ...] = ()
+    sinks: tuple[str, ...] = ()
+    bad_records_topic: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something the collector could not find out, in a sentence, and since when."""
+
+    about: str
+    text: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPicture:
+    name: str
+    taken_ms: int | None = None  # when its youngest part was asked; None: nothing came yet
+    cluster_id: str | None = None
+    controller_id: int | None = None
+    software: str | None = None  # "Ottla 0.1", "Apache Kafka 4.3"
+    brokers: tuple[BrokerPicture, ...] = ()
+    topics: dict[str, TopicPicture] = field(default_factory=dict)  # never changed once published
+    groups: dict[str, GroupPicture] = field(default_factory=dict)
+    transactions: tuple[TransactionPicture, ...] = ()
+    reassignments: tuple[ReassignmentPicture, ...] = ()
+    pipelines: tuple[PipelinePicture, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    bytes_in_rate: float | None = None
+    bytes_out_rate: float | None = None
+    records_in_rate: float | None = None
+
+    def age_ms(self, now_ms: int) -> int | None:
+        return None if self.taken_ms is None else max(0, now_ms - self.taken_ms)
+
+    @property
+    def offline(self) -> int:
+        return sum(each.offline for each in self.topics.values())
+
+    @property
+    def under_replicated(self) -> int:
+        return sum(each.under_replicated for each in self.topics.values())

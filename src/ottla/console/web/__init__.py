@@ -1,0 +1,1 @@
+"""Pages, templates and what the browser loads."""
