@@ -254,3 +254,21 @@ a1.sinks.k1.channel = c1
             wait_for(process, ottla_broker, "agent-spool", number * 50 + 50)
             eventually((spool / f"{number}.COMPLETED").exists)
     assert values(ottla_broker, "agent-spool") == list(range(100))
+
+
+def test_sighup_while_the_agent_starts_is_kept(tmp_path: Path) -> None:
+    """SIGHUP before the file was read ends nothing: the agent starts, and reads its file again
+    then."""
+    file = tmp_path / "flume.conf"
+    os.mkfifo(file)
+    text = f"{SEQUENCE}a1.sinks.k1.type = null\n"
+    with running(file) as process:
+        with file.open("w") as pipe:  # waits until the agent opens it
+            process.send_signal(signal.SIGHUP)
+            file.unlink()
+            file.write_text(text)
+            pipe.write(text)
+        assert process.stderr is not None
+        assert any("the description says what it said before" in line for line in process.stderr)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -27,6 +26,7 @@ from ottla.cli.agent_files import (
     say_warnings,
 )
 from ottla.cli.failure import Failure
+from ottla.cli.hangup import hang_ups
 
 if TYPE_CHECKING:
     from ottla.agent.instance import Instance
@@ -222,11 +222,8 @@ async def first_end(running: asyncio.Task[None], helpers: list[asyncio.Task[None
 
 
 def take_signals(running: asyncio.Task[None], reloader: Reloader | None) -> None:
-    terminals = [number for number in (0, 1, 2) if os.isatty(number)]
-
     def hung_up() -> None:
-        # The kernel sends the same signal when the terminal is gone, and with it who looks at it.
-        if any(not os.isatty(number) for number in terminals):
+        if hang_ups.terminal_is_gone():
             running.cancel()
         elif reloader is None:
             logger.info("SIGHUP has no effect: --no-reload-conf")
@@ -237,6 +234,8 @@ def take_signals(running: asyncio.Task[None], reloader: Reloader | None) -> None
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, running.cancel)
     loop.add_signal_handler(signal.SIGHUP, hung_up)
+    if hang_ups.came:  # while the agent started
+        hung_up()
 
 
 @contextlib.asynccontextmanager

@@ -15,6 +15,7 @@ import click
 
 from ottla import __version__
 from ottla.cli.failure import Failure
+from ottla.cli.hangup import hang_ups, is_agent_run
 
 # name -> (module, attribute)
 COMMANDS = {
@@ -71,6 +72,8 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Runs one command line and returns its exit code."""
+    if is_agent_run(arguments):
+        hang_ups.keep()  # before the agent is imported, which takes a while
     try:
         code = cli.main(arguments, prog_name="ottla", standalone_mode=False)
     except Failure as failure:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ottla import __version__
 from ottla.cli.failure import Failure
+from ottla.cli.hangup import hang_ups
 
 from .options import Done
 from .running import entry
@@ -99,6 +100,7 @@ def run(arguments: Sequence[str]) -> int:
         print(f"Error: Unknown or unspecified command '{command}'\n", file=sys.stderr)
         print(HELP, end="", file=sys.stderr)
         raise Done(1)
+    hang_ups.keep()  # sourcing flume-env.sh may take a while
     given = parsed(words)
     if "help" in given.values:
         print(HELP, end="")
