@@ -1,0 +1,1 @@
+"""The pages, each from a cluster's picture."""

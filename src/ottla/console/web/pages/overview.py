@@ -1,0 +1,63 @@
+"""The first page of a cluster: is all well, how much moves, who is behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import nlargest
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from ...access.permissions import Permission
+from ..guard import principal_of
+from ..rendering import base_of, console_of, picture_of, render
+
+TOP = 8  # lines of each list
+
+
+class AlertNow(NamedTuple):
+    """What the overview says of an alert; the alerts' package gives them by `alerts_now`."""
+
+    severity: str
+    text: str
+    since_ms: int
+    url: str = ""
+
+
+def top(things: Iterable[Any], by: Callable[[Any], float | None]) -> list[Any]:
+    """The first few of those that have any of it."""
+    return nlargest(TOP, (each for each in things if by(each)), key=lambda each: by(each) or 0)
+
+
+async def start(request: Request) -> Response:
+    """The first cluster that this user may see."""
+    principal = principal_of(request)
+    for name in console_of(request).clusters:
+        if principal.may(Permission.VIEW, name):
+            return RedirectResponse(f"{base_of(name)}/")
+    return render(request, "no_cluster.html")
+
+
+async def overview(request: Request) -> Response:
+    picture = picture_of(request)
+    topics = picture.topics.values()
+    groups = picture.groups.values()
+    alerts_now = getattr(request.app.state, "alerts_now", None)
+    return render(
+        request,
+        "overview.html",
+        picture=picture,
+        up=sum(each.up for each in picture.brokers),
+        partitions=sum(len(each.partitions) for each in topics),
+        size=sum(each.size_bytes for each in topics),
+        lag=sum(each.lag or 0 for each in groups),
+        biggest=top(topics, lambda each: each.size_bytes),
+        busiest=top(topics, lambda each: each.bytes_in_rate or each.records_in_rate),
+        lagging=top(groups, lambda each: each.lag),
+        alerts=list(alerts_now(request, picture.name)) if alerts_now else [],
+    )
+
+
+routes: list[BaseRoute] = [Route("/", start), Route("/c/{cluster}/", overview)]

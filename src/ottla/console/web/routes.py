@@ -1,0 +1,12 @@
+"""All addresses of this package."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute
+
+from ..context import Console
+from .pages import overview
+
+
+def routes(console: Console) -> list[BaseRoute]:
+    return [*overview.routes]
