@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from ottla.client.admin import Admin
+from ottla.console.access.middleware import protect
+from ottla.console.access.open import EVERYBODY, OpenAccess
+from ottla.console.access.permissions import Principal
 from ottla.console.app import create_app
 from ottla.console.context import Console
 from ottla.console.picture import (
@@ -74,6 +78,7 @@ class FakeCluster:
         return cast(Admin, self._admin)
 
     def refresh(self) -> None:
+        self.picture = replace(self.picture)
         self.refreshed.set()
 
 
@@ -215,6 +220,32 @@ def hostile_picture() -> ClusterPicture:
     )  # fmt: skip
 
 
+class Browser(TestClient):
+    """A client of the whole application behind its checks, as one principal."""
+
+    __test__ = False
+
+    def __init__(
+        self,
+        app: Starlette,
+        cluster: FakeCluster,
+        history: FakeHistory,
+        principal: Principal = EVERYBODY,
+    ) -> None:
+        self.access = OpenAccess(principal)
+        self.cluster, self.fake_history, self.application = cluster, history, app
+        super().__init__(
+            protect(app, self.access),
+            base_url="http://localhost:8084",
+            raise_server_exceptions=False,
+        )
+
+    def submit(self, address: str, fields: Mapping[str, Any] | None = None, **options: Any) -> Any:
+        """Send a form with the token of the session."""
+        csrf = self.access.anonymous_csrf(cast(Any, None))[0]
+        return self.post(address, data={**(fields or {}), "csrf": csrf}, **options)
+
+
 def application(
     of: ClusterPicture, admin: object | None = None, parts: Sequence[str] = ("web",), **options: Any
 ) -> tuple[Starlette, FakeCluster, FakeHistory]:
@@ -223,7 +254,11 @@ def application(
     return create_app(console, parts=parts, **options), cluster, history
 
 
-def browser(of: ClusterPicture, admin: object | None = None, **options: Any) -> TestClient:
+def browser(
+    of: ClusterPicture,
+    admin: object | None = None,
+    principal: Principal = EVERYBODY,
+    **options: Any,
+) -> Browser:
     """A client of the pages alone, without login."""
-    app, _, _ = application(of, admin, **options)
-    return TestClient(app, raise_server_exceptions=False)
+    return Browser(*application(of, admin, **options), principal)

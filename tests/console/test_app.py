@@ -27,7 +27,11 @@ def test_unknown_pages_and_clusters_are_answered_by_a_page() -> None:
         assert answer.status_code == 404
         assert 'class="error-page"' in answer.text
     answer = pages.get("/nothing", headers={"Accept": "application/json"})
-    assert answer.json() == {"error": "There is no such page.", "hint": ""}
+    assert answer.json()["error"] == {
+        "code": 404,
+        "message": "There is no such page.",
+        "hint": "",
+    }
 
 
 def test_a_cluster_that_never_answered_has_a_page() -> None:

@@ -13,7 +13,6 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from ottla.client.errors import KafkaError
 
-from .guard import Forbidden
 from .rendering import render
 
 log = logging.getLogger(__name__)
@@ -23,7 +22,7 @@ def answer(request: Request, status: int, text: str, hint: str = "") -> Response
     if request.url.path.startswith("/api/") or "application/json" in request.headers.get(
         "accept", ""
     ):
-        return JSONResponse({"error": text, "hint": hint}, status)
+        return JSONResponse({"error": {"code": status, "message": text, "hint": hint}}, status)
     try:
         return render(
             request,
@@ -47,13 +46,10 @@ async def on_http(request: Request, error: Exception) -> Response:
             404: "There is no such page.",
             405: "This page cannot be asked for in that way.",
         }.get(error.status_code, text)
-    response = answer(request, error.status_code, text)
+    hint = "Ask one who is admin here." if error.status_code == 403 else ""
+    response = answer(request, error.status_code, text, hint)
     response.headers.update(error.headers or {})
     return response
-
-
-async def on_forbidden(request: Request, error: Exception) -> Response:
-    return answer(request, 403, f"You may not do this: {error}", "Ask one who is admin here.")
 
 
 async def on_kafka(request: Request, error: Exception) -> Response:
@@ -76,7 +72,6 @@ async def on_bug(request: Request, error: Exception) -> Response:
 
 HANDLERS: Mapping[Any, Any] = {
     HTTPException: on_http,
-    Forbidden: on_forbidden,
     KafkaError: on_kafka,
     TimeoutError: on_timeout,
     Exception: on_bug,

@@ -19,11 +19,11 @@ from starlette.responses import HTMLResponse, Response
 
 from ottla import __version__
 
+from ..access.guard import principal_of, require, visit_of
 from ..access.permissions import Permission
 from ..context import Cluster, Console
 from ..picture import ClusterPicture
 from . import formats, notes
-from .guard import principal_of, require
 from .visible import visible
 
 PACKAGES = Path(__file__).parent.parent
@@ -120,8 +120,8 @@ def render(request: Request, name: str, status_code: int = 200, **context: Any) 
         "clusters": [each for each in clusters if principal.may(Permission.VIEW, each)],
         "principal": principal,
         "may": may,
-        "csrf": getattr(request.state, "csrf", ""),
-        "signed_in": getattr(request.state, "principal", None) is not None,
+        "csrf": request.state.csrf,
+        "signed_in": bool(visit_of(request).session),
         "now_ms": now,
         "path": request.url.path,
         "note": notes.take(request),

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from ...access.guard import principal_of
 from ...access.permissions import Permission
-from ..guard import principal_of
 from ..rendering import base_of, console_of, picture_of, render
 
 TOP = 8  # lines of each list
