@@ -25,6 +25,7 @@ public class Reencode {
         "org.apache.kafka.common.message.%s",
         "org.apache.kafka.coordinator.group.generated.%s",
         "org.apache.kafka.coordinator.transaction.generated.%s",
+        "org.apache.kafka.coordinator.share.generated.%s",
     };
 
     public static void main(String[] arguments) throws Exception {

@@ -13,6 +13,8 @@ from ottla.wire import (
     consumer_protocol,
     control,
     coordinator_records,
+    share_group_records,
+    share_state_records,
 )
 from ottla.wire.apis import EVERY_API, OWN_KEYS_FROM
 from ottla.wire.schema import Field, Fixed, Struct, Text
@@ -28,7 +30,14 @@ def messages() -> dict[str, type[Struct]]:
         if api.key >= OWN_KEYS_FROM:
             continue
         found |= {cls.__name__: cls for cls in (api.request, api.response)}
-    for module in (consumer_group_records, consumer_protocol, control, coordinator_records):
+    for module in (
+        consumer_group_records,
+        consumer_protocol,
+        control,
+        coordinator_records,
+        share_group_records,
+        share_state_records,
+    ):
         for name, value in vars(module).items():
             schema = getattr(value, "__schema__", None)
             if isinstance(value, type) and schema is not None and schema.versions is not None:

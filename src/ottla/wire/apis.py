@@ -110,6 +110,18 @@ TABLE = (
     Api(66, "ListTransactions", (0, 2), 0, "list_transactions"),
     Api(74, "ListConfigResources", (0, 1), 0, "list_config_resources"),
     Api(75, "DescribeTopicPartitions", (0, 0), 0, "describe_topic_partitions"),
+    Api(76, "ShareGroupHeartbeat", (1, 1), 0, "share_group_heartbeat"),
+    Api(77, "ShareGroupDescribe", (1, 1), 0, "share_group_describe"),
+    Api(78, "ShareFetch", (1, 2), 0, "share_fetch"),
+    Api(79, "ShareAcknowledge", (1, 2), 0, "share_acknowledge"),
+    Api(83, "InitializeShareGroupState", (0, 0), 0, "initialize_share_group_state"),
+    Api(84, "ReadShareGroupState", (0, 0), 0, "read_share_group_state"),
+    Api(85, "WriteShareGroupState", (0, 1), 0, "write_share_group_state"),
+    Api(86, "DeleteShareGroupState", (0, 0), 0, "delete_share_group_state"),
+    Api(87, "ReadShareGroupStateSummary", (0, 1), 0, "read_share_group_state_summary"),
+    Api(90, "DescribeShareGroupOffsets", (0, 1), 0, "describe_share_group_offsets"),
+    Api(91, "AlterShareGroupOffsets", (0, 0), 0, "alter_share_group_offsets"),
+    Api(92, "DeleteShareGroupOffsets", (0, 0), 0, "delete_share_group_offsets"),
 )
 
 BROKER_TABLE = (
