@@ -203,6 +203,7 @@ class Running:
         controlled: bool = False,
     ) -> None:
         from ottla.broker.broker import Broker
+        from ottla.cli.server_tls import secure_listeners
         from ottla.metrics import Metrics
         from ottla.seams.background import RealBackground
         from ottla.seams.chance import RealChance
@@ -253,6 +254,7 @@ class Running:
             backlog=backlog_of(settings),
             inter_broker_listener=settings.inter_broker_listener,
             background=self.background,
+            secure=secure_listeners(settings, self.clock),
         )
         self.broker.on_configured.append(self._configured)
 

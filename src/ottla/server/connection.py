@@ -22,6 +22,7 @@ from ottla.server.limits import REQUESTS_PER_TURN, UNSENT_BYTES
 from ottla.server.output import Output
 from ottla.server.read_ahead import READ_AHEAD_BYTES
 from ottla.server.shared import Shared
+from ottla.tls.failure import TlsFailure
 from ottla.wire.out import FileRange, Out
 
 log = logging.getLogger("ottla.server")
@@ -110,6 +111,9 @@ class Connection:
             return
         try:
             received = self._stream.recv_into(memoryview(buffer)[end:] if end else buffer)
+        except TlsFailure as error:
+            self.close(str(error), logging.WARNING)
+            return
         except OSError as error:
             self.close(f"reading failed: {error.strerror or error}")
             return

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from ottla.seams.background import Background
@@ -41,6 +42,8 @@ log = logging.getLogger("ottla.server")
 # repeated (17.5 s until the last was accepted, 0.12 s with this).
 BACKLOG = 2_048
 
+Secure = Callable[[Stream], Stream]  # a stream of TLS over the one accepted
+
 
 class Server:
     """Listeners and connections; every request is passed to `handle`. Created stopped."""
@@ -56,8 +59,10 @@ class Server:
         backlog: int = BACKLOG,
         inter_broker_listener: str = "",
         background: Background | None = None,
+        secure: Mapping[str, Secure] | None = None,
     ) -> None:
-        """`background`: where what is not in the page cache is read before it is sent."""
+        """`background`: where what is not in the page cache is read before it is sent; `secure`:
+        the listeners of TLS."""
         self.limits = limits or Limits()
         read_ahead = None if background is None else ReadAhead(background)
         self.shared = Shared(handle, clock, self.limits, read_ahead)
@@ -72,6 +77,7 @@ class Server:
         self._protected = inter_broker_listener if len(endpoints) > 1 else ""
         self._listeners: dict[str, Listener] = {}  # by name
         self._by_host = Counter[str]()
+        self._secure = secure or {}
         self._closing = False
         self._full = self._too_fast = False
         self._created = 0  # connections in the second that is running
@@ -149,6 +155,9 @@ class Server:
         self._by_host[host] += 1
         self.accepted[listener_name] += 1
         log.debug("%s connected to %s", stream.peer, listener_name)
+        secure = self._secure.get(listener_name)
+        if secure is not None:
+            stream = secure(stream)
         connection = Connection(self.shared, stream, listener_name, self._closed)
         self.connections[connection] = None
         self._count_second()

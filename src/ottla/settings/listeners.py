@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED = ("PLAINTEXT",)
+SERVED = ("PLAINTEXT", "SSL")
 
 _ENDPOINT = re.compile(r"(.*)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([^\[\]:]*)):(-?\d+)")
 

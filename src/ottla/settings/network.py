@@ -27,7 +27,7 @@ NETWORK_OPTIONS = (
            "The address that clients connect to, by listener; as listeners when unset."),
     Option("listener.security.protocol.map", STRING,
            "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", None, LOW,
-           "The protocol of each listener name. Only PLAINTEXT is served yet."),
+           "The protocol of each listener name: PLAINTEXT or SSL."),
     Option("inter.broker.listener.name", STRING, None, None, MEDIUM,
            "The listener brokers use among themselves."),
     Option("security.inter.broker.protocol", STRING,

@@ -17,6 +17,7 @@ from ottla.settings.checks import (
     draws_broker_id,
     unknown,
 )
+from ottla.settings.listener_options import listener_option, parse_listener_entries
 from ottla.settings.listeners import Listener
 from ottla.settings.log_config import LogConfig, log_config_of
 from ottla.settings.option import InvalidValue, Update, Value
@@ -40,6 +41,7 @@ class Settings:
         "dynamic_default",
         "given",
         "idle",
+        "listener_values",
         "listeners",
         "values",
         "warnings",
@@ -49,6 +51,7 @@ class Settings:
     dynamic: dict[str, str]  # what was set while running, for this broker
     dynamic_default: dict[str, str]  # what was set while running, for all brokers
     values: dict[str, Value]  # what holds, of every option
+    listener_values: dict[tuple[str, str, str], Value]  # by listener, mechanism and name
     listeners: tuple[Listener, ...]
     warnings: tuple[str, ...]
     idle: tuple[str, ...]  # options that were set and change nothing here
@@ -71,7 +74,8 @@ class Settings:
         for entry in given.values():
             option = BROKER_OPTIONS.get(entry.name)
             if option is None:
-                warnings += unknown(entry, problems)
+                if listener_option(entry.name) is None:
+                    warnings += unknown(entry, problems)
                 continue
             try:
                 self.values[entry.name] = option.parse(entry.value)
@@ -79,6 +83,10 @@ class Settings:
                 problems.append(Problem.of_value(error, entry, option))
             else:
                 check_standing(option, self.values[entry.name], entry, problems, idle)
+        self.listener_values, wrong = parse_listener_entries(given.values())
+        for invalid, entry, option in wrong:
+            problem = Problem.of_value(invalid, entry, option)
+            problems.append(problem._replace(option=entry.name))
         self._agree_on_node_id()
         self._listen_to_other_hosts(warnings)
         self._apply_dynamic(warnings)
@@ -154,6 +162,15 @@ class Settings:
         value = self.values[name]
         assert isinstance(value, tuple), name
         return value
+
+    def of_listener(self, listener: str, name: str, mechanism: str = "") -> Value:
+        """What holds for a listener: its own option, its mechanism's before, else the broker's."""
+        listener = listener.lower()
+        for own in (mechanism.lower(), "") if mechanism else ("",):
+            key = (listener, own, name)
+            if key in self.listener_values:
+                return self.listener_values[key]
+        return self.values[name]
 
     @property
     def node_id(self) -> int:
@@ -250,12 +267,26 @@ class Settings:
         for layer in (self.dynamic_default, self.dynamic):
             for name, text in layer.items():
                 option = BROKER_OPTIONS.get(name)
-                if option is None or option.update is Update.READ_ONLY:
+                if option is None:
+                    self._apply_to_listener(name, text, warnings)
+                    continue
+                if option.update is Update.READ_ONLY:
                     continue
                 try:
                     self.values[name] = option.parse(text)
                 except InvalidValue as error:
                     warnings.append(f"dynamic config {name} is not applied: {error}")
+
+    def _apply_to_listener(self, name: str, text: str, warnings: list[str]) -> None:
+        found = listener_option(name)
+        if found is None:
+            return
+        try:
+            value = found.option.parse(text)
+        except InvalidValue as error:
+            warnings.append(f"dynamic config {name} is not applied: {error}")
+        else:
+            self.listener_values[found.listener, found.mechanism, found.option.name] = value
 
     def _agree_on_node_id(self) -> None:
         """broker.id is the older name of node.id: each stands in for the other (KIP-631)."""

@@ -1,0 +1,1 @@
+"""TLS, logins, permissions and quotas."""

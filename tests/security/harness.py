@@ -1,0 +1,51 @@
+"""A server with a listener of TLS, and what clients need to reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ottla.supervisor.ports import free_port
+from tests.live import Server
+
+from .certificates import Authority, Identity, authority, server_identity
+
+
+class SecuredServer(Server):
+    """One broker whose only listener is `SSL://127.0.0.1`, with key and trust in PEM."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        settings: Mapping[str, object] | None = None,
+        identity: Identity | None = None,
+        trusted: Authority | None = None,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        port = free_port()
+        self.keys = (identity or server_identity()).write_pem(directory / "server.pem")
+        self.trusted = (trusted or authority()).write(directory / "ca.pem")
+        options: dict[str, object] = {
+            "listeners": f"SSL://127.0.0.1:{port}",
+            "inter.broker.listener.name": "SSL",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": self.keys,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self.trusted,
+        }
+        super().__init__(directory / "data", settings={**options, **(settings or {})}, port=port)
+
+    def _command(self) -> list[str]:
+        command = super()._command()
+        at = command.index("--listen")
+        return command[:at] + command[at + 2 :]
+
+    @property
+    def librdkafka(self) -> dict[str, str]:
+        """What confluent-kafka needs to trust this server."""
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "security.protocol": "ssl",
+            "ssl.ca.location": str(self.trusted),
+        }
