@@ -22,6 +22,7 @@ from starlette.staticfiles import StaticFiles
 
 from .context import Console
 from .web import errors
+from .web.events import Events
 
 PARTS = ("access", "alerts", "api", "data", "web")
 
@@ -44,6 +45,7 @@ def create_app(
     )
     app.state.console = console
     app.state.notes = OrderedDict()
+    app.state.events = Events()
     app.state.paths = frozenset(each.path for each in all_routes if isinstance(each, Route))
     return app
 

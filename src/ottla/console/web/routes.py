@@ -5,8 +5,9 @@ from __future__ import annotations
 from starlette.routing import BaseRoute
 
 from ..context import Console
+from . import events, series
 from .pages import overview
 
 
 def routes(console: Console) -> list[BaseRoute]:
-    return [*overview.routes]
+    return [*overview.routes, *series.routes, *events.routes]

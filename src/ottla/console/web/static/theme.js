@@ -1,5 +1,9 @@
 // Sets light or dark before the page is painted; without a choice the system's holds.
 (() => {
-  const kept = localStorage.getItem("theme");
-  if (kept) document.documentElement.dataset.theme = kept;
+  try {
+    const kept = localStorage.getItem("theme");
+    if (kept === "light" || kept === "dark") document.documentElement.dataset.theme = kept;
+  } catch {
+    // A browser that keeps nothing: the system's holds.
+  }
 })();
