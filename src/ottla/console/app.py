@@ -1,14 +1,14 @@
-"""The console as one application: the routes and the middleware of all its packages.
+"""The console as one application: the routes of all its packages.
 
-A package that has `routes.py` with `routes(console)` is a part of it, and `middleware.py` with
-`middleware(console)` goes around all of them. What fails is answered by a page, or in JSON where
-JSON was asked for.
+A package that has `routes.py` with `routes(console)` is a part of it. What fails is answered by a
+page, or in JSON where JSON was asked for. `protected_app` is what a server serves: the application
+behind the checks of `access/`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +19,10 @@ from starlette.middleware import Middleware
 from starlette.responses import RedirectResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 
+from .access.middleware import protect
+from .access.open import OpenAccess, everybody
 from .context import Console
 from .web import errors
 from .web.events import Events
@@ -36,10 +39,10 @@ def create_app(
     lifespan: Callable[[Starlette], Any] | None = None,
 ) -> Starlette:
     """The whole application; `parts` are the packages of it, the rest comes on top (tests)."""
-    all_routes = [*routes, *own_routes(), *_collected("routes", parts, console)]
+    all_routes = [*routes, *own_routes(), *_collected(parts, console)]
     app = Starlette(
         routes=all_routes,
-        middleware=[*middleware, *_collected("middleware", parts, console)],
+        middleware=middleware,
         exception_handlers=errors.HANDLERS,
         lifespan=lifespan,
     )
@@ -48,6 +51,21 @@ def create_app(
     app.state.events = Events()
     app.state.paths = frozenset(each.path for each in all_routes if isinstance(each, Route))
     return app
+
+
+def protected_app(
+    console: Console,
+    *,
+    hosts: Iterable[str] = (),
+    tls: bool = False,
+    lifespan: Callable[[Starlette], Any] | None = None,
+) -> ASGIApp:
+    """The application behind `console.access`; `hosts` are names under which it may be asked
+    besides localhost and this machine's own, `tls` says that it is reached by https."""
+    access = (
+        console.access if console.access is not None else OpenAccess(everybody(console.read_only))
+    )
+    return protect(create_app(console, lifespan=lifespan), access, hosts=hosts, tls=tls)
 
 
 def own_routes() -> list[BaseRoute]:
@@ -60,8 +78,8 @@ def own_routes() -> list[BaseRoute]:
     ]
 
 
-def _collected(kind: str, parts: Sequence[str], console: Console) -> Iterator[Any]:
+def _collected(parts: Sequence[str], console: Console) -> Iterator[BaseRoute]:
     for part in parts:
-        name = f"ottla.console.{part}.{kind}"
+        name = f"ottla.console.{part}.routes"
         if find_spec(name) is not None:
-            yield from getattr(import_module(name), kind)(console)
+            yield from import_module(name).routes(console)

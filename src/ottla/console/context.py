@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from ottla.client.admin import Admin
 
+from .access.guard import Access
 from .picture import ClusterPicture
 from .series import History
 
@@ -41,3 +42,4 @@ class Console:
     clusters: Mapping[str, Cluster]
     history: History
     read_only: bool = False
+    access: Access | None = None  # None: open to everybody who reaches the address

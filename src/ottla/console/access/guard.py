@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 
-from .permissions import Permission, Principal
+from .permissions import CONSOLE, Permission, Principal
 
 FORM_FIELDS_MAX = 1000
 AUDIT_TEXT_MAX = 1000  # characters of each part of an entry
@@ -91,11 +91,23 @@ def require(
     if principal.may(permission, cluster, topic):
         return
     about = f"topic {topic} of cluster {cluster}" if topic else f"cluster {cluster}"
+    about = about if cluster != CONSOLE else "the console"
     if permission not in (Permission.VIEW, Permission.READ):
         target = topic or ""
         audit(request, str(permission), cluster, target, "refused", request.url.path)
     why = "the console is read-only" if principal.read_only else "no role of yours allows it"
     raise Forbidden(f"{principal.name} may not {permission} in {about}: {why}.")
+
+
+def sees_console(request: HTTPConnection) -> bool:
+    """Whether this one may see users, roles and the audit log: admins of the console, also where it
+    is read-only."""
+    return replace(principal_of(request), read_only=False).administers()
+
+
+def require_to_see_console(request: HTTPConnection) -> None:
+    if not sees_console(request):
+        raise Forbidden(f"{principal_of(request).name} is not admin of the console.")
 
 
 def audit(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import deque
+from dataclasses import replace
 
 from starlette.requests import HTTPConnection
 
@@ -16,6 +17,10 @@ ENTRIES_MAX = 1000
 
 logger = logging.getLogger(__name__)
 EVERYBODY = Principal("local", (Grant(Role.ADMIN),))
+
+
+def everybody(read_only: bool) -> Principal:
+    return replace(EVERYBODY, read_only=read_only)
 
 
 class OpenAccess:

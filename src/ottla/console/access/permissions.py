@@ -34,6 +34,9 @@ ROLE_PERMISSIONS: dict[Role, frozenset[Permission]] = {
     ),
     Role.ADMIN: frozenset(Permission),
 }
+# The console itself, as a cluster: users, tokens, alert rules. No cluster has this name, and of the
+# patterns only those match that match all ("*", "**").
+CONSOLE = ""
 READ_ONLY_PERMISSIONS = frozenset({Permission.VIEW, Permission.READ})
 
 
@@ -48,26 +51,46 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks: a user, or a token of one. `read_only` is the console's own mode."""
+    """Who asks: a user, or a token of one. `read_only` is the console's own mode; `within` bounds
+    a token, which may what its user may and this grant allows."""
 
     name: str
     grants: tuple[Grant, ...] = field(default=())
     read_only: bool = False
+    within: Grant | None = None
 
     def may(self, permission: Permission, cluster: str, topic: str | None = None) -> bool:
         """Whether this one may; without a topic the grant must hold for all topics, unless it is
         only to see the cluster."""
         if self.read_only and permission not in READ_ONLY_PERMISSIONS:
             return False
+        if self.within is not None and not self._allows(self.within, permission, cluster, topic):
+            return False
+        return any(self._allows(grant, permission, cluster, topic) for grant in self.grants)
+
+    def administers(self) -> bool:
+        """Whether this one may change users and alert rules: of the console, not of one cluster."""
+        return self.may(Permission.ADMINISTER, CONSOLE)
+
+    def sees_all_topics(self, cluster: str) -> bool:
         return any(
-            permission in ROLE_PERMISSIONS[grant.role]
-            and fnmatchcase(cluster, grant.clusters)
-            and self._covers(grant, permission, topic)
+            grant.topics == "*"
+            and self._allows(grant, Permission.VIEW, cluster, None)
+            and (self.within is None or self.within.topics == "*")
+            and self.may(Permission.VIEW, cluster)
             for grant in self.grants
         )
 
     def visible(self, cluster: str, topics: Iterable[str]) -> list[str]:
         return [topic for topic in topics if self.may(Permission.VIEW, cluster, topic)]
+
+    @classmethod
+    def _allows(cls, grant: Grant, permission: Permission, cluster: str, topic: str | None) -> bool:
+        return (
+            permission in ROLE_PERMISSIONS[grant.role]
+            and fnmatchcase(cluster, grant.clusters)
+            and cls._covers(grant, permission, topic)
+        )
 
     @staticmethod
     def _covers(grant: Grant, permission: Permission, topic: str | None) -> bool:

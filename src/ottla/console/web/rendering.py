@@ -19,8 +19,8 @@ from starlette.responses import HTMLResponse, Response
 
 from ottla import __version__
 
-from ..access.guard import principal_of, require, visit_of
-from ..access.permissions import Permission
+from ..access.guard import principal_of, require, sees_console, visit_of
+from ..access.permissions import CONSOLE, Permission
 from ..context import Cluster, Console
 from ..picture import ClusterPicture
 from . import formats, notes
@@ -57,6 +57,7 @@ CONSOLE_NAV = (
     NavItem("Tokens", "/tokens", "tokens"),
     NavItem("Audit log", "/audit", "audit"),
 )
+ADMIN_PATHS = {"/users", "/audit"}
 
 
 @cache
@@ -111,7 +112,7 @@ def render(request: Request, name: str, status_code: int = 200, **context: Any) 
     now = formats.now_ms()
 
     def may(permission: str, topic: str | None = None, at: str | None = None) -> bool:
-        where = at or (cluster.name if cluster else "*")
+        where = at or (cluster.name if cluster else CONSOLE)
         return principal.may(Permission(permission), where, topic)
 
     shared: dict[str, Any] = {
@@ -154,7 +155,7 @@ def present(
     found = []
     for item in items:
         if item.path.startswith("/"):
-            if item.path in known:
+            if item.path in known and (item.path not in ADMIN_PATHS or sees_console(request)):
                 found.append((item, item.path))
         elif cluster is not None and f"/c/{{cluster}}/{item.path}" in known:
             found.append((item, f"{base_of(cluster)}/{item.path}"))

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
-from ..access.permissions import ROLE_PERMISSIONS, Permission, Principal
+from ..access.permissions import Permission, Principal
 from ..picture import ClusterPicture, GroupPicture
-
-
-def sees_all_topics(principal: Principal, cluster: str) -> bool:
-    return any(
-        grant.topics == "*"
-        and Permission.VIEW in ROLE_PERMISSIONS[grant.role]
-        and fnmatchcase(cluster, grant.clusters)
-        for grant in principal.grants
-    )
 
 
 def visible(principal: Principal, picture: ClusterPicture) -> ClusterPicture:
     """The picture without the topics that this principal may not view, and without what would name
     them: lags, assignments, partitions of transactions, reassignments. A group of which nothing is
     left is not shown. Costs nothing for one who sees all topics."""
-    if sees_all_topics(principal, picture.name):
+    if principal.sees_all_topics(picture.name):
         return picture
     allowed = set(principal.visible(picture.name, picture.topics))
 

@@ -1,0 +1,20 @@
+"""All addresses of this package; none of them where the console has no login."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute
+
+from ..context import Console
+from . import audit_pages, login_pages, token_pages, user_pages
+from .local import LocalAccess
+
+
+def routes(console: Console) -> list[BaseRoute]:
+    if not isinstance(console.access, LocalAccess):
+        return []
+    return [
+        *login_pages.routes,
+        *user_pages.routes,
+        *token_pages.routes,
+        *audit_pages.routes,
+    ]
