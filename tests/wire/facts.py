@@ -80,14 +80,15 @@ def live_fields(
         if not tagged and not within(version, field.get("versions")):
             continue
         kind = field["type"]
+        nullable = within(version, field.get("nullableVersions"))
         inside = field.get("fields") or shared.get(kind.removeprefix("[]"), [])
         live.append(
             FactField(
                 name=snake_case(field["name"]),
                 type=kind,
-                nullable=within(version, field.get("nullableVersions")),
+                nullable=nullable,
                 tag=field["tag"] if tagged else None,
-                default=default_of(field),
+                default=b"" if kind == "records" and not nullable else default_of(field),
                 fields=live_fields(inside, version, shared),
             )
         )

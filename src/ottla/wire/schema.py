@@ -77,6 +77,7 @@ Bytes = Annotated[bytes, Blob(False, b"")]
 NullableBytes = Annotated[bytes | None, Blob(False, b"")]
 Records = Annotated[memoryview | bytes | None, Blob(True, None)]
 RecordsOut = Annotated[RecordsToWrite | None, Blob(True, None)]
+NonNullRecordsOut = Annotated[RecordsToWrite, Blob(True, b"")]
 
 
 class Mark(NamedTuple):

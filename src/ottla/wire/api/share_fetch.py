@@ -10,8 +10,8 @@ from ..schema import (
     Int16,
     Int32,
     Int64,
+    NonNullRecordsOut,
     NullableString,
-    RecordsOut,
     RequestFor,
     String,
     Struct,
@@ -26,14 +26,14 @@ class AcknowledgementBatch(Struct):
     acknowledge_types: list[Int8] = []
 
 
-class ShareFetchPartition(Struct):
+class FetchPartition(Struct):
     partition_index: Int32 = 0
     acknowledgement_batches: list[AcknowledgementBatch] = []
 
 
-class ShareFetchTopic(Struct):
+class FetchTopic(Struct):
     topic_id: Uuid = NO_UUID
-    partitions: list[ShareFetchPartition] = []
+    partitions: list[FetchPartition] = []
 
 
 class ForgottenTopic(Struct):
@@ -52,7 +52,7 @@ class ShareFetchRequest(RequestFor["ShareFetchResponse"], key=78, versions=(1, 2
     batch_size: Int32 = 0
     share_acquire_mode: Int8 = since(2)
     is_renew_ack: Bool = since(2)
-    topics: list[ShareFetchTopic] = []
+    topics: list[FetchTopic] = []
     forgotten_topics_data: list[ForgottenTopic] = []
 
 
@@ -74,7 +74,7 @@ class PartitionData(Struct):
     acknowledge_error_code: Int16 = 0
     acknowledge_error_message: NullableString = None
     current_leader: LeaderIdAndEpoch
-    records: RecordsOut = None
+    records: NonNullRecordsOut = b""
     acquired_records: list[AcquiredRecords] = []
 
 

@@ -22,13 +22,13 @@ class ShareGroupHeartbeatRequest(
     subscribed_topic_names: list[String] | None = None
 
 
-class ShareTopicPartitions(Struct):
+class TopicPartitions(Struct):
     topic_id: Uuid = NO_UUID
     partitions: list[Int32] = []
 
 
-class ShareAssignment(Struct):
-    topic_partitions: list[ShareTopicPartitions] = []
+class Assignment(Struct):
+    topic_partitions: list[TopicPartitions] = []
 
 
 class ShareGroupHeartbeatResponse(Struct, key=76, versions=(1, 1), flexible=0):
@@ -38,4 +38,4 @@ class ShareGroupHeartbeatResponse(Struct, key=76, versions=(1, 1), flexible=0):
     member_id: NullableString = None
     member_epoch: Int32 = 0
     heartbeat_interval_ms: Int32 = 0
-    assignment: ShareAssignment | None = None
+    assignment: Assignment | None = None
