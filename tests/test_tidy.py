@@ -95,6 +95,7 @@ MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/cluster_restart.py": {"supervisor"},
     "cli/cluster_status.py": {"supervisor"},
     "cli/cluster_why.py": {"supervisor"},
+    "cli/console.py": {"console"},
     "cli/control.py": {"broker.faults", "wire"},
     "cli/pipeline.py": {"spark"},
     "cli/pipeline_run.py": {"spark"},

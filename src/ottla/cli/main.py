@@ -33,6 +33,7 @@ COMMANDS = {
     "cluster": ("ottla.cli.cluster", "cluster"),
     "transactions": ("ottla.cli.transactions", "transactions"),
     "pipeline": ("ottla.cli.pipeline", "pipeline"),
+    "console": ("ottla.cli.console", "console"),
     "agent": ("ottla.cli.agent", "agent"),
     "simulate": ("ottla.cli.simulate", "simulate"),
 }

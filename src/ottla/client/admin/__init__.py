@@ -3,7 +3,7 @@
 Every method waits for its answer, retries what may pass, and raises `KafkaError` with what to do.
 Results are plain dictionaries as kafka-python gives them. The methods are grouped by what they are
 about: topics.py, configs.py, records.py, batches.py, groups.py, transactions.py, leaders.py,
-replicas.py, reassignments.py, cluster.py.
+replicas.py, reassignments.py, cluster.py, surveys.py.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from .leaders import Leaders
 from .log_dirs import LogDirs, ReplicaLogDirs
 from .reassignments import OngoingReassignment, Reassignments
 from .replicas import Replicas
+from .surveys import Survey, Surveys
 from .topics import Topics
 from .transactions import Transactions
 from .types import (
@@ -72,6 +73,7 @@ __all__ = [
     "ProducerState",
     "ReadBatch",
     "ReplicaLogDirs",
+    "Survey",
     "TransactionDescription",
     "TransactionListing",
     "TransactionState",
@@ -80,7 +82,16 @@ __all__ = [
 
 
 class Admin(
-    Topics, Configs, Groups, Transactions, Leaders, Replicas, Batches, Reassignments, LogDirs
+    Topics,
+    Configs,
+    Groups,
+    Transactions,
+    Leaders,
+    Replicas,
+    Batches,
+    Reassignments,
+    LogDirs,
+    Surveys,
 ):
     """Looks after a cluster. Options as keywords or as Kafka's properties."""
 

@@ -1,0 +1,102 @@
+"""`ottla console`: clusters in the browser, until a signal comes."""
+
+from __future__ import annotations
+
+import socket
+
+import click
+
+from ottla.cli.failure import Failure, cannot_listen
+from ottla.cli.logs import LEVELS, start_logging
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.option(
+    "-b",
+    "--bootstrap-server",
+    "bootstrap",
+    metavar="HOST:PORT,…",
+    envvar="OTTLA_BOOTSTRAP_SERVERS",
+    help="Brokers to ask first; or OTTLA_BOOTSTRAP_SERVERS in the environment.",
+)
+@click.option("--command-config", metavar="FILE", help="Options of its clients, as properties.")
+@click.option(
+    "--metrics",
+    metavar="URL,…",
+    help="The brokers' Prometheus endpoints, in the order of their ids, or as ID=URL.",
+)
+@click.option("--host", metavar="HOST", help="Where it listens.  [default: 127.0.0.1]")
+@click.option("--port", metavar="PORT", type=int, help="0 takes any free one.  [default: 8084]")
+@click.option(
+    "--data-dir",
+    metavar="DIR",
+    envvar="OTTLA_CONSOLE_DATA_DIR",
+    help="Where history and users are kept.  [default: ./ottla-console]",
+)
+@click.option("--read-only", is_flag=True, help="Nobody may change anything.")
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="What is logged on stderr.",
+)
+def console(
+    bootstrap: str | None,
+    command_config: str | None,
+    metrics: str | None,
+    host: str | None,
+    port: int | None,
+    data_dir: str | None,
+    read_only: bool,
+    log_level: str,
+) -> int:
+    """Show clusters in the browser: Ottla's and Apache Kafka's.
+
+    It prints its address when it is ready and logs on stderr; SIGTERM or Ctrl-C stops it.
+
+    \b
+    ottla console --bootstrap-server localhost:9092
+    ottla console --bootstrap-server localhost:9092 --metrics http://localhost:9100/metrics
+    """
+    try:
+        from ottla.console import serving
+    except ImportError as missing:
+        raise Failure(
+            f"ottla console needs {missing.name}, which is not installed",
+            "pip install 'ottla[console]'",
+        ) from None
+    from ottla.console.config.command_line import options_of
+    from ottla.console.config.options import ConfigError
+
+    start_logging(log_level)
+    try:
+        options = options_of(
+            bootstrap=bootstrap,
+            command_config=command_config,
+            metrics=metrics,
+            host=host,
+            port=port,
+            data_dir=data_dir,
+            read_only=read_only,
+        )
+    except ConfigError as error:
+        fact, _, hint = str(error).partition("\nTry: ")
+        raise Failure(fact, hint, exit_code=2) from None
+    try:
+        listener = serving.listening(options.host, options.port)
+    except OSError as error:
+        raise cannot_listen(
+            error, f"{options.host}:{options.port}", "--port 0 --host", "ottla console"
+        ) from None
+    serving.run(options, listener, lambda: say_ready(listener))
+    return 0
+
+
+def say_ready(listener: socket.socket) -> None:
+    host, port, *_ = listener.getsockname()
+    shown = f"[{host}]" if ":" in host else host
+    try:
+        print(f"ottla console ready on http://{shown}:{port}/", flush=True)
+    except OSError:  # nobody reads it
+        pass

@@ -1,0 +1,1 @@
+"""What a console is asked to show, from the command line or a file."""

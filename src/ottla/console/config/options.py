@@ -1,0 +1,34 @@
+"""The options of a console, checked and complete, wherever they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PORT = 8084  # the notes' console has it
+HOST = "127.0.0.1"
+DATA_DIRECTORY = "./ottla-console"
+
+
+class ConfigError(Exception):
+    """A mistake of whoever wrote the options: a fact, then a line `Try: `."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """One cluster: how clients reach it, and where its brokers' metrics are."""
+
+    name: str
+    client_properties: Mapping[str, Any]  # bootstrap_servers among them
+    metrics: tuple[str, ...] = ()  # URLs, each perhaps with `ID=` in front
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    clusters: tuple[ClusterOptions, ...]
+    host: str = HOST
+    port: int = PORT
+    data_directory: str = DATA_DIRECTORY
+    read_only: bool = False
+    warnings: tuple[str, ...] = field(default=())

@@ -1,0 +1,112 @@
+"""A whole console: collectors, history and pages, from `run` to a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from .access.middleware import protect
+from .access.open import OpenAccess
+from .app import create_app
+from .collecting.collector import CollectedCluster
+from .config.options import ConsoleOptions
+from .context import Console
+from .picture import ClusterPicture
+from .series import Measure, Sample, Series, SeriesKey
+
+DRAIN_S = 2  # for answers under way; a stream of events never ends by itself
+BACKLOG = 128
+
+log = logging.getLogger("ottla.console")
+
+
+class NoHistory:
+    """Keeps nothing."""
+
+    def append(self, samples: Sequence[Sample]) -> None:
+        """Forgotten at once."""
+
+    def read(self, key: SeriesKey, from_ms: int, to_ms: int, points_max: int = 400) -> Series:
+        return Series(10_000, [])
+
+    def subjects(self, cluster: str, measure: Measure) -> list[tuple[str, str]]:
+        return []
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, without its signal handlers: it would end the process by the signal."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """The open address. Raises OSError."""
+    [(family, *_, address), *_] = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def run(options: ConsoleOptions, at: socket.socket, ready: Callable[[], None]) -> None:
+    """Until SIGINT or SIGTERM; `ready` is called when pages are served."""
+    history = NoHistory()
+
+    def keep(picture: ClusterPicture, samples: Sequence[Sample]) -> None:
+        history.append(samples)
+
+    clusters = {
+        each.name: CollectedCluster(each.name, each.client_properties, (keep,))
+        for each in options.clusters
+    }
+    console = Console(clusters, history, options.read_only)
+    app = protect(create_app(console), OpenAccess())
+    for cluster in clusters.values():
+        cluster.start()
+    try:
+        asyncio.run(serve(app, at, ready))
+    finally:
+        for cluster in clusters.values():
+            cluster.close()
+
+
+async def serve(app: ASGIApp, at: socket.socket, ready: Callable[[], None]) -> None:
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN_S,
+    )
+    server = Server(config)
+
+    def stop() -> None:
+        server.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    serving = asyncio.create_task(server.serve([at]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.01)
+    if not serving.done():
+        ready()
+    await serving
