@@ -1,0 +1,21 @@
+"""All addresses of this package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
+
+from ..context import Console
+from .messages import Messages
+from .service import Data
+
+
+def routes(console: Console) -> list[BaseRoute]:
+    data = Data(console)
+    static = Path(__file__).parent / "static"
+    return [
+        Mount("/data/static", StaticFiles(directory=static), name="data-static"),
+        *Messages(data).routes(),
+    ]

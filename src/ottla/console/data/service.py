@@ -1,0 +1,45 @@
+"""What the pages of this package share: the console, its threads, and the questions that each of
+them asks first: which cluster, which topic, may this one read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from ..access.guard import require
+from ..access.permissions import Permission
+from ..context import Cluster, Console
+from ..web.rendering import cluster_of
+from .showing import Formats
+from .work import Problem, Workers
+
+READ_THREADS, READS_WAITING_MAX = 8, 32  # pages of records and downloads
+
+
+class Data:
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.readers = Workers("read", READ_THREADS, READS_WAITING_MAX)
+
+    def formats(self, cluster: Cluster, topic: str, key: str, value: str) -> Formats:
+        return Formats(key, value)
+
+
+def topic_of(request: Request, permission: Permission = Permission.READ) -> tuple[Cluster, str]:
+    """The cluster and the topic that the path names, for one who may do this with it."""
+    cluster = cluster_of(request)
+    topic = request.path_params["topic"]
+    require(request, permission, cluster.name, topic)
+    return cluster, topic
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """A wrong parameter is the asker's fault: 400 with the sentence."""
+    try:
+        yield
+    except Problem as problem:
+        raise HTTPException(400, str(problem)) from None
