@@ -116,7 +116,7 @@ def test_what_is_sent_arrives(pieces: list[int], space: int, size: int) -> None:
     assert bytes(received) == whole
 
 
-def test_the_end_is_told_from_silence() -> None:
+def test_an_end_is_not_silence() -> None:
     """Nothing there is None; an end that the other side announced is 0, behind all its bytes."""
     server, client, _, _ = pair(100_000)
     shake_hands(server, client)

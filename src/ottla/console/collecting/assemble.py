@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ottla.structs import TopicPartition
+from ottla.client.structs import TopicPartition
 
 from ..picture import (
     BrokerPicture,

@@ -16,7 +16,7 @@ from typing import Any
 
 from ottla.client.admin import Admin
 from ottla.client.errors import KafkaError
-from ottla.structs import TopicPartition
+from ottla.client.structs import TopicPartition
 
 from ..picture import ClusterPicture
 from ..series import Sample

@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 
-from ottla.structs import TopicPartition
+from ottla.client.structs import TopicPartition
 
 KEPT_MS = 60 * 60 * 1000
 POINTS_MAX = 800  # of a partition: an hour, polled every ten seconds, two points for each move

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ottla.structs import OffsetAndMetadata, TopicPartition
+from ottla.client.structs import OffsetAndMetadata, TopicPartition
 
 from ..picture import (
     LogDirPicture,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ottla.client.admin import Admin
 from ottla.client.errors import KafkaError
-from ottla.structs import TopicPartition
+from ottla.client.structs import TopicPartition
 
 from .ends import EndHistory
 from .known import Known

@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.client.admin import Admin, OffsetSpec
 from ottla.client.errors import KafkaError, UnsupportedVersionError
-from ottla.structs import TopicPartition
+from ottla.client.structs import TopicPartition
 
 from ..picture import LogDirPicture, MemberPicture, ReassignmentPicture, TransactionPicture
 from .known import Known, KnownBroker, KnownGroup, KnownPartition, KnownTopic
