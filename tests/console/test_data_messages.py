@@ -173,7 +173,7 @@ def test_a_very_large_value_is_cut_and_downloaded_whole(browser: Pages) -> None:
 
 
 def test_the_state_of_transactions_is_shown(browser: Pages) -> None:
-    """Committed, aborted and open records are told apart; markers come when they are wanted."""
+    """Committed, aborted and open records are named apart; markers come when they are wanted."""
     name = "console-transactions"
     options = {"bootstrap_servers": bootstrap(browser), "transactional_id": "console-t"}
     with Producer(**options) as producer:
