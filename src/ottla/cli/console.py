@@ -33,6 +33,14 @@ from ottla.cli.logs import LEVELS, start_logging
     envvar="OTTLA_CONSOLE_DATA_DIR",
     help="Where history and users are kept.  [default: ./ottla-console]",
 )
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="HOST",
+    help="A name under which browsers ask for it, besides this host's; may be repeated.",
+)
+@click.option("--no-login", is_flag=True, help="Everybody on this machine may do everything.")
 @click.option("--read-only", is_flag=True, help="Nobody may change anything.")
 @click.option(
     "--log-level",
@@ -48,12 +56,15 @@ def console(
     host: str | None,
     port: int | None,
     data_dir: str | None,
+    names: tuple[str, ...],
+    no_login: bool,
     read_only: bool,
     log_level: str,
 ) -> int:
     """Show clusters in the browser: Ottla's and Apache Kafka's.
 
-    It prints its address when it is ready and logs on stderr; SIGTERM or Ctrl-C stops it.
+    It prints its address when it is ready and logs on stderr; SIGTERM or Ctrl-C stops it. The
+    first start prints the password of the user admin, which works once.
 
     \b
     ottla console --bootstrap-server localhost:9092
@@ -66,6 +77,7 @@ def console(
             f"ottla console needs {missing.name}, which is not installed",
             "pip install 'ottla[console]'",
         ) from None
+    from ottla.console.access.store import AccessFileError
     from ottla.console.config.command_line import options_of
     from ottla.console.config.options import ConfigError
 
@@ -78,25 +90,35 @@ def console(
             host=host,
             port=port,
             data_dir=data_dir,
+            names=names,
+            login=not no_login,
             read_only=read_only,
         )
     except ConfigError as error:
         fact, _, hint = str(error).partition("\nTry: ")
         raise Failure(fact, hint, exit_code=2) from None
     try:
+        access = serving.access_of(options)
+    except AccessFileError as error:
+        fact, _, hint = str(error).partition("\nTry: ")
+        raise Failure(fact, hint) from None
+    password = getattr(access, "first_password", None)
+    try:
         listener = serving.listening(options.host, options.port)
     except OSError as error:
         raise cannot_listen(
             error, f"{options.host}:{options.port}", "--port 0 --host", "ottla console"
         ) from None
-    serving.run(options, listener, lambda: say_ready(listener))
+    serving.run(options, access, listener, lambda: say_ready(listener, password))
     return 0
 
 
-def say_ready(listener: socket.socket) -> None:
+def say_ready(listener: socket.socket, password: str | None) -> None:
     host, port, *_ = listener.getsockname()
     shown = f"[{host}]" if ":" in host else host
     try:
         print(f"ottla console ready on http://{shown}:{port}/", flush=True)
+        if password is not None:
+            print(f"Log in as admin with {password}, which works once.", flush=True)
     except OSError:  # nobody reads it
         pass

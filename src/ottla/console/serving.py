@@ -8,13 +8,15 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from .access.middleware import protect
-from .access.open import OpenAccess
-from .app import create_app
+from .access.guard import Access
+from .access.local import LocalAccess, local
+from .access.open import OpenAccess, everybody
+from .app import protected_app
 from .collecting.collector import CollectedCluster
 from .config.options import ConsoleOptions
 from .context import Console
@@ -64,7 +66,16 @@ def listening(host: str, port: int) -> socket.socket:
     return made
 
 
-def run(options: ConsoleOptions, at: socket.socket, ready: Callable[[], None]) -> None:
+def access_of(options: ConsoleOptions) -> LocalAccess | OpenAccess:
+    """Who may come in. Raises AccessFileError."""
+    if options.login:
+        return local(Path(options.data_directory), read_only=options.read_only)
+    return OpenAccess(everybody(options.read_only))
+
+
+def run(
+    options: ConsoleOptions, access: Access, at: socket.socket, ready: Callable[[], None]
+) -> None:
     """Until SIGINT or SIGTERM; `ready` is called when pages are served."""
     history = NoHistory()
 
@@ -75,8 +86,8 @@ def run(options: ConsoleOptions, at: socket.socket, ready: Callable[[], None]) -
         each.name: CollectedCluster(each.name, each.client_properties, (keep,))
         for each in options.clusters
     }
-    console = Console(clusters, history, options.read_only)
-    app = protect(create_app(console), OpenAccess())
+    console = Console(clusters, history, options.read_only, access)
+    app = protected_app(console, hosts=(options.host, *options.names))
     for cluster in clusters.values():
         cluster.start()
     try:

@@ -30,5 +30,7 @@ class ConsoleOptions:
     host: str = HOST
     port: int = PORT
     data_directory: str = DATA_DIRECTORY
+    names: tuple[str, ...] = ()  # under which browsers may ask for it, besides this host's own
     read_only: bool = False
+    login: bool = True
     warnings: tuple[str, ...] = field(default=())
