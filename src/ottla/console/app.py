@@ -25,6 +25,7 @@ from .access.middleware import protect
 from .access.open import OpenAccess, everybody
 from .context import Console
 from .web import errors
+from .web.asked import Asked
 from .web.events import Events
 
 PARTS = ("access", "alerts", "api", "data", "web")
@@ -49,6 +50,7 @@ def create_app(
     app.state.console = console
     app.state.notes = OrderedDict()
     app.state.events = Events()
+    app.state.asked = Asked()
     app.state.paths = frozenset(each.path for each in all_routes if isinstance(each, Route))
     return app
 

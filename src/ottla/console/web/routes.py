@@ -6,8 +6,8 @@ from starlette.routing import BaseRoute
 
 from ..context import Console
 from . import events, series
-from .pages import overview
+from .pages import overview, topic, topics
 
 
 def routes(console: Console) -> list[BaseRoute]:
-    return [*overview.routes, *series.routes, *events.routes]
+    return [*overview.routes, *topics.routes, *series.routes, *events.routes, *topic.routes]

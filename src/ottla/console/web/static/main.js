@@ -91,6 +91,11 @@ function here() {
   if (current && nav.scrollWidth > nav.clientWidth) nav.scrollLeft = current.offsetLeft - 24;
 }
 
+// A page whose answer was not there yet looks again by itself.
+function lookAgain() {
+  if (document.querySelector("[data-look-again]")) setTimeout(() => location.reload(), 1500);
+}
+
 theme();
 age();
 moments();
@@ -98,6 +103,7 @@ forms();
 keys();
 scrollable();
 here();
+lookAgain();
 if (document.querySelector("[data-chart]")) import("./charts.js").then((it) => it.start());
 if (document.querySelector("[data-spark]")) import("./sparks.js").then((it) => it.start());
 if (document.querySelector("[data-subject]")) import("./live.js").then((it) => it.start());
