@@ -102,7 +102,7 @@ def own_elections(value: Any, names: Names) -> Any:
 
 # Access control, tokens, quotas, quorum, share and streams groups, telemetry.
 LATER_APIS = {29, 30, 31, 36, 38, 39, 40, 41, 48, 49, 50, 51}
-LATER_APIS |= {17, 55, *range(68, 73), *range(76, 93)}
+LATER_APIS |= {17, 55, *range(68, 73), *range(76, 83), *range(88, 93)}
 
 
 BARE_WORDS = {

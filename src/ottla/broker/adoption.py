@@ -23,7 +23,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.coordinators import offsets_topic, transactions_topic
+from ottla.broker.coordinators import offsets_topic, share_state_topic, transactions_topic
 from ottla.broker.used_producer_ids import highest_id
 from ottla.cluster.image import ZERO_ID
 from ottla.cluster.requests import AdoptedTopic
@@ -194,5 +194,9 @@ def internal_configs(settings: Settings) -> dict[str, dict[str, str]]:
     """The configs that the internal topics are created with."""
     return {
         topic.name: {name: value for name, value in topic.configs if value is not None}
-        for topic in (offsets_topic(settings), transactions_topic(settings))
+        for topic in (
+            offsets_topic(settings),
+            transactions_topic(settings),
+            share_state_topic(settings),
+        )
     }

@@ -21,6 +21,7 @@ from ottla.coordinator.coordinator_partition import CoordinatorPartition, ShardT
 from ottla.coordinator.group_shard import GroupShard, OffsetRules
 from ottla.coordinator.rebalance import GroupRules
 from ottla.coordinator.runtime import RELOAD_DELAY_S, CoordinatorRuntime, partition_of
+from ottla.coordinator.share_state_shard import ShareStateRules, ShareStateShard
 from ottla.coordinator.transaction_shard import TransactionRules, TransactionShard
 from ottla.wire.errors import ErrorCode
 
@@ -37,6 +38,7 @@ log = logging.getLogger("ottla.broker")
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+SHARE_TOPIC = "__share_group_state"
 TRANSACTION_VERSION = "transaction.version"
 
 ResponseT = TypeVar("ResponseT")
@@ -179,6 +181,7 @@ class Coordinators:
 
     def __init__(self, broker: Broker) -> None:
         settings = broker.settings
+        self._broker = broker
         self.groups = CoordinatorService(
             broker,
             GROUP_TOPIC,
@@ -200,9 +203,18 @@ class Coordinators:
             ),
             transactions_topic,
         )
+        self.shares = CoordinatorService(
+            broker,
+            SHARE_TOPIC,
+            lambda: ShareStateShard(
+                share_state_rules(settings), self._knows_partition, self._prune_share_state
+            ),
+            share_state_topic,
+        )
         self._by_topic: dict[str, CoordinatorService[Any]] = {
             GROUP_TOPIC: self.groups,
             TRANSACTION_TOPIC: self.transactions,
+            SHARE_TOPIC: self.shares,
         }
 
     def follow(self, image: ClusterImage) -> None:
@@ -213,10 +225,30 @@ class Coordinators:
             coordinator.shard.version = transaction_version(image)
         self.marker_sender.follow(image)
 
-    def topics_deleted(self, names: Collection[str]) -> None:
-        """Delete the committed offsets of topics that were deleted."""
+    def topics_deleted(self, names: Collection[str], topic_ids: Collection[bytes]) -> None:
+        """Delete the committed offsets, and the share groups' state, of deleted topics."""
         for coordinator in list(self.groups.runtime.all_active()):
             coordinator.run(partial(coordinator.shard.topics_deleted, names))
+        for shares in list(self.shares.runtime.all_active()):
+            shares.run(partial(shares.shard.topics_deleted, topic_ids))
+
+    def _knows_partition(self, topic_id: bytes, index: int) -> bool:
+        image = self._broker.image
+        name = image.topic_name(topic_id)
+        return name is not None and image.partition(name, index) is not None
+
+    def _prune_share_state(self, shard: ShareStateShard) -> None:
+        """Delete what no share partition's state needs any more from the log."""
+        for coordinator in self.shares.runtime.all_active():
+            partition = coordinator.partition
+            if coordinator.shard is not shard or coordinator.is_deposed:
+                continue
+            offset = min(shard.redundant_before, partition.high_watermark)
+            if offset > partition.log_start_offset:
+                try:
+                    partition.delete_records_before(offset)
+                except OSError as error:
+                    log.warning("%s: cannot be pruned: %s", coordinator, error)
 
     def committed(self, partition: Partition) -> None:
         """A partition's high watermark has moved."""
@@ -288,5 +320,32 @@ def transactions_topic(settings: Settings) -> NewTopic:
             ("cleanup.policy", "compact"),
             ("min.insync.replicas", str(settings.integer("transaction.state.log.min.isr"))),
             ("segment.bytes", str(settings.integer("transaction.state.log.segment.bytes"))),
+        ),
+    )
+
+
+def share_state_rules(settings: Settings) -> ShareStateRules:
+    return ShareStateRules(
+        updates_per_snapshot=settings.integer(
+            "share.coordinator.snapshot.update.records.per.snapshot"
+        ),
+        prune_interval_ms=settings.integer("share.coordinator.state.topic.prune.interval.ms"),
+        cold_snapshot_interval_ms=settings.integer(
+            "share.coordinator.cold.partition.snapshot.interval.ms"
+        ),
+    )
+
+
+def share_state_topic(settings: Settings) -> NewTopic:
+    return NewTopic(
+        SHARE_TOPIC,
+        settings.integer("share.coordinator.state.topic.num.partitions"),
+        settings.integer("share.coordinator.state.topic.replication.factor"),
+        configs=(
+            ("cleanup.policy", "delete"),
+            ("compression.type", "producer"),
+            ("segment.bytes", str(settings.integer("share.coordinator.state.topic.segment.bytes"))),
+            ("min.insync.replicas", str(settings.integer("share.coordinator.state.topic.min.isr"))),
+            ("retention.ms", "-1"),
         ),
     )

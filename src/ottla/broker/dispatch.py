@@ -88,6 +88,11 @@ HANDLERS: dict[int, str] = {
     66: "list_transactions",
     74: "list_config_resources",
     75: "describe_topic_partitions",
+    83: "initialize_share_group_state",
+    84: "read_share_group_state",
+    85: "write_share_group_state",
+    86: "delete_share_group_state",
+    87: "read_share_group_state_summary",
 }
 
 # What only brokers may ask: answered on the inter-broker listener alone, and by a broker that is

@@ -424,7 +424,9 @@ class MetadataApplier:
         broker = self._broker
         if not deleted:
             return
-        broker.coordinators.topics_deleted({topic.name for topic in deleted})
+        broker.coordinators.topics_deleted(
+            {topic.name for topic in deleted}, {topic.id for topic in deleted}
+        )
         for topic in deleted:
             for partition in broker.partitions.remove_topic(topic.name):
                 partition.remove()

@@ -6,6 +6,7 @@ coordinator: the client need not send the request again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable
 from typing import Any
 
@@ -19,8 +20,11 @@ from ottla.wire.api.find_coordinator import (
 )
 from ottla.wire.errors import ErrorCode
 
-GROUP, TRANSACTION = 0, 1
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+SHARE_FROM = 6
 BATCHED_FROM = 4
+# A topic id as Kafka writes it: base64 for URLs, without padding.
+UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 def handle(
@@ -40,6 +44,8 @@ def service_of(key_type: int, context: Context) -> CoordinatorService[Any] | Non
         return coordinators.groups
     if key_type == TRANSACTION:
         return coordinators.transactions
+    if key_type == SHARE and context.api_version >= SHARE_FROM:
+        return coordinators.shares
     return None
 
 
@@ -63,6 +69,8 @@ def answer(
 
 def find(key: str, service: CoordinatorService[Any], context: Context) -> Coordinator:
     image = context.broker.image
+    if service is context.broker.coordinators.shares and not is_share_key(key):
+        return not_found(key, ErrorCode.INVALID_REQUEST)
     index = service.partition_for(key)
     partition = None if index is None else image.partition(service.topic, index)
     leader = None
@@ -71,6 +79,17 @@ def find(key: str, service: CoordinatorService[Any], context: Context) -> Coordi
     if leader is None:
         return not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return Coordinator(key=key, node_id=leader.id, host=leader.host, port=leader.port)
+
+
+def is_share_key(key: str) -> bool:
+    """Whether it names a share partition: group, topic id and partition."""
+    parts = key.rsplit(":", 2)
+    return (
+        len(parts) == 3
+        and bool(parts[0])
+        and bool(UUID_TEXT.fullmatch(parts[1]))
+        and bool(re.fullmatch(r"[0-9]{1,10}", parts[2]))
+    )
 
 
 def not_found(key: str, error: ErrorCode) -> Coordinator:

@@ -1,0 +1,59 @@
+"""InitializeShareGroupState: the group coordinator has a share partition begin at an offset."""
+
+from __future__ import annotations
+
+from ottla.broker.context import Context, Pending
+from ottla.broker.share_state import answer_each
+from ottla.coordinator.effects import Effects
+from ottla.coordinator.share_state import SharePartitionKey
+from ottla.coordinator.share_state_shard import ShareStateShard
+from ottla.wire.api.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+    InitializeStateResult,
+    PartitionData,
+    PartitionResult,
+)
+from ottla.wire.errors import ErrorCode
+
+
+def handle(
+    request: InitializeShareGroupStateRequest, context: Context
+) -> InitializeShareGroupStateResponse | Pending:
+    answer: InitializeShareGroupStateResponse | Pending = answer_each(
+        request.group_id, request.topics, context, decide, failed, respond
+    )
+    return answer
+
+
+def decide(
+    shard: ShareStateShard,
+    key: SharePartitionKey,
+    asked: PartitionData,
+    effects: Effects,
+    now_ms: int,
+) -> PartitionResult:
+    error = shard.initialize(key, asked.state_epoch, asked.start_offset, effects, now_ms)
+    return result(asked, error)
+
+
+def failed(asked: PartitionData, error: ErrorCode) -> PartitionResult:
+    return result(asked, error)
+
+
+def result(asked: PartitionData, error: ErrorCode) -> PartitionResult:
+    return PartitionResult(
+        partition=asked.partition,
+        error_code=error,
+        error_message=error.message if error else None,
+    )
+
+
+def respond(
+    results: list[tuple[bytes, list[PartitionResult]]],
+) -> InitializeShareGroupStateResponse:
+    return InitializeShareGroupStateResponse(
+        results=[
+            InitializeStateResult(topic_id=topic_id, partitions=each) for topic_id, each in results
+        ]
+    )
