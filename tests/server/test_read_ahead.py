@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ottla.seams.disk import RECENT_BYTES, RealDisk
-from ottla.seams.posix import is_cached
+from ottla.seams.disk import RealDisk
+from ottla.seams.page_cache import is_cached, pages_cached
 from ottla.server.read_ahead import READ_AHEAD_BYTES
 from tests.server.fake import MemoryFile, answer, file_answer, frame
 from tests.server.harness import running_server
@@ -151,13 +152,12 @@ def test_answers_behind_it_keep_their_order() -> None:
 def test_a_file_is_in_the_page_cache_after_it_was_read_ahead(tmp_path: Path) -> None:
     """And before, where the system has dropped it and says so."""
     path = tmp_path / "log"
-    path.write_bytes(os.urandom(1024 * 1024) + bytes(RECENT_BYTES))
+    path.write_bytes(os.urandom(1024 * 1024) + bytes(16 * 1024 * 1024))
     with open(path, "rb+") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     found = RealDisk().open(str(path))
     before = found.is_cached(0, 1024 * 1024)
-    assert found.is_cached(RECENT_BYTES, 1024 * 1024), "the end was written not long ago"
     work = found.reading_ahead(0, 1024 * 1024)
     work()
     assert found.is_cached(0, 1024 * 1024)
@@ -167,9 +167,36 @@ def test_a_file_is_in_the_page_cache_after_it_was_read_ahead(tmp_path: Path) -> 
     assert not before or is_cached(descriptor, 2 * 1024 * 1024, 1)
 
 
+@pytest.mark.skipif(pages_cached() is None, reason="this kernel does not count cached pages")
+def test_a_missing_page_is_noticed(tmp_path: Path) -> None:
+    """Memory that is short takes single pages of a segment, whose neighbours stay."""
+    path, page = tmp_path / "log", mmap.PAGESIZE
+    with open(path, "wb", buffering=0) as file:
+        for _ in range(64):
+            file.write(bytes(page))
+            os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 9 * page, page, os.POSIX_FADV_DONTNEED)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        assert is_cached(descriptor, 0, 9 * page)
+        assert is_cached(descriptor, 10 * page, 54 * page)
+        assert not is_cached(descriptor, 9 * page, 1)
+        assert not is_cached(descriptor, 10, 64 * page - 10)
+    finally:
+        os.close(descriptor)
+
+
+def test_where_the_kernel_does_not_count_a_byte_of_each_piece_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels before 6.5 have no cachestat."""
+    monkeypatch.setattr("ottla.seams.page_cache.pages_cached", lambda: None)
+    test_a_file_is_in_the_page_cache_after_it_was_read_ahead(tmp_path)
+
+
 def test_where_the_system_cannot_tell_all_counts_as_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     """macOS, old kernels and some file systems: then it is as without reading ahead."""
-    monkeypatch.setattr("ottla.seams.posix._NO_WAIT", None)
+    monkeypatch.setattr("ottla.seams.page_cache._NO_WAIT", None)
     assert is_cached(-1, 0, 10)
 
 

@@ -29,13 +29,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
+from ottla.seams.page_cache import is_cached
 from ottla.seams.posix import (
     AlreadyLocked,
     Bytes,
     LockedFile,
     boot_id,
     descriptors_allowed,
-    is_cached,
     named,
     read_ahead,
     read_into,
@@ -59,7 +59,6 @@ __all__ = [
 ]
 
 Result = TypeVar("Result")
-RECENT_BYTES = 16 * 1024 * 1024  # at the end of a file: what readers that keep up ask for
 NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})  # of the process, of the system
 ORIGINAL_TRIES = 3
 
@@ -282,8 +281,6 @@ class RealFile:
         return descriptor
 
     def is_cached(self, position: int, size: int) -> bool:
-        if position + size > self.size() - RECENT_BYTES:
-            return True  # written not long ago
         descriptor = self.fileno()
         assert descriptor is not None
         return is_cached(descriptor, position, size)

@@ -12,10 +12,10 @@ import os
 import sys
 import time
 
+from ottla.seams.page_cache import is_cached
+
 Bytes = bytes | bytearray | memoryview
 
-_NO_WAIT = getattr(os, "RWF_NOWAIT", None)  # Linux: read what is in the page cache, or say so
-CACHE_PROBE_BYTES = 128 * 1024  # one byte in so many is asked for: the kernel reads in such pieces
 READ_AHEAD_STEP_BYTES = 256 * 1024
 
 NS_PER_MS = 1_000_000
@@ -59,21 +59,6 @@ def write_all(descriptor: int, data: Bytes, position: int, done: int) -> None:
         if written == 0:
             raise OSError(errno.EIO, "the device took no bytes")
         done += written
-
-
-def is_cached(descriptor: int, position: int, size: int) -> bool:
-    """Whether a range is in the page cache; True where the system cannot tell."""
-    if _NO_WAIT is None:
-        return True
-    probe = (bytearray(1),)
-    try:
-        for at in range(position, position + size, CACHE_PROBE_BYTES):
-            os.preadv(descriptor, probe, at, _NO_WAIT)
-    except BlockingIOError:
-        return False
-    except OSError:  # not with this file system; an error of the device comes with the reading
-        return True
-    return True
 
 
 def read_ahead(descriptor: int, position: int, size: int) -> None:
