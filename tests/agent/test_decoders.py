@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
 
 from hypothesis import given
@@ -16,6 +15,7 @@ from ottla.agent.files.json_lines import JsonDecoder
 from ottla.agent.files.lines import Cut, LineDecoder
 from ottla.agent.files.listing import FileGroup
 from ottla.agent.files.multiline import MultiLineDecoder
+from ottla.agent.matching.bounded import Bounded
 from ottla.agent.runner import least_positions
 from ottla.agent.sources.taildir import TaildirOptions, TaildirSource
 from tests.agent.files_harness import Collected, Running, Ticks, append
@@ -26,8 +26,8 @@ TRACE = b"ERROR one\n\tat a\n\tat b\nINFO two\nWARN three\n\tat c\n"
 def test_a_stack_trace_is_one_event() -> None:
     """By what a first line looks like, or by what a further line looks like."""
     for decoder in (
-        MultiLineDecoder(LineDecoder(), re.compile(rb"[A-Z]+ ")),
-        MultiLineDecoder(LineDecoder(), None, re.compile(rb"\s")),
+        MultiLineDecoder(LineDecoder(), Bounded(rb"[A-Z]+ ", "firstLine")),
+        MultiLineDecoder(LineDecoder(), None, Bounded(rb"\s", "firstLine")),
     ):
         cut = decoder.feed(TRACE)
         assert cut.bodies == [b"ERROR one\n\tat a\n\tat b", b"INFO two"]
@@ -40,21 +40,21 @@ def test_a_stack_trace_is_one_event() -> None:
 @given(st.lists(st.integers(0, len(TRACE)), max_size=5), st.integers(0, len(TRACE)))
 def test_a_restart_groups_the_same_lines(cuts: list[int], stop: int) -> None:
     """Wherever a reader stopped, one that begins at its position gives the events that follow."""
-    first = MultiLineDecoder(LineDecoder(), re.compile(rb"[A-Z]+ "))
+    first = MultiLineDecoder(LineDecoder(), Bounded(rb"[A-Z]+ ", "firstLine"))
     points = sorted({0, stop, *(cut for cut in cuts if cut < stop)})
     bodies: list[bytes] = []
     for start, end in zip(points, points[1:], strict=False):  # noqa: RUF007
         bodies += first.feed(TRACE[start:end]).bodies
-    second = MultiLineDecoder(LineDecoder(first.position), re.compile(rb"[A-Z]+ "))
+    second = MultiLineDecoder(LineDecoder(first.position), Bounded(rb"[A-Z]+ ", "firstLine"))
     bodies += second.feed(TRACE[first.position :]).bodies + second.finish().bodies
     assert bodies == [b"ERROR one\n\tat a\n\tat b", b"INFO two", b"WARN three\n\tat c"]
 
 
 def test_an_event_of_many_lines_is_cut() -> None:
     """A pattern that never matches does not hold the whole file in memory."""
-    decoder = MultiLineDecoder(LineDecoder(), re.compile(b"never"), lines_max=2)
+    decoder = MultiLineDecoder(LineDecoder(), Bounded(b"never", "firstLine"), lines_max=2)
     assert decoder.feed(b"1\n2\n3\n4\n5\n").bodies == [b"1\n2", b"3\n4"]
-    decoder = MultiLineDecoder(LineDecoder(), re.compile(b"never"), event_bytes_max=8)
+    decoder = MultiLineDecoder(LineDecoder(), Bounded(b"never", "firstLine"), event_bytes_max=8)
     assert decoder.feed(b"one\ntwo\nthree\n").bodies == [b"one\ntwo"]
 
 
@@ -64,7 +64,7 @@ def test_the_last_trace_of_a_file_is_not_kept_back(tmp_path: Path) -> None:
     ticks = Ticks()
     options = TaildirOptions(
         [FileGroup.parse("f1", f"{tmp_path}/a.log", {})],
-        new_decoder=lambda at: MultiLineDecoder(LineDecoder(at), re.compile(rb"[A-Z]+ ")),
+        new_decoder=lambda at: MultiLineDecoder(LineDecoder(at), Bounded(rb"[A-Z]+ ", "firstLine")),
         new_watcher=lambda _: ticks,
         clock=ticks.clock,
     )

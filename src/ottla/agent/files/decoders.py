@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from ..config.options import Options
 from ..config.patterns import python_pattern
+from ..matching.bounded import Bounded
 from .blob import BlobDecoder
 from .json_lines import JsonDecoder
 from .lines import Decoder, LineDecoder, LongLines
@@ -19,14 +19,17 @@ def decoder_maker(options: Options) -> Callable[[int], Decoder]:
     bytes_max = options.number("deserializer.maxLineLength")
     policy = LongLines(options.text("deserializer.longLines"))
 
+    first_line = pattern(options, "deserializer.firstLine")
+    continuation = pattern(options, "deserializer.continuation")
+
     def lines(position: int) -> LineDecoder:
         return LineDecoder(position, bytes_max, policy)
 
     def multiline(position: int) -> MultiLineDecoder:
         return MultiLineDecoder(
             lines(position),
-            pattern(options, "deserializer.firstLine"),
-            pattern(options, "deserializer.continuation"),
+            first_line,
+            continuation,
             options.number("deserializer.maxLines"),
             options.number("deserializer.flushTimeout") / 1000,
         )
@@ -50,6 +53,6 @@ def decoder_maker(options: Options) -> Callable[[int], Decoder]:
     return makers[kind]
 
 
-def pattern(options: Options, name: str) -> re.Pattern[bytes] | None:
+def pattern(options: Options, name: str) -> Bounded[bytes] | None:
     text = options.text_or_none(name)
-    return None if text is None else re.compile(python_pattern(text).encode())
+    return None if text is None else Bounded(python_pattern(text).encode(), name)

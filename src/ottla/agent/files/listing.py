@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from ..matching.bounded import Bounded
 
 
 class Found(NamedTuple):
@@ -32,13 +33,14 @@ class FileGroup:
 
     name: str
     directory: str
-    pattern: re.Pattern[str]
+    pattern: Bounded[str]
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, name: str, value: str, headers: Mapping[str, str]) -> FileGroup:
         directory, pattern = os.path.split(value)
-        return cls(name, os.path.abspath(directory or "."), re.compile(pattern), headers)
+        made = Bounded(pattern, f"filegroups.{name}", whole=True)
+        return cls(name, os.path.abspath(directory or "."), made, headers)
 
     def has(self, path: str) -> bool:
         directory, name = os.path.split(path)

@@ -6,8 +6,7 @@ a file is whole when nothing was written for a while (`flush`): more lines are t
 
 from __future__ import annotations
 
-import re
-
+from ..matching.bounded import Bounded
 from .lines import Cut, LineDecoder
 
 LINES_MAX = 500  # Filebeat's limit of a multi-line event
@@ -18,8 +17,8 @@ class MultiLineDecoder:
     def __init__(
         self,
         lines: LineDecoder,
-        first_line: re.Pattern[bytes] | None,
-        continuation: re.Pattern[bytes] | None = None,
+        first_line: Bounded[bytes] | None,
+        continuation: Bounded[bytes] | None = None,
         lines_max: int = LINES_MAX,
         flush_s: float | None = 1.0,
         event_bytes_max: int = EVENT_BYTES_MAX,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from enum import Enum
 
+from ..matching.bounded import Bounded
 from .listing import Found, stat_file
+
+ALL = Bounded(".*", "includePattern", whole=True)
+NONE = Bounded("", "ignorePattern", whole=True)
 
 
 class ConsumeOrder(Enum):
@@ -26,8 +29,8 @@ class SpoolRules:
     file_suffix: str = ".COMPLETED"
     delete: bool = False  # deletePolicy immediate
     tracker_directory: str | None = None  # trackingPolicy tracker_dir
-    include: re.Pattern[str] = re.compile(".*")
-    ignore: re.Pattern[str] = re.compile("")
+    include: Bounded[str] = ALL
+    ignore: Bounded[str] = NONE
     recursive: bool = False
     order: ConsumeOrder = ConsumeOrder.OLDEST
 

@@ -11,6 +11,7 @@ from ..config.options import Options
 from ..config.patterns import python_pattern
 from ..context import Context
 from ..events import EventBatch
+from ..matching.bounded import Bounded
 from ..output import Interceptor
 from .dates import milliseconds_of
 
@@ -18,10 +19,10 @@ from .dates import milliseconds_of
 class BodyPattern:
     """A pattern that is looked for in bodies. Java's classes (`\\w`, `\\d`) are ASCII's."""
 
-    def __init__(self, java: str, charset: str = "utf-8") -> None:
+    def __init__(self, java: str, owner: str, charset: str = "utf-8") -> None:
         text = python_pattern(java)
-        self.text = re.compile(text, re.ASCII)
-        self.bytes = re.compile(text.encode()) if text.isascii() else None
+        self.text = Bounded(text, owner, re.ASCII)
+        self.bytes = Bounded(text.encode(), owner) if text.isascii() else None
         self.charset = charset
 
     def search(self, body: bytes) -> re.Match[bytes] | re.Match[str] | None:
@@ -39,8 +40,8 @@ def decoded(body: bytes, charset: str) -> str:
 
 
 def regex_filter(name: str, options: Options, context: Context) -> Interceptor:
-    pattern, exclude = BodyPattern(options.text("regex")), options.flag("excludeEvents")
-    search = pattern.search
+    search = BodyPattern(options.text("regex"), f"regex of {name}").search
+    exclude = options.flag("excludeEvents")
 
     def intercept(batch: EventBatch) -> EventBatch:
         kept = [
@@ -52,7 +53,7 @@ def regex_filter(name: str, options: Options, context: Context) -> Interceptor:
 
 
 def regex_extractor(name: str, options: Options, context: Context) -> Interceptor:
-    search = BodyPattern(options.text("regex")).search
+    search = BodyPattern(options.text("regex"), f"regex of {name}").search
     headers = serializers(options)
     nothing: Mapping[str, str] = {}
 
@@ -93,7 +94,7 @@ def serializers(options: Options) -> list[tuple[str, Callable[[str], str]]]:
 
 def search_replace(name: str, options: Options, context: Context) -> Interceptor:
     charset = options.text("charset")
-    pattern = BodyPattern(options.text("searchPattern"), charset)
+    pattern = BodyPattern(options.text("searchPattern"), f"searchPattern of {name}", charset)
     template = replacement(options.text("replaceString"))
 
     def replaced(body: bytes) -> bytes:

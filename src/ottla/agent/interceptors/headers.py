@@ -13,6 +13,7 @@ from ..config.options import Options
 from ..config.patterns import python_pattern
 from ..context import Context
 from ..events import EventBatch
+from ..matching.bounded import Bounded
 from ..output import Interceptor
 
 
@@ -82,7 +83,7 @@ def uuid(name: str, options: Options, context: Context) -> Interceptor:
 
 
 def remove_header(name: str, options: Options, context: Context) -> Interceptor:
-    goes = removed(options)
+    goes = removed(name, options)
 
     def intercept(batch: EventBatch) -> EventBatch:
         own = batch.own_headers
@@ -96,7 +97,7 @@ def remove_header(name: str, options: Options, context: Context) -> Interceptor:
     return intercept
 
 
-def removed(options: Options) -> Callable[[str], bool]:
+def removed(name: str, options: Options) -> Callable[[str], bool]:
     """Whether a header goes: by its name, by a list of names, by a pattern of the whole name."""
     names = {options.text_or_none("withName")}
     listed = options.text_or_none("fromList")
@@ -105,5 +106,6 @@ def removed(options: Options) -> Callable[[str], bool]:
     pattern = options.text_or_none("matching")
     if pattern is None:
         return names.__contains__
-    matches = re.compile(python_pattern(pattern)).fullmatch
+    owner = f"matching of {name}"
+    matches = Bounded(python_pattern(pattern), owner, whole=True).fullmatch
     return lambda header: header in names or matches(header) is not None

@@ -22,10 +22,12 @@ from ..events import FORGET, EventBatch, Position
 from ..flume_event import NotAFlumeEvent, check_available, decode_event
 from ..group_offsets import GroupOffsets
 from ..in_thread import run_in_thread
+from ..matching.cost import subject_max
 from ..parts import Output
 from .group_reader import GroupReader, Record
 
 logger = logging.getLogger(__name__)
+TOPIC_NAME_MAX = 249  # characters
 TIMESTAMP, PARTITION, OFFSET, KEY = "timestamp", "partition", "offset", "key"
 DEFAULTS: dict[str, object] = {
     "client.id": "ottla-agent",
@@ -157,8 +159,19 @@ def from_options(name: str, options: Options, context: Context) -> KafkaSource:
         groups,
         form.batch_of,
         topics=options.names("kafka.topics"),
-        # The client's pattern is for the beginning of a name, Java's for all of it.
-        pattern=None if pattern is None else rf"(?:{python_pattern(pattern)})\Z",
+        pattern=None if pattern is None else names_pattern(pattern),
         batch_size=options.number("batchSize"),
     )
     return KafkaSource(name, groups, reader)
+
+
+def names_pattern(java: str) -> str:
+    """The client's pattern is for the beginning of a name, Java's for all of it. The client has no
+    limit of time: ValueError for a pattern that may take long."""
+    pattern = rf"(?:{python_pattern(java)})\Z"
+    if subject_max(pattern, 0, whole=True) < TOPIC_NAME_MAX:
+        raise ValueError(
+            "kafka.topics.regex may take for ever for some names: write it without repetitions "
+            "within repetitions"
+        )
+    return pattern

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -29,6 +28,7 @@ from ..files.opening import OpenContent, open_content
 from ..files.spool import ConsumeOrder, SpoolError, SpoolRules
 from ..files.tail import BatchForm, ContentChanged, PlainContent, Tail
 from ..files.watching import RELIST_S, Watcher, watcher_for
+from ..matching.bounded import Bounded
 from ..parts import Output
 
 logger = logging.getLogger(__name__)
@@ -189,13 +189,17 @@ class SpoolDirectorySource:
 def from_options(name: str, options: Options, context: Context) -> SpoolDirectorySource:
     directory = os.path.abspath(os.path.expanduser(options.text("spoolDir")))
     tracker = os.path.join(directory, os.path.expanduser(options.text("trackerDir")))
+
+    def names(option: str) -> Bounded[str]:
+        return Bounded(python_pattern(options.text(option)), f"{option} of {name}", whole=True)
+
     rules = SpoolRules(
         directory,
         options.text("fileSuffix"),
         options.text("deletePolicy") == "immediate",
         tracker if options.text("trackingPolicy") == "tracker_dir" else None,
-        re.compile(python_pattern(options.text("includePattern"))),
-        re.compile(python_pattern(options.text("ignorePattern"))),
+        names("includePattern"),
+        names("ignorePattern"),
         options.flag("recursiveDirectorySearch"),
         ConsumeOrder(options.text("consumeOrder")),
     )
