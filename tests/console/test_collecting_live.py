@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ottla import Consumer, Producer, TopicPartition
+from ottla import Consumer, Producer, TopicPartition, __version__
 from ottla.client.admin import Admin
 from ottla.console.collecting.collector import CollectedCluster
 from ottla.console.picture import ClusterPicture
 from ottla.structs import OffsetAndMetadata
-from tests.live import Server, environment_with
+from tests.live import Server, environment_with, free_port
 from tests.waiting import eventually
 
 RECORDS = 20
@@ -24,7 +24,10 @@ RECORDS = 20
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("console") / "data") as started:
+    metrics = f"127.0.0.1:{free_port()}"
+    directory = tmp_path_factory.mktemp("console") / "data"
+    with Server(directory, arguments=("--metrics", metrics)) as started:
+        started.environment["metrics"] = f"http://{metrics}/metrics"
         with Admin(bootstrap_servers=started.bootstrap) as admin:
             admin.create_topics({"orders": {"num_partitions": 3}})
         with Producer(bootstrap_servers=started.bootstrap) as producer:
@@ -42,11 +45,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def picture(server: Server) -> ClusterPicture:
     """The first whole picture of the server."""
-    cluster = CollectedCluster("main", {"bootstrap_servers": server.bootstrap}, interval_s=0.05)
+    cluster = CollectedCluster(
+        "main",
+        {"bootstrap_servers": server.bootstrap},
+        metrics=(server.environment["metrics"],),
+        interval_s=0.05,
+    )
     cluster.start()
     try:
         eventually(lambda: cluster.picture.groups.get("billing") is not None, "no group")
         eventually(lambda: cluster.picture.groups["billing"].lag_ms is not None, "no lag in time")
+        eventually(lambda: cluster.picture.brokers[0].requests, "no rates of requests")
         return cluster.picture
     finally:
         cluster.close()
@@ -66,6 +75,21 @@ def test_a_picture_has_topics_with_offsets_and_sizes(picture: ClusterPicture) ->
     assert {each.leader for each in topic.partitions} == {broker.node_id}
     assert broker.log_dirs[0].used_bytes >= topic.size_bytes
     assert picture.problems == ()
+
+
+def test_a_broker_has_the_figures_of_its_endpoint(picture: ClusterPicture) -> None:
+    """Connections, memory, rates and the version come from the broker's Prometheus endpoint."""
+    broker = picture.brokers[0]
+    assert broker.version == __version__
+    assert picture.software == f"Ottla {__version__}"
+    assert broker.connections is not None
+    assert broker.connections >= 1
+    assert broker.memory_bytes is not None
+    assert broker.memory_bytes > 1 << 20
+    assert broker.bytes_in_rate is not None
+    assert broker.metrics_age_ms is not None
+    assert all(each.rate > 0 for each in broker.requests)
+    assert any(each.mean_ms and each.p99_ms for each in broker.requests)
 
 
 def test_a_group_has_its_lag_in_records_and_in_time(picture: ClusterPicture) -> None:

@@ -83,7 +83,9 @@ def run(
         history.append(samples)
 
     clusters = {
-        each.name: CollectedCluster(each.name, each.client_properties, (keep,))
+        each.name: CollectedCluster(
+            each.name, each.client_properties, (keep,), metrics=each.metrics
+        )
         for each in options.clusters
     }
     console = Console(clusters, history, options.read_only, access)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from ottla import __version__
 from ottla.metrics import STALL_BOUNDS_S, Histogram, Metrics, Sample
 from ottla.seams import process
 from ottla.seams.clock import Clock, Timer
@@ -125,6 +126,7 @@ def watch_process(metrics: Metrics) -> None:
     metrics.gauge("process_open_fds", process.open_descriptors, "Open descriptors.")
     metrics.gauge("process_start_time_seconds", lambda: process.STARTED_S, "Since 1970.")
     metrics.collect("counter", lambda: [Sample("process_cpu_seconds", process.cpu_s())])
+    metrics.collect("gauge", lambda: [Sample("ottla_build_info", 1, {"version": __version__})])
 
 
 class LoopWatch:

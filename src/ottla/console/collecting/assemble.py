@@ -43,7 +43,7 @@ def picture_of(name: str, known: Known, figures: Figures, lag_ms: LagTime) -> Cl
         taken_ms=known.answered_ms,
         cluster_id=known.cluster_id,
         controller_id=known.controller_id,
-        software=known.software,
+        software=software_of(known, brokers),
         brokers=brokers,
         topics=topics,
         groups={
@@ -61,6 +61,14 @@ def picture_of(name: str, known: Known, figures: Figures, lag_ms: LagTime) -> Cl
         bytes_out_rate=total([each.bytes_out_rate for each in brokers]),
         records_in_rate=total([each.records_in_rate for each in topics.values()]),
     )
+
+
+def software_of(known: Known, brokers: tuple[BrokerPicture, ...]) -> str | None:
+    """With the version where endpoints say it: the oldest, while brokers are being replaced."""
+    versions = sorted(each.version for each in brokers if each.version)
+    if known.software is None or not versions or known.software[-1].isdigit():
+        return known.software
+    return f"{known.software} {versions[0]}"
 
 
 def total(*ways: list[float | None]) -> float | None:

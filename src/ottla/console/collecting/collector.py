@@ -21,6 +21,7 @@ from ottla.client.structs import TopicPartition
 from ..picture import ClusterPicture
 from ..series import Sample
 from .assemble import Figures, picture_of
+from .endpoints import Endpoints
 from .ends import EndHistory
 from .known import Known
 from .lag_times import LagTimes
@@ -51,6 +52,7 @@ class CollectedCluster:
         client_properties: Mapping[str, Any],
         takers: Sequence[Taker] = (),
         *,
+        metrics: Sequence[str] = (),
         interval_s: float = INTERVAL_S,
     ) -> None:
         self._name = name
@@ -59,6 +61,7 @@ class CollectedCluster:
         self._interval_s = interval_s
         self._picture = ClusterPicture(name)
         self._known = Known()
+        self._endpoints = Endpoints(metrics)
         self._ends = EndHistory(now_ms())
         self._lag_times = LagTimes(self._ends)
         self._records_in: Rates[TopicPartition] = Rates()
@@ -127,6 +130,7 @@ class CollectedCluster:
             pause_s = max(self._interval_s, spent / CPU_SHARE_MAX) - (time.monotonic() - began)
             self._wake.wait(max(0.1, pause_s))
             self._wake.clear()
+        self._endpoints.close()
         if self._asking is not None:
             self._asking.close()
 
@@ -148,6 +152,7 @@ class CollectedCluster:
             options = {"bootstrap_timeout_ms": TIMEOUT_MS, "request_timeout_ms": TIMEOUT_MS}
             self._asking = Admin(**{**self._properties, **options})
         questions = Round(self._asking, self._known, now_ms)
+        self._endpoints.start_reading()
         questions.metadata()
         ends = questions.ends()
         asked_ms = now_ms()
@@ -161,6 +166,7 @@ class CollectedCluster:
         if self._is_due("forget", FORGET_MS / 1000):
             self._forget()
         questions.finish()
+        self._endpoints.finish_reading()
         self._lag_times.read_records(self._asking, self._known)
         if self._failures:
             log.info("%s answers again", self.name)
@@ -182,9 +188,22 @@ class CollectedCluster:
         self._records_in.forget_before(before)
         self._bytes_in.forget_before(before)
 
+    def _figures(self, at_ms: int) -> Figures:
+        brokers = {}
+        for broker, endpoint in self._endpoints.by_broker(list(self._known.brokers)).items():
+            about = f"metrics of broker {broker}"
+            if endpoint.error is None:
+                self._known.problems.gone(about)
+            else:
+                text = f"{endpoint.url} does not give them: {endpoint.error}"
+                self._known.problems.found(about, text, at_ms)
+            brokers[broker] = endpoint.broker(at_ms)
+        return Figures(self._records_in.now, self._bytes_in.now, self._endpoints.topics(), brokers)
+
     def _publish(self) -> None:
-        figures = Figures(self._records_in.now, self._bytes_in.now, {}, {})
-        picture = picture_of(self.name, self._known, figures, self._lag_times.of(now_ms()))
+        at_ms = now_ms()
+        figures = self._figures(at_ms)
+        picture = picture_of(self.name, self._known, figures, self._lag_times.of(at_ms))
         self._picture = picture
         if self._failures:
             return  # nothing new was found out
@@ -198,6 +217,7 @@ class CollectedCluster:
 
 # How often each is asked; what is in no table (metadata, end offsets) is asked in every round.
 EVERY_S: dict[str, float] = {
+    "software": 600,
     "groups": 10,
     "committed": 10,
     "members": 20,

@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.client.admin import Admin, OffsetSpec
 from ottla.client.errors import KafkaError, UnsupportedVersionError
+from ottla.client.kafka_releases import METADATA, release_name
 from ottla.client.structs import TopicPartition
 
 from ..picture import LogDirPicture, MemberPicture, ReassignmentPicture, TransactionPicture
@@ -21,6 +22,7 @@ TIMEOUT_MS = 5_000
 MEMBERS_MAX = 20_000  # of all groups together; a picture with more would be of no use
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 CLASSIC = "classic"
+OTTLA_FEATURE = "ottla.metadata.version"
 
 
 class Round:
@@ -204,6 +206,16 @@ class Round:
             )
             for (topic, partition), each in sorted(found.items())
         )
+
+    def software(self) -> None:
+        """What the brokers run, by the features that they have."""
+        features = self.admin.describe_features()["features"]
+        if OTTLA_FEATURE in features:
+            self.known.software = "Ottla"
+        else:
+            levels = features[METADATA]["supported"] if METADATA in features else None
+            release = release_name(levels[1]).partition("-")[0] if levels else ""
+            self.known.software = f"Apache Kafka {release}".rstrip()
 
     def _of_reachable(
         self, by_leader: Mapping[int, list[TopicPartition]]

@@ -11,6 +11,7 @@ from .options import (
     ClusterOptions,
     ConfigError,
     ConsoleOptions,
+    check_metrics,
 )
 
 DEFAULT_SERVERS = "localhost:9092"
@@ -33,6 +34,8 @@ def options_of(
     """Raises ConfigError with what to try."""
     properties: dict[str, object] = {"bootstrap_servers": bootstrap or DEFAULT_SERVERS}
     urls = tuple(each.strip() for each in (metrics or "").split(",") if each.strip())
+    for each in urls:
+        check_metrics(each, "--metrics")
     if port is not None and not 0 <= port <= PORT_MAX:
         raise ConfigError(f"--port must be from 0 to {PORT_MAX} (got {port})\nTry: --port {PORT}")
     if not login and host is not None and not is_loopback(host):
