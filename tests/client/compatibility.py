@@ -18,10 +18,9 @@ WITHOUT_EFFECT = {
     "selector": "the platform's best selector is used",
 }
 
-# Only their defaults are taken until there is TLS, SASL and a proxy.
+# Only their defaults are taken until there is SASL and a proxy.
 ONLY_THE_DEFAULT = {
-    "security_protocol", "ssl_context", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile",
-    "ssl_password", "ssl_ciphers", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password",
+    "sasl_mechanism", "sasl_plain_username", "sasl_plain_password",
     "sasl_kerberos_name", "sasl_kerberos_domain_name", "sasl_oauth_token_provider", "proxy_url",
     "socks5_proxy",
 }  # fmt: skip

@@ -115,7 +115,7 @@ def test_addresses(given: Any, expected: list[tuple[str, int]]) -> None:
         ({"partitioner": "mine"}, "partitioner must be 'default', 'round_robin'"),
         ({"interceptors": [5]}, "interceptors must be a list"),
         ({"security_protocol": "SASL_SSL"}, "not there yet"),
-        ({"ssl_cafile": "/x"}, "not there yet"),
+        ({"ssl_context": "/x"}, "ssl_context must be an ssl.SSLContext"),
     ],
 )
 def test_a_wrong_option_is_named_with_its_value_and_rule(given: dict[str, Any], words: str) -> None:

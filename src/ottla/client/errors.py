@@ -75,6 +75,10 @@ class KafkaConnectionError(InvalidMetadataError):
     """The connection could not be made, or ended before the answer came."""
 
 
+class SslAuthenticationError(KafkaError):
+    """The two sides of a connection of TLS do not accept each other; trying again will not help."""
+
+
 class NoBrokersAvailable(KafkaConnectionError):
     """None of the bootstrap servers answers."""
 

@@ -14,6 +14,7 @@ from .interceptors import ProducerInterceptor
 from .structs import OffsetAndMetadata, TopicPartition
 
 # Duck-typed as in kafka-python: the converters of the options have checked what it can do.
+TlsContext: TypeAlias = object  # an ssl.SSLContext; only TLS imports ssl
 SerializerOption: TypeAlias = object  # a function, or an object with serialize or deserialize
 PartitionerOption: TypeAlias = object  # a function, or an object with partition
 CommitCallback: TypeAlias = Callable[
@@ -41,7 +42,28 @@ class ClientConfig(TypedDict):
     send_buffer_bytes: int | None
     socket_options: Sequence[tuple[int, int, int]] | None
     security_protocol: str
-    # Taken and ignored, or refused if they are set: TLS, SASL and proxies are not there yet.
+    ssl_context: TlsContext | None
+    ssl_check_hostname: bool
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    ssl_password: str | None
+    ssl_crlfile: str | None
+    ssl_ciphers: str | None
+    ssl_keystore_type: str | None
+    ssl_keystore_location: str | None
+    ssl_keystore_password: str | None
+    ssl_key_password: str | None
+    ssl_keystore_key: str | None
+    ssl_keystore_certificate_chain: str | None
+    ssl_truststore_type: str | None
+    ssl_truststore_location: str | None
+    ssl_truststore_password: str | None
+    ssl_truststore_certificates: str | None
+    ssl_enabled_protocols: Sequence[str] | None
+    ssl_cipher_suites: Sequence[str] | None
+    ssl_endpoint_identification_algorithm: str | None
+    # Taken and ignored, or refused if they are set: SASL and proxies are not there yet.
     client_dns_lookup: object
     api_version: object
     selector: object
@@ -50,15 +72,7 @@ class ClientConfig(TypedDict):
     metrics_enabled: object
     metrics_num_samples: object
     metrics_sample_window_ms: object
-    ssl_check_hostname: object
     sasl_kerberos_service_name: object
-    ssl_context: None
-    ssl_cafile: None
-    ssl_certfile: None
-    ssl_keyfile: None
-    ssl_crlfile: None
-    ssl_password: None
-    ssl_ciphers: None
     sasl_mechanism: None
     sasl_plain_username: None
     sasl_plain_password: None

@@ -49,6 +49,17 @@ def client_context(options: TlsOptions, where: str = "") -> ssl.SSLContext:
     return context
 
 
+def with_revocations(context: ssl.SSLContext, path: str | None) -> ssl.SSLContext:
+    """The context, which also refuses the certificates of this list (PEM). Raises TlsError."""
+    if path:
+        try:
+            context.load_verify_locations(cafile=path)
+        except (OSError, ssl.SSLError):
+            raise TlsError("ssl_crlfile", f"{path} cannot be read as a list in PEM") from None
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    return context
+
+
 def _prepare(context: ssl.SSLContext, options: TlsOptions, where: str) -> None:
     versions = [_VERSIONS[each] for each in options.versions]
     context.minimum_version, context.maximum_version = min(versions), max(versions)

@@ -27,8 +27,10 @@ SENTENCES = {
 class TlsFailure(OSError):
     """The other side is no peer for TLS, or not the one that was wanted."""
 
-    def __init__(self, sentence: str) -> None:
+    def __init__(self, sentence: str, *, ended: bool = False) -> None:
+        """`ended`: the line ended, which another try may not meet again."""
         super().__init__(sentence)
+        self.ended = ended
 
     @classmethod
     def of(cls, reason: str, detail: str = "") -> TlsFailure:
@@ -38,4 +40,4 @@ class TlsFailure(OSError):
         sentence = SENTENCES.get(reason)
         if sentence is None:
             sentence = f"TLS failed ({reason or 'unknown'})" + (f": {detail}" if detail else "")
-        return cls(sentence)
+        return cls(sentence, ended=reason == "UNEXPECTED_EOF_WHILE_READING")

@@ -17,9 +17,10 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla import __version__
+from ottla.tls.failure import TlsFailure
 from ottla.wire import exchange
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import Frame, FrameReader
@@ -32,15 +33,22 @@ from ..errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    SslAuthenticationError,
     error_for,
 )
 from ..typed_config import ClientConfig
 from .bulk_receive import BulkReceiver
 from .io_thread import Loop
 from .name_resolution import Places, resolve
+from .security import Security
+from .socket_line import SocketLine
+
+if TYPE_CHECKING:
+    from ottla.tls.channel import TlsChannel
 
 log = logging.getLogger("ottla.client")
 
+READS_PER_TURN = 64  # of a connection of TLS
 WAITING = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN)
 
 
@@ -73,6 +81,7 @@ class Connection:
         ended: Callable[[Connection, KafkaError], object],
         ready: Callable[[Connection], object],
         buffers: Buffers,
+        security: Security,
     ) -> None:
         self.loop = loop
         self.address = address
@@ -80,6 +89,8 @@ class Connection:
         self.ended = ended
         self.ready = ready
         self.buffers = buffers
+        self.security = security
+        self.channel: TlsChannel | None = None  # of TLS, over the socket
         self.socket: socket.socket | None = None
         self.places: Places = []
         self.connected = False
@@ -170,6 +181,38 @@ class Connection:
             return
         self.connected = True
         self.versions_deadline = time.monotonic() + self.config["request_timeout_ms"] / 1000
+        if self.security.context is None:
+            self._established()
+            return
+        from ottla.tls.channel import TlsChannel
+
+        self.channel = TlsChannel(
+            SocketLine(self.socket),
+            self.security.context,
+            self.security.buffer,
+            server_side=False,
+            server_hostname=self.address[0],
+        )
+        self._shake_hands()
+
+    def _shake_hands(self) -> None:
+        """A step of the handshake of TLS, when the socket is ready for it."""
+        assert self.channel is not None
+        try:
+            done = self.channel.handshake()
+        except TlsFailure as problem:
+            kind = KafkaConnectionError if problem.ended else SslAuthenticationError
+            self.close(kind(f"{self.name}: {problem}"))
+            return
+        except OSError as problem:
+            self.close(KafkaConnectionError(f"{self.name}: {problem.strerror or problem}"))
+            return
+        if done:
+            self._established()
+        self._want_writing()
+
+    def _established(self) -> None:
+        """The line is there: ask for the broker's versions."""
         self.exchange.connected()
         self._plan_flush()
 
@@ -182,7 +225,7 @@ class Connection:
             return
         settled = self.exchange.send(request)
         self.used_at = time.monotonic()
-        if request.answered and not settled and self.exchange.ready:
+        if request.answered and not settled and self.exchange.ready and self.channel is None:
             self.bulk.expect()
         self._plan_flush()
         self._settle(settled)
@@ -212,6 +255,9 @@ class Connection:
         if not self.connected:
             self._connection_made()
             return
+        if self.channel is not None and not self.channel.established:
+            self._shake_hands()
+            return
         if mask & selectors.EVENT_READ:
             self._receive()
         if mask & selectors.EVENT_WRITE and not self.closed:
@@ -221,42 +267,81 @@ class Connection:
         self.flush_planned = False
         if self.closed or self.socket is None:
             return
-        outgoing = self.exchange.outgoing
+        outgoing, channel = self.exchange.outgoing, self.channel
         while outgoing:
             try:
-                sent = self.socket.sendmsg(self.exchange.next_parts())
+                if channel is None:
+                    sent = self.socket.sendmsg(self.exchange.next_parts())
+                elif not (sent := channel.send(self.exchange.next_parts())):
+                    break
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as problem:
                 self.close(KafkaConnectionError(f"{self.name}: {problem.strerror or problem}"))
                 return
             self.exchange.sent(sent)
-        if bool(outgoing) is not self.write_wanted:
-            self.write_wanted = bool(outgoing)
-            mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if outgoing else 0)
+        self._want_writing()
+
+    def _want_writing(self) -> None:
+        if self.closed or self.socket is None:
+            return
+        wanted = bool(self.exchange.outgoing)
+        if self.channel is not None:
+            wanted = self.channel.waits_for_line or (wanted and self.channel.established)
+        if wanted is not self.write_wanted:
+            self.write_wanted = wanted
+            mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if wanted else 0)
             self.loop.selector.modify(self.socket, mask, self._ready_for)
 
     def _receive(self) -> None:
         """Read what is there; of a large frame that begins, most has come already."""
+        if self.channel is not None:
+            self._receive_secured()
+            return
         begun = self.frames.large is not None
         self._read()
         if self.frames.large is not None and not begun and not self.closed:
             self._read()
 
-    def _read(self) -> None:
-        """Read once, into the place that the frame under way needs."""
+    def _receive_secured(self) -> None:
+        """Read until nothing is left in OpenSSL, of which the socket says nothing; the other
+        connections have their turn meanwhile."""
+        for _ in range(READS_PER_TURN):
+            if self.closed or not self._read():
+                return
+        self.loop.call_soon(self._receive_again)
+
+    def _receive_again(self) -> None:
+        if not self.closed:
+            self._receive_secured()
+
+    def _read(self) -> bool:
+        """Read once, into the place that the frame under way needs; whether anything was there."""
         assert self.socket is not None
+        target = self.frames.target()
         try:
-            size = self.socket.recv_into(self.frames.target())
+            if self.channel is None:
+                size = self.socket.recv_into(target)
+            else:
+                found = self.channel.recv_into(target)
+                if found is None:
+                    self._want_writing()
+                    return False
+                size = found
         except (BlockingIOError, InterruptedError):
-            return
+            return False
+        except TlsFailure as problem:
+            kind = KafkaConnectionError if problem.ended else SslAuthenticationError
+            self.close(kind(f"{self.name}: {problem}"))
+            return False
         except OSError as problem:
             self.close(KafkaConnectionError(f"{self.name}: {problem.strerror or problem}"))
-            return
+            return False
         if size == 0:
             self.close(KafkaConnectionError(f"{self.name} closed the connection"))
-            return
+            return False
         self.take(lambda: self.frames.received(size))
+        return True
 
     def take(self, frames: Callable[[], list[Frame]]) -> None:
         """Settle the requests that these frames answer; what is malformed ends the connection."""
@@ -311,6 +396,8 @@ class Connection:
             return
         self.closed = True
         if self.socket is not None:
+            if self.channel is not None:
+                self.channel.end()
             self.loop.selector.unregister(self.socket)
             self.socket.close()
         self.ended(self, reason)

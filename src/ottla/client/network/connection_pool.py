@@ -18,6 +18,7 @@ from ..typed_config import ClientConfig
 from .cluster_metadata import Broker, Cluster
 from .connection import Connection, Request
 from .io_thread import Loop
+from .security import Security
 
 TICK_S = 0.1  # how exactly timeouts are kept
 JITTER = 0.2
@@ -50,6 +51,7 @@ class Connections:
         self.by_key: dict[tuple[int, str], Connection] = {}
         self.waits: dict[int, Wait] = {}
         self.buffers = Buffers()
+        self.security = Security.of(config)
         self.features: dict[str, int] = {}
         self.versions: dict[int, dict[int, tuple[int, int]]] = {}
         self.on_ended: Callable[[int, KafkaError], object] = lambda node_id, reason: None
@@ -94,6 +96,7 @@ class Connections:
             lambda ended, reason: self._ended(node_id, channel, ended, reason),
             lambda ready: self._ready(node_id, channel, ready),
             self.buffers,
+            self.security,
         )
         self.by_key[node_id, channel] = connection
         wait = self.waits.get(node_id)

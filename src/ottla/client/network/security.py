@@ -1,0 +1,84 @@
+"""How a client's connections are secured: the context of TLS, from kafka-python's options (files in
+PEM) or from Kafka's own (stores)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from ..errors import KafkaConfigurationError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from ..typed_config import ClientConfig
+
+TLS_PROTOCOLS = ("SSL", "SASL_SSL")
+# Kafka's options of stores, which have the same names here with underscores.
+STORE_OPTIONS = (
+    "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.key.password",
+    "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.type",
+    "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.certificates",
+    "ssl.enabled.protocols", "ssl.cipher.suites", "ssl.endpoint.identification.algorithm",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """One for all connections of a client."""
+
+    context: ssl.SSLContext | None = None
+    # To receive into, by the loop's thread.
+    buffer: memoryview = field(default_factory=lambda: memoryview(b""))
+
+    @classmethod
+    def of(cls, config: ClientConfig) -> Security:
+        """Raises KafkaConfigurationError, which names the option."""
+        if config["security_protocol"] not in TLS_PROTOCOLS:
+            return cls()
+        from ottla.tls.channel import RECEIVE_BYTES
+
+        return cls(context_of(config), memoryview(bytearray(RECEIVE_BYTES)))
+
+
+def context_of(config: ClientConfig) -> ssl.SSLContext:
+    from ottla.tls.contexts import client_context, with_revocations
+    from ottla.tls.options import TlsError, from_properties
+
+    given_context = config["ssl_context"]
+    if given_context is not None:
+        return cast("ssl.SSLContext", given_context)
+    properties = {name: config[name.replace(".", "_")] for name in STORE_OPTIONS}  # type: ignore[literal-required]
+    given = {name: value for name, value in properties.items() if value is not None}
+    if not config["ssl_check_hostname"]:
+        given["ssl.endpoint.identification.algorithm"] = ""
+    if config["ssl_ciphers"]:
+        given["ssl.cipher.suites"] = config["ssl_ciphers"].replace(":", ",")
+    if config["ssl_cafile"]:
+        given |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": config["ssl_cafile"]}
+    if config["ssl_certfile"]:
+        given["ssl.keystore.type"] = "PEM"
+        given["ssl.keystore.certificate.chain"] = text_of("ssl_certfile", config["ssl_certfile"])
+        key_file = config["ssl_keyfile"] or config["ssl_certfile"]
+        given["ssl.keystore.key"] = text_of("ssl_keyfile", key_file)
+    elif config["ssl_keyfile"]:
+        raise KafkaConfigurationError("ssl_keyfile is set without ssl_certfile")
+    if config["ssl_password"]:
+        given["ssl.key.password"] = config["ssl_password"]
+    try:
+        context = client_context(from_properties(given))
+        return with_revocations(context, config["ssl_crlfile"])
+    except TlsError as error:
+        hint = f"\nTry: {error.hint}" if error.hint else ""
+        raise KafkaConfigurationError(f"{error}{hint}") from None
+
+
+def text_of(option: str, path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not PEM"
+        raise KafkaConfigurationError(
+            f"{option}: {path} cannot be read: {reason.lower()}"
+        ) from None
