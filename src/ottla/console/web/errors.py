@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from ottla.client.errors import KafkaError
 
+from .forms import FormError
 from .rendering import render
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,10 @@ async def on_http(request: Request, error: Exception) -> Response:
     return response
 
 
+async def on_form(request: Request, error: Exception) -> Response:
+    return answer(request, 422, str(error), "Nothing was changed; go back and mend it.")
+
+
 async def on_kafka(request: Request, error: Exception) -> Response:
     return answer(
         request, 502, f"The cluster says: {error}", "Nothing else was tried; go back and look."
@@ -73,6 +78,7 @@ async def on_bug(request: Request, error: Exception) -> Response:
 HANDLERS: Mapping[Any, Any] = {
     HTTPException: on_http,
     KafkaError: on_kafka,
+    FormError: on_form,
     TimeoutError: on_timeout,
     Exception: on_bug,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
@@ -31,6 +32,17 @@ class Form(dict[str, list[str]]):
 
 class FormError(ValueError):
     """What is wrong with a form, in a sentence for the one who sent it."""
+
+
+def moment_ms(text: str) -> int:
+    """A time of a form: milliseconds, or `2026-01-31T12:00[:30][Z]`; UTC without a zone."""
+    if text.isdecimal() and len(text) < 16:
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise FormError(f"time: such as 2026-01-31T12:00 or milliseconds (got {text!r})") from None
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 async def form_of(request: Request) -> Form:

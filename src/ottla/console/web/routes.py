@@ -6,8 +6,20 @@ from starlette.routing import BaseRoute
 
 from ..context import Console
 from . import events, series
+from .acting import Action, route_of
+from .actions import configs as config_actions
+from .actions import topics as topic_actions
 from .pages import overview, topic, topics
+
+ACTIONS: tuple[Action, ...] = (*topic_actions.ACTIONS, *config_actions.ACTIONS)
 
 
 def routes(console: Console) -> list[BaseRoute]:
-    return [*overview.routes, *topics.routes, *series.routes, *events.routes, *topic.routes]
+    return [
+        *overview.routes,
+        *topics.routes,
+        *topic.routes,
+        *series.routes,
+        *events.routes,
+        *map(route_of, ACTIONS),
+    ]

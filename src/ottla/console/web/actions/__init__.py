@@ -1,0 +1,1 @@
+"""What users do to a cluster, each an `Action` of `acting.py`."""
