@@ -62,7 +62,8 @@ ALIVE = (
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three brokers; those that are killed come back."""
     folder = tmp_path_factory.mktemp("three")
-    with Cluster(directory=folder / "cluster", replica_fetch_backoff_ms=100) as started:
+    options = {"replica_fetch_backoff_ms": 100, "replica_lag_time_max_ms": 120_000}  # busy machines
+    with Cluster(directory=folder / "cluster", **options) as started:
         yield started
 
 

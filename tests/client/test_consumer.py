@@ -113,7 +113,7 @@ def test_iteration_and_position(
     the next record; what an interrupted iteration left comes later."""
     produce(topic, numbers(50))
     partition = TopicPartition(topic, 0)
-    with consumer_of(any_bootstrap, consumer_timeout_ms=300) as consumer:
+    with consumer_of(any_bootstrap) as consumer:
         consumer.assign([partition])
         seen = []
         for record in consumer:
@@ -124,12 +124,14 @@ def test_iteration_and_position(
         assert next(consumer).offset == 10
         assert [each.offset for each in read(consumer, 5)][:5] == [11, 12, 13, 14, 15]
         consumer.seek(partition, 45)
-        assert [record.offset for record in consumer] == [45, 46, 47, 48, 49]
+        assert [record.offset for record in itertools.islice(consumer, 5)] == [45, 46, 47, 48, 49]
         consumer.seek(partition, 0)
         for record in consumer:
             if record.offset == 3:
                 consumer.seek(partition, 48)
             assert record.offset < 4 or record.offset >= 48
+            if record.offset == 49:
+                break
         assert consumer.position(partition) == 50
 
 
@@ -137,14 +139,15 @@ def test_pause_and_resume(any_bootstrap: str, produce: Callable[..., None], topi
     """A paused partition gives nothing, also in an iteration, and later goes on where it was."""
     produce(topic, numbers(20))
     partition = TopicPartition(topic, 0)
-    with consumer_of(any_bootstrap, consumer_timeout_ms=200) as consumer:
+    with consumer_of(any_bootstrap, consumer_timeout_ms=1000) as consumer:
         consumer.assign([partition])
         first = [record.offset for record in itertools.islice(consumer, 5)]
         consumer.pause(partition)
         assert consumer.paused() == {partition}
         assert list(consumer) == []
         consumer.resume(partition)
-        assert first + [record.offset for record in consumer] == list(range(20))
+        rest = [record.offset for record in itertools.islice(consumer, 15)]
+        assert first + rest == list(range(20))
 
 
 def test_commits_are_where_the_next_consumer_begins(
