@@ -15,6 +15,13 @@ READ_BY_SETTINGS = {
     "broker.id",
     "broker.rack",
     "controller.listener.names",
+    # The bounds of what a group may set; coordinator/group_options.py derives their names.
+    "group.consumer.max.assignment.interval.ms",
+    "group.consumer.max.heartbeat.interval.ms",
+    "group.consumer.max.session.timeout.ms",
+    "group.consumer.min.assignment.interval.ms",
+    "group.consumer.min.heartbeat.interval.ms",
+    "group.consumer.min.session.timeout.ms",
     "inter.broker.listener.name",
     "listener.security.protocol.map",
     "broker.id.generation.enable",

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.coordinator import group_shard
+from ottla.coordinator import offset_upkeep
 from ottla.coordinator.effects import Effects, Record
 from ottla.coordinator.group import COMPLETING, EMPTY, PREPARING, STABLE, Group, GroupState, Member
-from ottla.coordinator.group_shard import (
-    DELETION_TIMER,
-    EXPIRY_SLICE_GROUPS,
-    EXPIRY_TIMER,
-    GroupShard,
-    OffsetRules,
-)
+from ottla.coordinator.group_shard import GroupShard, OffsetRules
 from ottla.coordinator.offset_expiration import expired_offsets
+from ottla.coordinator.offset_upkeep import DELETION_TIMER, EXPIRY_SLICE_GROUPS, EXPIRY_TIMER
 from ottla.coordinator.offsets import NO_EXPIRY, Committed, offset_record
 from ottla.coordinator.rebalance import GroupRules
 from ottla.wire.consumer_protocol import ConsumerProtocolSubscription, write_versioned
@@ -146,7 +141,7 @@ def test_deleted_topics_take_their_offsets_with_them() -> None:
 
 def test_offsets_of_deleted_topics_are_deleted_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some groups in each turn; what is committed meanwhile is of a new topic, and stays."""
-    monkeypatch.setattr(group_shard, "DELETION_SLICE_OFFSETS", 10)
+    monkeypatch.setattr(offset_upkeep, "DELETION_SLICE_OFFSETS", 10)
     shard = shard_with(23)
     new = offset_record("g0", "t", 0, Committed(6, -1, "", OLD))
     effects = Effects()

@@ -18,10 +18,12 @@ from ottla.broker.markers import MarkerSender
 from ottla.broker.verification import Verification
 from ottla.cluster.requests import NewTopic
 from ottla.coordinator.coordinator_partition import CoordinatorPartition, ShardT
+from ottla.coordinator.group_options import GroupOptions
 from ottla.coordinator.group_shard import GroupShard, OffsetRules
 from ottla.coordinator.rebalance import GroupRules
 from ottla.coordinator.runtime import RELOAD_DELAY_S, CoordinatorRuntime, partition_of
 from ottla.coordinator.share_state_shard import ShareStateRules, ShareStateShard
+from ottla.coordinator.topics import TopicsView
 from ottla.coordinator.transaction_shard import TransactionRules, TransactionShard
 from ottla.wire.errors import ErrorCode
 
@@ -182,10 +184,12 @@ class Coordinators:
     def __init__(self, broker: Broker) -> None:
         settings = broker.settings
         self._broker = broker
+        self.topics = TopicsView()
+        options = GroupOptions(lambda: broker.settings, self.topics)
         self.groups = CoordinatorService(
             broker,
             GROUP_TOPIC,
-            lambda: GroupShard(group_rules(settings), offset_rules(settings)),
+            lambda: GroupShard(group_rules(settings), offset_rules(settings), options, self.topics),
             offsets_topic,
         )
         watch_groups(broker.metrics, self.groups.runtime)
@@ -219,6 +223,7 @@ class Coordinators:
 
     def follow(self, image: ClusterImage) -> None:
         """The cluster image has changed."""
+        self.topics.image = image
         for service in self._by_topic.values():
             service.follow(image)
         for coordinator in self.transactions.runtime.all_active():

@@ -7,13 +7,14 @@ rebalance.py and membership.py.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from ottla.coordinator.commit_fencing import Caller, commit_error, fetch_error
+from ottla.coordinator.consumer_groups import ConsumerGroups
 from ottla.coordinator.effects import Effects, Producer, Record, Reply, TimerKey
 from ottla.coordinator.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group
+from ottla.coordinator.group_options import GroupOptions
 from ottla.coordinator.group_records import (
     apply_assignment,
     empty_group_record,
@@ -22,11 +23,9 @@ from ottla.coordinator.group_records import (
 )
 from ottla.coordinator.join_group import Joining, join, reply_error
 from ottla.coordinator.membership import heartbeat, leave, restart_session, session_expired
-from ottla.coordinator.offset_expiration import (
-    CONSUMER_PROTOCOL,
-    expired_offsets,
-    subscribed_topics,
-)
+from ottla.coordinator.new_group import GroupKind, NewGroup
+from ottla.coordinator.offset_expiration import CONSUMER_PROTOCOL, subscribed_topics
+from ottla.coordinator.offset_upkeep import DELETION_TIMER, EXPIRY_TIMER, OffsetUpkeep
 from ottla.coordinator.offsets import (
     OFFSET_KEY,
     Committed,
@@ -42,9 +41,12 @@ from ottla.coordinator.rebalance import (
     sync,
     sync_timer_expired,
 )
+from ottla.coordinator.topics import TopicsView
+from ottla.settings import Settings
 from ottla.wire.api.heartbeat import HeartbeatRequest
 from ottla.wire.api.leave_group import MemberIdentity, MemberResponse
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.wire.consumer_group_records import CONSUMER_GROUP_RECORDS
 from ottla.wire.coordinator_records import (
     GROUP_RECORDS,
     GroupMetadataKey,
@@ -54,18 +56,12 @@ from ottla.wire.coordinator_records import (
 )
 from ottla.wire.errors import ErrorCode
 from ottla.wire.key_values import KeyValue
+from ottla.wire.schema import Struct
 
-EXPIRY_TIMER = ("expiry",)
-DELETION_TIMER = ("deletion",)
 SESSIONS_TIMER = ("sessions",)
+SHARD_RECORDS = GROUP_RECORDS | CONSUMER_GROUP_RECORDS
 # From this version on OffsetCommit answers GROUP_ID_NOT_FOUND.
 GROUP_NOT_FOUND_VERSION = 9
-# Groups whose offsets are checked for expiration in one turn of the loop, and offsets after which
-# no further group is begun.
-EXPIRY_SLICE_GROUPS = 200
-EXPIRY_SLICE_OFFSETS = 2000
-# Offsets that are searched for those of deleted topics in one turn of the loop.
-DELETION_SLICE_OFFSETS = 5000
 # Members that are restored, and sessions that are started, in one turn of the loop after a load.
 FINISH_SLICE_MEMBERS = 500
 
@@ -79,50 +75,53 @@ class OffsetRules:
     metadata_bytes_max: int = 4096
 
 
-@dataclass(slots=True, frozen=True)
-class Caller:
-    """The client that commits: a member of a generation, or one without membership."""
-
-    member_id: str
-    instance_id: str | None
-    generation_id: int
-
-
-class TopicDeletion(NamedTuple):
-    """Deleted topics, encoded, and the groups whose offsets are still to be searched for them."""
-
-    topics: frozenset[bytes]
-    last_offset: int
-    groups: list[str]
-
-
 class GroupShard:
     """The groups of one partition of `__consumer_offsets`."""
 
-    def __init__(self, group_rules: GroupRules, offset_rules: OffsetRules) -> None:
+    def __init__(
+        self,
+        group_rules: GroupRules,
+        offset_rules: OffsetRules,
+        options: GroupOptions | None = None,
+        topics: TopicsView | None = None,
+    ) -> None:
         self.group_rules = group_rules
         self.offset_rules = offset_rules
-        self.groups: dict[str, Group] = {}
+        topics = topics or TopicsView()
+        if options is None:
+            settings = Settings({})
+            options = GroupOptions(lambda: settings, topics)
+        self.groups: dict[str, Group] = {}  # of the classic protocol
+        # Those of the new protocols, of whatever kind; an id is in one of the two.
+        self.new_groups: dict[str, NewGroup] = {}
+        self.consumers = ConsumerGroups(self.new_groups, options, topics)
+        self.kinds: dict[str, GroupKind] = {"consumer": self.consumers}
+        self._kinds_by_key: dict[type[Struct], GroupKind] = {
+            key_class: self.consumers for key_class, _ in CONSUMER_GROUP_RECORDS.values()
+        }
         self.offsets = Offsets()
         self._live = False
         # While loading: the value of each group's last record.
         self._loading: dict[str, bytes | None] = {}
-        self._to_expire: list[str] = []
         # Groups whose members' sessions are still to be started after a load.
         self._sessions: list[str] = []
-        self._deletions: deque[TopicDeletion] = deque()
         # Of the last record that was replayed.
-        self._last_offset = -1
+        self.last_offset = -1
+        self.upkeep = OffsetUpkeep(self)
 
     # ---- replay: the only change of durable state ------------------------------------------------
 
     def load(self, records: list[KeyValue]) -> None:
         """Offsets take effect at once; of each group only the last record is kept, undecoded."""
-        self._last_offset = records[-1][2]
+        self.last_offset = records[-1][2]
         for key, value, _ in self.offsets.load(records):
-            found = None if key is None else read_key(GROUP_RECORDS, key)
-            if found is not None and isinstance(found[0], GroupMetadataKey):
+            found = None if key is None else read_key(SHARD_RECORDS, key)
+            if found is None:
+                continue
+            if isinstance(found[0], GroupMetadataKey):
                 self._loading[found[0].group] = value
+            elif type(found[0]) in self._kinds_by_key:
+                self._kinds_by_key[type(found[0])].replay(found[0], value)
 
     def finish_loading(self) -> Iterator[None]:
         self.offsets.loaded()
@@ -139,7 +138,7 @@ class GroupShard:
                 yield
                 left = FINISH_SLICE_MEMBERS
         # Clients that commit without joining: groups without members.
-        alone = [each for each in self.offsets.group_ids() if each not in self.groups]
+        alone = [each for each in self.offsets.group_ids() if not self.has_group(each)]
         for number, group_id in enumerate(alone, 1):
             self.groups[group_id] = Group(group_id)
             if not number % FINISH_SLICE_MEMBERS:
@@ -147,20 +146,23 @@ class GroupShard:
 
     def replay(self, record: Record, producer: Producer | None, offset: int) -> None:
         data, value = record
-        self._last_offset = offset
+        self.last_offset = offset
         if data[:2] == OFFSET_KEY:
             split = 4 + (data[2] << 8 | data[3])
             group_id = data[4:split].decode()
             self.offsets.replay(group_id, data[split:], value, producer, offset)
-            if value is not None and group_id not in self.groups:
+            if value is not None and not self.has_group(group_id):
                 # A client commits without joining: a group without members.
                 self.groups[group_id] = Group(group_id)
             return
-        found = read_key(GROUP_RECORDS, data)
+        found = read_key(SHARD_RECORDS, data)
         if found is None:
             return  # of a group protocol that is not supported; it stays in the log
         key = found[0]
-        if isinstance(key, GroupMetadataKey):
+        kind = self._kinds_by_key.get(type(key))
+        if kind is not None:
+            kind.replay(key, value)
+        elif isinstance(key, GroupMetadataKey):
             if value is None:
                 self.groups.pop(key.group, None)
                 return
@@ -170,6 +172,9 @@ class GroupShard:
             else:
                 self.groups[key.group] = restore(key.group, stored)
 
+    def has_group(self, group_id: str) -> bool:
+        return group_id in self.groups or group_id in self.new_groups
+
     def replay_marker(self, producer: Producer, committed: bool) -> None:
         self.offsets.replay_marker(producer, committed)
 
@@ -177,13 +182,20 @@ class GroupShard:
         """Restart the sessions of all members, of some groups in each turn."""
         self._live = True
         self._sessions = [group_id for group_id, group in self.groups.items() if group.members]
+        self._sessions += self.new_groups
         self.restart_sessions(effects)
         effects.set_timer(EXPIRY_TIMER, self.offset_rules.retention_check_interval_ms)
 
     def restart_sessions(self, effects: Effects) -> None:
         left = FINISH_SLICE_MEMBERS
         while self._sessions and left > 0:
-            group = self.groups.get(self._sessions.pop())
+            group_id = self._sessions.pop()
+            new_group = self.new_groups.get(group_id)
+            if new_group is not None:
+                self.kinds[new_group.kind].restart_sessions(group_id, effects)
+                left -= new_group.member_count
+                continue
+            group = self.groups.get(group_id)
             if group is None:
                 continue
             left -= len(group.members)
@@ -195,13 +207,17 @@ class GroupShard:
 
     def due(self, key: TimerKey, effects: Effects, now_ms: int) -> None:
         if key == EXPIRY_TIMER:
-            self.expire(effects, now_ms)
+            self.upkeep.expire(effects, now_ms)
             return
         if key == SESSIONS_TIMER:
             self.restart_sessions(effects)
             return
         if key == DELETION_TIMER:
-            self.delete_offsets_of_topics(effects)
+            self.upkeep.delete_offsets_of_topics(effects)
+            return
+        new_group = self.new_groups.get(str(key[0]))
+        if new_group is not None:
+            self.kinds[new_group.kind].due(key, effects, now_ms)
             return
         group = self.groups.get(str(key[0]))
         if group is None:
@@ -284,7 +300,9 @@ class GroupShard:
         api_version: int,
     ) -> ErrorCode | list[ErrorCode]:
         """OffsetCommit: one error for all, or one for each of the offsets."""
-        error = self._commit_error(group_id, caller, transactional=False, api_version=api_version)
+        error = self._commit_error(
+            group_id, caller, offsets, transactional=False, api_version=api_version
+        )
         if error:
             return error
         group = self.groups.get(group_id)
@@ -312,7 +330,7 @@ class GroupShard:
         effects: Effects,
     ) -> ErrorCode:
         """TxnOffsetCommit: the offsets are pending until the producer's marker."""
-        error = self._commit_error(group_id, caller, transactional=True)
+        error = self._commit_error(group_id, caller, offsets, transactional=True)
         if not error:
             effects.producer = producer
             effects.records += [
@@ -322,9 +340,24 @@ class GroupShard:
         return error
 
     def _commit_error(
-        self, group_id: str, caller: Caller, *, transactional: bool, api_version: int = 0
+        self,
+        group_id: str,
+        caller: Caller,
+        offsets: list[tuple[TopicPartition, Committed]],
+        *,
+        transactional: bool,
+        api_version: int = 0,
     ) -> ErrorCode:
         """Why this client may not commit for this group; NONE if it may."""
+        consumer_group = self.consumers.get(group_id)
+        if consumer_group is not None:
+            return commit_error(
+                consumer_group,
+                caller,
+                self.consumers.topics.partition_ids(each for each, _ in offsets),
+                transactional=transactional,
+                api_version=api_version,
+            )
         group = self.groups.get(group_id)
         if group is None:
             if caller.generation_id < 0:
@@ -350,6 +383,11 @@ class GroupShard:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
+    def fetch_error(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """OffsetFetch: why this client may not read the group's offsets; NONE if it may."""
+        group = self.consumers.get(group_id)
+        return ErrorCode.NONE if group is None else fetch_error(group, member_id, member_epoch)
+
     def fetch_offset(
         self, group_id: str, partition: TopicPartition, topic_id: bytes, *, require_stable: bool
     ) -> Committed | ErrorCode | None:
@@ -367,10 +405,14 @@ class GroupShard:
     ) -> ErrorCode | dict[TopicPartition, ErrorCode]:
         """Delete offsets, unless the group is subscribed: one error for all, or one each."""
         group = self.groups.get(group_id)
-        if group is None or group.state is DEAD:
+        new_group = self.new_groups.get(group_id)
+        if new_group is None and (group is None or group.state is DEAD):
             return ErrorCode.GROUP_ID_NOT_FOUND
         subscribed: set[str] | None = set()
-        if group.state is not EMPTY:
+        if new_group is not None:
+            topics = {topic for topic, _ in partitions}
+            subscribed = {topic for topic in topics if new_group.is_subscribed_to(topic)}
+        elif group is not None and group.state is not EMPTY:
             if group.protocol_type != CONSUMER_PROTOCOL:
                 return ErrorCode.NON_EMPTY_GROUP
             subscribed = subscribed_topics(group)
@@ -388,66 +430,24 @@ class GroupShard:
     def delete_group(self, group_id: str, effects: Effects) -> ErrorCode:
         """Delete a group that has no members, with all its offsets."""
         group = self.groups.get(group_id)
-        if group is None or group.state is DEAD:
+        new_group = self.new_groups.get(group_id)
+        if new_group is None and (group is None or group.state is DEAD):
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.state is not EMPTY:
+        occupied = new_group.member_count > 0 if new_group is not None else False
+        if occupied or (group is not None and group.state is not EMPTY):
             return ErrorCode.NON_EMPTY_GROUP
         partitions = {*self.offsets.of(group_id), *self.offsets.pending_partitions(group_id)}
         effects.records += [offset_tombstone(group_id, *each) for each in sorted(partitions)]
-        effects.records.append(group_tombstone(group_id))
+        effects.records += self.group_tombstones(group_id)
         return ErrorCode.NONE
 
+    def group_tombstones(self, group_id: str) -> list[Record]:
+        """The records that delete a group of any kind; not those of its offsets."""
+        new_group = self.new_groups.get(group_id)
+        if new_group is None:
+            return [group_tombstone(group_id)]
+        return self.kinds[new_group.kind].tombstones(group_id)
+
     def topics_deleted(self, topics: Collection[str], effects: Effects, now_ms: int) -> None:
-        """Delete the offsets of topics that were deleted, of some groups in each turn.
-
-        Offsets that are committed from now on stay: they are of a new topic of the same name.
-        """
-        names = frozenset(topic.encode() for topic in topics)
-        groups = list(dict.fromkeys(self.offsets.group_ids()))
-        self._deletions.append(TopicDeletion(names, self._last_offset, groups))
-        self.delete_offsets_of_topics(effects)
-
-    def delete_offsets_of_topics(self, effects: Effects) -> None:
-        effects.atomic = False
-        left = DELETION_SLICE_OFFSETS
-        while self._deletions and left > 0:
-            deletion = self._deletions[0]
-            if not deletion.groups:
-                self._deletions.popleft()
-                continue
-            group_id = deletion.groups.pop()
-            left -= 1 + len(self.offsets.of(group_id))
-            found = self.offsets.of_topics(group_id, deletion.topics, deletion.last_offset)
-            effects.records += [offset_tombstone(group_id, *each) for each in sorted(found)]
-        if self._deletions:
-            effects.set_timer(DELETION_TIMER, 0)
-
-    def expire(self, effects: Effects, now_ms: int) -> None:
-        """Delete expired offsets, and groups without members and offsets; some in each turn."""
-        effects.atomic = False
-        if not self._to_expire:
-            self._to_expire = list(self.groups)
-        groups = offsets = 0
-        while self._to_expire and groups < EXPIRY_SLICE_GROUPS and offsets < EXPIRY_SLICE_OFFSETS:
-            group_id = self._to_expire.pop()
-            if group_id in self.groups:
-                self.expire_group(self.groups[group_id], effects, now_ms)
-            groups += 1
-            offsets += len(self.offsets.of(group_id))
-        delay_ms = 0 if self._to_expire else self.offset_rules.retention_check_interval_ms
-        effects.set_timer(EXPIRY_TIMER, delay_ms)
-
-    def expire_group(self, group: Group, effects: Effects, now_ms: int) -> None:
-        group_id = group.group_id
-        offsets = self.offsets.of(group_id)
-        gone = [
-            partition
-            for partition in expired_offsets(
-                group, offsets, now_ms=now_ms, retention_ms=self.offset_rules.retention_ms
-            )
-            if not self.offsets.unstable(group_id, partition)
-        ]
-        effects.records += [offset_tombstone(group_id, *partition) for partition in gone]
-        nothing_left = len(gone) == len(offsets) and not self.offsets.has_pending(group_id)
-        if nothing_left and group.state is EMPTY and not group.pending_join:
-            effects.records.append(group_tombstone(group_id))
+        """Delete the offsets of topics that were deleted, of some groups in each turn."""
+        self.upkeep.topics_deleted(topics, effects)

@@ -7,7 +7,7 @@ became empty.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ottla.coordinator.group import EMPTY, STABLE, Group
 from ottla.coordinator.offsets import NO_EXPIRY, Committed, TopicPartition
@@ -43,6 +43,23 @@ def expired_offsets(
         return now_ms - since_ms >= retention_ms
 
     return [each for each in offsets if each[0] not in used and expired(offsets[each])]
+
+
+def expired_since_commit(
+    offsets: Mapping[TopicPartition, Committed],
+    is_subscribed_to: Callable[[str], bool],
+    *,
+    now_ms: int,
+    retention_ms: int,
+) -> list[TopicPartition]:
+    """Those of a group of a new protocol: as long after their commits, unless it is subscribed."""
+
+    def expired(committed: Committed) -> bool:
+        if committed.expire_timestamp_ms != NO_EXPIRY:
+            return now_ms >= committed.expire_timestamp_ms
+        return now_ms - committed.commit_timestamp_ms >= retention_ms
+
+    return [each for each in offsets if not is_subscribed_to(each[0]) and expired(offsets[each])]
 
 
 def subscribed_topics(group: Group) -> set[str] | None:

@@ -108,6 +108,8 @@ TABLE = (
     Api(64, "UnregisterBroker", (0, 0), 0, "unregister_broker"),
     Api(65, "DescribeTransactions", (0, 0), 0, "describe_transactions"),
     Api(66, "ListTransactions", (0, 2), 0, "list_transactions"),
+    Api(68, "ConsumerGroupHeartbeat", (0, 1), 0, "consumer_group_heartbeat"),
+    Api(69, "ConsumerGroupDescribe", (0, 1), 0, "consumer_group_describe"),
     Api(74, "ListConfigResources", (0, 1), 0, "list_config_resources"),
     Api(75, "DescribeTopicPartitions", (0, 0), 0, "describe_topic_partitions"),
     Api(76, "ShareGroupHeartbeat", (1, 1), 0, "share_group_heartbeat"),

@@ -48,7 +48,12 @@ def describe_one(group_id: str, context: Context, part: Part) -> None:
 
     def decide(effects: Effects, now_ms: int) -> None:
         group = shard.groups.get(group_id)
-        answer = not_found(group_id, context) if group is None else describe(group)
+        if group is not None:
+            answer = describe(group)
+        elif group_id in shard.new_groups:
+            answer = not_found(group_id, context, f"Group {group_id} is not a classic group.")
+        else:
+            answer = not_found(group_id, context, f"Group {group_id} not found.")
         effects.reply(part, answer)
 
     coordinator.run(decide)
@@ -82,10 +87,10 @@ def nothing(group_id: str, error: ErrorCode) -> DescribedGroup:
     return DescribedGroup(group_id=group_id, error_code=error)
 
 
-def not_found(group_id: str, context: Context) -> DescribedGroup:
+def not_found(group_id: str, context: Context, message: str) -> DescribedGroup:
     """KIP-1043: a group that does not exist is an error, and in older versions a dead group."""
     answer = DescribedGroup(group_id=group_id, group_state=DEAD.value)
     if context.api_version >= NOT_FOUND_FROM:
         answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        answer.error_message = f"Group {group_id} not found."
+        answer.error_message = message
     return answer

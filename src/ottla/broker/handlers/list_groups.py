@@ -10,10 +10,9 @@ from ottla.coordinator.coordinator_partition import CoordinatorPartition
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_shard import GroupShard
+from ottla.coordinator.new_group import CLASSIC_KIND, NewGroup
 from ottla.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.errors import ErrorCode
-
-GROUP_TYPE = "classic"
 
 
 def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse | Pending:
@@ -22,9 +21,6 @@ def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse |
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    if types and GROUP_TYPE not in types:
-        return ListGroupsResponse()
-
     coordinators = list(runtime.all_active())
     if not coordinators:
         return ListGroupsResponse()
@@ -36,17 +32,25 @@ def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse |
     gather = Gather(len(coordinators), respond)
     for number, coordinator in enumerate(coordinators):
         # The groups of a partition that is lost meanwhile are listed by its next leader.
-        list_one(coordinator, states, gather.part(number, lambda _: []))
+        list_one(coordinator, states, types, gather.part(number, lambda _: []))
     return pending
 
 
-def list_one(coordinator: CoordinatorPartition[GroupShard], states: set[str], part: Part) -> None:
+def list_one(
+    coordinator: CoordinatorPartition[GroupShard], states: set[str], types: set[str], part: Part
+) -> None:
     def decide(effects: Effects, now_ms: int) -> None:
-        groups = coordinator.shard.groups.values()
-        found = [
-            listed(each) for each in groups if not states or each.state.value.lower() in states
+        shard = coordinator.shard
+        found: list[ListedGroup] = []
+        if not types or CLASSIC_KIND in types:
+            found += map(listed, shard.groups.values())
+        found += [
+            listed_new(each)
+            for each in shard.new_groups.values()
+            if not types or each.kind in types
         ]
-        effects.reply(part, found)
+        wanted = [each for each in found if not states or each.group_state.lower() in states]
+        effects.reply(part, wanted)
 
     coordinator.run(decide)
 
@@ -56,5 +60,14 @@ def listed(group: Group) -> ListedGroup:
         group_id=group.group_id,
         protocol_type=group.protocol_type or "",
         group_state=group.state.value,
-        group_type=GROUP_TYPE,
+        group_type=CLASSIC_KIND,
+    )
+
+
+def listed_new(group: NewGroup) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type,
+        group_state=group.state_name,
+        group_type=group.kind,
     )

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from ottla.broker.context import Context, Pending
 from ottla.broker.coordinators import PendingReply
+from ottla.coordinator.commit_fencing import Caller
 from ottla.coordinator.effects import Effects
-from ottla.coordinator.group_shard import Caller
 from ottla.coordinator.offsets import NO_EXPIRY, Committed, TopicPartition
 from ottla.coordinator.rebalance import group_error
 from ottla.wire.api.offset_commit import (

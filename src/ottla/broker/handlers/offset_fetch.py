@@ -83,6 +83,10 @@ def read(
     shard = coordinator.shard
 
     def decide(effects: Effects, now_ms: int) -> None:
+        error = shard.fetch_error(group.group_id, group.member_id, group.member_epoch)
+        if error:
+            effects.reply(part, nothing(group, context, error))
+            return
         topics = group.topics
         if topics is None:
             topics = all_topics(shard, group.group_id, context)

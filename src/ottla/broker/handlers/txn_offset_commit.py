@@ -9,9 +9,10 @@ from __future__ import annotations
 from ottla.broker.context import Context, Pending
 from ottla.broker.coordinators import GROUP_TOPIC
 from ottla.broker.verification import Guard, Operation, Verdicts
+from ottla.coordinator.commit_fencing import Caller
 from ottla.coordinator.coordinator_partition import CoordinatorPartition, CoordinatorState
 from ottla.coordinator.effects import Effects, Producer
-from ottla.coordinator.group_shard import Caller, GroupShard
+from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.offsets import Committed, TopicPartition
 from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequest,

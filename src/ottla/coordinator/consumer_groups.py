@@ -1,0 +1,436 @@
+"""The consumer groups of one shard (KIP-848): which decisions follow from a heartbeat, a leave, a
+timer.
+
+    heartbeat -> the member as it now is -> the group's epoch, if members or topics have changed
+              -> the target assignment, if its epoch is behind -> one step of the member towards it
+
+A decision changes nothing: it makes records, whose replay does. What it refuses is `Refused`, with
+the error and message that Kafka gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ottla.coordinator.consumer_group import (
+    UNREVOKED,
+    ConsumerGroup,
+    ConsumerMember,
+)
+from ottla.coordinator.consumer_group_records import (
+    current_record,
+    epoch_record,
+    group_tombstones,
+    member_record,
+    member_tombstones,
+    partition_metadata_tombstone,
+    pattern_record,
+    replay,
+    target_record,
+)
+from ottla.coordinator.current_assignment import Owned, Reconciliation
+from ottla.coordinator.effects import Effects, Record, TimerKey
+from ottla.coordinator.group_options import GroupOptions
+from ottla.coordinator.new_group import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    LEAVING_STATIC_EPOCH,
+    NewGroup,
+    Refused,
+)
+from ottla.coordinator.target_assignment import Target, may_assign, new_target, present_target
+from ottla.coordinator.topics import TopicsView
+from ottla.wire.api.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from ottla.wire.errors import ErrorCode
+from ottla.wire.schema import Struct
+
+SESSION = "consumer-session"
+REBALANCE = "consumer-rebalance"
+
+
+@dataclass(slots=True, frozen=True)
+class Asking:
+    """A ConsumerGroupHeartbeat request, and what the handler knows of the client."""
+
+    request: ConsumerGroupHeartbeatRequest
+    client_id: str
+    client_host: str
+    new_member_id: str  # used if the member brings none
+
+
+class ConsumerGroups:
+    """All consumer groups of a shard, in the registry of the shard's new-protocol groups."""
+
+    def __init__(
+        self, groups: dict[str, NewGroup], options: GroupOptions, topics: TopicsView
+    ) -> None:
+        self.groups = groups
+        self.options = options
+        self.topics = topics
+
+    def get(self, group_id: str) -> ConsumerGroup | None:
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    # ---- the shard's calls -----------------------------------------------------------------------
+
+    def replay(self, key: Struct, value: bytes | None) -> None:
+        group_id: str = key.group_id  # type: ignore[attr-defined]
+        group = self.get(group_id)
+        if group is None:
+            if value is None:
+                return  # a tombstone whose records are gone from the log
+            group = self.groups[group_id] = ConsumerGroup(group_id)
+        replay(group, key, value)
+
+    def restart_sessions(self, group_id: str, effects: Effects) -> None:
+        group = self.get(group_id)
+        for member in group.members.values() if group is not None else ():
+            self.restart_session(group_id, member.member_id, effects)
+            self.set_rebalance_timer(group_id, member, effects)
+
+    def due(self, key: TimerKey, effects: Effects, now_ms: int) -> None:
+        group_id, name, member_id = str(key[0]), key[1], str(key[2])
+        group = self.get(group_id)
+        member = group.members.get(member_id) if group is not None else None
+        if group is None or member is None:
+            return
+        # A static member that left for a while has no epoch to move on from.
+        late = name == REBALANCE and member.state is UNREVOKED and member.epoch >= 0
+        if late or name == SESSION:
+            self.fence(group, [member], effects)
+
+    def tombstones(self, group_id: str) -> list[Record]:
+        group = self.get(group_id)
+        return [] if group is None else group_tombstones(group, group.members)
+
+    # ---- heartbeat -------------------------------------------------------------------------------
+
+    def heartbeat(
+        self, asking: Asking, effects: Effects, now_ms: int
+    ) -> ConsumerGroupHeartbeatResponse:
+        request = asking.request
+        if request.member_epoch in (LEAVING_EPOCH, LEAVING_STATIC_EPOCH):
+            return self.leave(request, effects)
+        group = self.group_for(request)
+        member_id = request.member_id
+        self.check_size(group, member_id, request.instance_id)
+        joins = request.member_epoch == JOINING_EPOCH
+        member_id = member_id or asking.new_member_id
+        owned = owned_of(request)
+        if request.instance_id is None:
+            member = group.members.get(member_id)
+            if member is None:
+                member = ConsumerMember(member_id) if joins else group.member(member_id)
+            check_epoch(member, request.member_epoch, owned)
+        else:
+            member = self.static_member(group, member_id, request, owned, effects)
+        updated = updated_member(member, asking)
+        names_changed = updated.topic_names != member.topic_names
+        if updated != member:
+            effects.records.append(member_record(group.group_id, updated))
+        epoch, homogeneous = self.group_epoch(group, member, updated, names_changed, effects)
+        target = self.target(group, epoch, member, updated, homogeneous, effects, now_ms)
+        reconciled = self.reconcile(group, updated, target, names_changed, owned, effects)
+        self.restart_session(group.group_id, member_id, effects)
+        response = ConsumerGroupHeartbeatResponse(
+            member_id=member_id,
+            member_epoch=reconciled.epoch,
+            heartbeat_interval_ms=self.options.of_group(
+                group.group_id, "group.consumer.heartbeat.interval.ms"
+            ),
+        )
+        if joins or is_full(request) or reconciled.assigned != member.assigned:
+            response.assignment = Assignment(
+                topic_partitions=[
+                    TopicPartitions(topic_id=topic_id, partitions=sorted(epochs))
+                    for topic_id, epochs in reconciled.assigned.items()
+                ]
+            )
+        return response
+
+    def group_for(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
+        group_id = request.group_id
+        known = self.groups.get(group_id)
+        if known is None:
+            if request.member_epoch != JOINING_EPOCH:
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+            return ConsumerGroup(group_id)
+        if not isinstance(known, ConsumerGroup):
+            raise Refused(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
+            )
+        return known
+
+    def check_size(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+        """A static member that returns takes its own place."""
+        size_max = self.options.broker("group.consumer.max.size")
+        if (
+            len(group.members) >= size_max
+            and instance_id not in group.static_members
+            and member_id not in group.members
+        ):
+            raise Refused(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {size_max} members.",
+            )
+
+    def static_member(
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        request: ConsumerGroupHeartbeatRequest,
+        owned: Owned,
+        effects: Effects,
+    ) -> ConsumerMember:
+        """The static member that asks; one that joins takes the place of one that has left."""
+        instance_id = request.instance_id
+        known = group.static_member(instance_id)
+        if request.member_epoch != JOINING_EPOCH:
+            if known is None:
+                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+            check_not_fenced(known, member_id, instance_id)
+            check_epoch(known, request.member_epoch, owned)
+            return known
+        if known is None:
+            return group.members.get(member_id) or ConsumerMember(member_id)
+        if known.classic is None and known.epoch != LEAVING_STATIC_EPOCH:
+            raise Refused(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group "
+                f"because the instance id is owned by {known.member_id} member.",
+            )
+        successor = known._replace(member_id=member_id, epoch=0, previous_epoch=0)
+        effects.records += [
+            *member_tombstones(group.group_id, known.member_id),
+            member_record(group.group_id, successor),
+            target_record(group.group_id, member_id, group.targets.get(known.member_id, {})),
+            current_record(group.group_id, successor),
+        ]
+        return successor
+
+    def group_epoch(
+        self,
+        group: ConsumerGroup,
+        old: ConsumerMember,
+        new: ConsumerMember,
+        bump: bool,
+        effects: Effects,
+    ) -> tuple[int, bool]:
+        """The group's epoch after this, and whether all members subscribe to the same topics."""
+        if not bump and group.seen_topics is self.topics.image.topics:
+            return group.epoch, group.is_homogeneous
+        names = group.subscribed_topics_with(old, new)
+        hashed = self.topics.group_hash(names)
+        if hashed == group.metadata_hash and not bump:
+            group.seen_topics = self.topics.image.topics
+            return group.epoch, group.is_homogeneous
+        epoch = group.epoch + 1
+        effects.records.append(epoch_record(group.group_id, epoch, hashed))
+        if group.has_partition_metadata:
+            effects.records.append(partition_metadata_tombstone(group.group_id))
+        return epoch, group.is_homogeneous_with(old, new)
+
+    def target(
+        self,
+        group: ConsumerGroup,
+        epoch: int,
+        old: ConsumerMember,
+        new: ConsumerMember,
+        homogeneous: bool,
+        effects: Effects,
+        now_ms: int,
+    ) -> Target:
+        if group.assignment_epoch >= epoch:
+            return present_target(group, new)
+        interval_ms = self.options.of_group(group.group_id, "group.consumer.assignment.interval.ms")
+        if not may_assign(group, interval_ms, now_ms):
+            return present_target(group, new)
+        return new_target(
+            group,
+            epoch,
+            new,
+            assignor=group.preferred_assignor(old, new) or self.default_assignor,
+            homogeneous=homogeneous,
+            topics=self.topics,
+            records=effects.records,
+            now_ms=now_ms,
+        )
+
+    @property
+    def default_assignor(self) -> str:
+        return self.options.names("group.consumer.assignors")[0]
+
+    def reconcile(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        target: Target,
+        subscription_changed: bool,
+        owned: Owned,
+        effects: Effects,
+    ) -> ConsumerMember:
+        if not subscription_changed and member.is_reconciled_to(target.epoch):
+            return member
+        step = Reconciliation(
+            target_epoch=target.epoch,
+            target=target.assignment,
+            subscribed_ids=self.topics.ids_of(group.topics_of(member)),
+            subscription_changed=subscription_changed,
+            owned=owned,
+            partition_epoch=group.partition_epoch,
+        )
+        reconciled = step.step(member)
+        if reconciled != member:
+            effects.records.append(current_record(group.group_id, reconciled))
+            self.set_rebalance_timer(group.group_id, reconciled, effects)
+        return reconciled
+
+    def restart_session(self, group_id: str, member_id: str, effects: Effects) -> None:
+        timeout_ms = self.options.of_group(group_id, "group.consumer.session.timeout.ms")
+        effects.set_timer((group_id, SESSION, member_id), timeout_ms)
+
+    def set_rebalance_timer(self, group_id: str, member: ConsumerMember, effects: Effects) -> None:
+        """A member that must give partitions up has its rebalance timeout for that."""
+        key = (group_id, REBALANCE, member.member_id)
+        if member.classic is None and member.state is UNREVOKED:
+            effects.set_timer(key, member.rebalance_timeout_ms)
+        else:
+            effects.cancel_timer(key)
+
+    # ---- leaving ---------------------------------------------------------------------------------
+
+    def leave(
+        self, request: ConsumerGroupHeartbeatRequest, effects: Effects
+    ) -> ConsumerGroupHeartbeatResponse:
+        group = self.known_group(request.group_id)
+        response = ConsumerGroupHeartbeatResponse(
+            member_id=request.member_id, member_epoch=request.member_epoch
+        )
+        if request.instance_id is None:
+            self.fence(group, [group.member(request.member_id)], effects)
+            return response
+        member = group.static_member(request.instance_id)
+        if member is None:
+            raise Refused(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown."
+            )
+        check_not_fenced(member, request.member_id, request.instance_id)
+        if request.member_epoch == LEAVING_EPOCH:
+            self.fence(group, [member], effects)
+        else:
+            # It comes back under another member id, or its session ends: nobody else gets its
+            # partitions until then.
+            away = member._replace(
+                epoch=LEAVING_STATIC_EPOCH,
+                pending_revocation={},
+                assigned={key: dict.fromkeys(each, 0) for key, each in member.assigned.items()},
+            )
+            effects.records.append(current_record(group.group_id, away))
+        return response
+
+    def known_group(self, group_id: str) -> ConsumerGroup:
+        known = self.groups.get(group_id)
+        if known is None:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        if not isinstance(known, ConsumerGroup):
+            raise Refused(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
+            )
+        return known
+
+    def fence(
+        self, group: ConsumerGroup, members: Iterable[ConsumerMember], effects: Effects
+    ) -> None:
+        """Remove members: the group's epoch rises, and the others get what they had."""
+        gone = list(members)
+        if not gone:
+            return
+        group_id = group.group_id
+        for member in gone:
+            effects.records += member_tombstones(group_id, member.member_id)
+            for name in (SESSION, REBALANCE):
+                effects.cancel_timer((group_id, name, member.member_id))
+        names, patterns = group.subscriptions_without(gone)
+        effects.records += [pattern_record(group_id, pattern, None) for pattern in patterns]
+        hashed = self.topics.group_hash(names)
+        effects.records.append(epoch_record(group_id, group.epoch + 1, hashed))
+
+
+def owned_of(request: ConsumerGroupHeartbeatRequest) -> Owned:
+    if request.topic_partitions is None:
+        return None
+    return {each.topic_id: each.partitions for each in request.topic_partitions}
+
+
+def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether the member says everything, as it does when it is not sure what arrived."""
+    subscribes = (
+        request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    )
+    return (
+        request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
+    )
+
+
+def updated_member(member: ConsumerMember, asking: Asking) -> ConsumerMember:
+    """The member with what the request says anew."""
+    request = asking.request
+    names = request.subscribed_topic_names
+    timeout_ms = request.rebalance_timeout_ms
+    pattern = request.subscribed_topic_regex
+    return member._replace(
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        topic_names=member.topic_names if names is None else tuple(sorted(set(names))),
+        pattern=member.pattern if pattern is None else pattern,
+        client_id=asking.client_id,
+        client_host=asking.client_host,
+        classic=None,
+    )
+
+
+def check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
+    """Whether a member that says this epoch may go on."""
+    if epoch in (JOINING_EPOCH, member.epoch):
+        return
+    if epoch > member.epoch:
+        relation = "greater"
+    elif epoch == member.previous_epoch and owns_only(owned, member):
+        return  # the response with the new epoch was lost
+    else:
+        relation = "smaller"
+    raise Refused(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by "
+        f"the group coordinator ({member.epoch}). The member must abandon all its partitions and "
+        "rejoin.",
+    )
+
+
+def owns_only(owned: Owned, member: ConsumerMember) -> bool:
+    """Whether the member says what it owns, and all of it is assigned to it."""
+    if owned is None:
+        return False
+    return all(
+        topic_id in member.assigned and each in member.assigned[topic_id]
+        for topic_id, partitions in owned.items()
+        for each in (*partitions,)
+    ) and all(topic_id in member.assigned for topic_id in owned)
+
+
+def check_not_fenced(member: ConsumerMember, member_id: str, instance_id: str | None) -> None:
+    if member.member_id != member_id:
+        raise Refused(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member "
+            f"{member.member_id}.",
+        )
