@@ -24,6 +24,7 @@ PAGE_RECORDS_MAX = 500
 STEP_BYTES = 256 * 1024  # of each partition in one answer; a batch that is larger comes whole
 ANSWER_BYTES = 8 * 1024 * 1024
 WINDOW_MIN, WINDOW_MAX = 20, 20_000  # offsets that are read back in one step
+WINDOW_SEARCHED = 2_000  # the first one with a condition
 WINDOW_GROWTH = 4  # where a window had too little: gaps of compaction, or few that fit
 KEPT_BYTES_MAX = 32 * 1024 * 1024  # of whole values in memory; beyond it they are cut at once
 SCANNED_MAX = 200_000  # records looked at for one page with a condition
@@ -34,8 +35,13 @@ PROBLEMS_MAX = 20
 class Condition(Protocol):
     """What a record must fulfil to be shown."""
 
-    def matching(self, batches: list[ReadBatch], first_offset: int) -> set[int]:
-        """The offsets of those that do, of batches of one partition."""
+    scanned: int  # records looked at so far
+
+    def matching(
+        self, batches: list[ReadBatch], first_offset: int, end_offset: int | None = None
+    ) -> set[int]:
+        """The offsets of those that do, of batches of one partition, from one offset to before
+        another."""
 
 
 class Progress(NamedTuple):
@@ -81,7 +87,7 @@ class Browse:
         condition: Condition | None = None,
         markers: bool = False,
         scanned_max: int = SCANNED_MAX,
-        time_ms: float = SCAN_TIME_MS,
+        deadline: Deadline | None = None,
         stop: Stop | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
@@ -92,13 +98,14 @@ class Browse:
         self._condition = condition
         self._markers = markers
         self._scanned_max = scanned_max
-        self._deadline = Deadline(time_ms)
+        self._deadline = deadline or Deadline(SCAN_TIME_MS)
         self._stop = stop or Stop()
         self._progress = progress
         self._scanned = 0
         self._problems: list[str] = []
         self._kept_bytes = 0
-        window = min(max(2 * count // max(1, len(positions)), WINDOW_MIN), WINDOW_MAX)
+        least = WINDOW_MIN if condition is None else WINDOW_SEARCHED
+        window = min(max(2 * count // max(1, len(positions)), least), WINDOW_MAX)
         self._partitions = {
             each: _Partition(bounds[each], place, place, window)
             for each, wanted in positions.items()
@@ -203,8 +210,8 @@ class Browse:
     def _rows(self, index: int, batches: list[ReadBatch], start: int, end: int) -> list[Row]:
         if self._condition is not None:
             data = [batch for batch in batches if batch.marker is None]
-            offsets = self._condition.matching(data, start)
-            self._scanned += sum(batch.header.record_count for batch in data)
+            offsets = self._condition.matching(data, start, end)
+            self._scanned = self._condition.scanned
             batches = [
                 batch
                 for batch in data

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -12,16 +13,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from ottla.client.admin import Admin
 from ottla.client.structs import ConsumerRecord, TopicPartition
 
 from ..context import Cluster
 from ..web.rendering import render
 from . import parameters
-from .browsing import PAGE_RECORDS_MAX, Browse, Page, Progress
-from .positions import Bounds, at_time, bounds_of, chosen, partitions_of
+from .browsing import PAGE_RECORDS_MAX, SCAN_TIME_MS, Browse, Page, Progress
+from .filtering import SqlCondition
+from .positions import Bounds, at_time, bounds_of, chosen, partitions_of, sample
 from .service import Data, sentences, topic_of
 from .showing import AUTO, FORMATS, SHOWN_BYTES_MAX
-from .work import Emit, Problem, Stop
+from .tail import WATCH_MS, Seen, Tail, watch
+from .work import EVENTS, Deadline, Emit, Problem, Stop
 
 PAGE_RECORDS = 50
 COUNTS = (20, 50, 100, 200, PAGE_RECORDS_MAX)
@@ -44,6 +48,7 @@ class Wanted:
     markers: bool
     key_format: str
     value_format: str
+    condition: str
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Wanted:
@@ -64,6 +69,7 @@ class Wanted:
             markers=query.get("markers") == "1",
             key_format=parameters.choice(query, "key_format", FORMATS, AUTO),
             value_format=parameters.choice(query, "value_format", FORMATS, AUTO),
+            condition=query.get("condition", "").strip(),
         )
 
 
@@ -77,6 +83,7 @@ class Messages:
             Route(path, self.page),
             Route(f"{path}/rows", self.rows),
             Route(f"{path}/record", self.record),
+            Route(f"{path}/tail", self.tail),
         ]
 
     async def page(self, request: Request) -> Response:
@@ -104,17 +111,50 @@ class Messages:
             def progress(now: Progress) -> None:
                 emit({"progress": now._asdict()})
 
+            admin, deadline = cluster.admin(), Deadline(SCAN_TIME_MS)
             bounds, positions, problems = begin(cluster, topic, wanted)
-            browse = Browse(
-                cluster.admin(), topic, positions, bounds, count=wanted.count, back=wanted.back,
-                markers=wanted.markers, stop=stop, progress=progress,
-            )  # fmt: skip
-            page = browse.page()
+            with condition_of(admin, topic, wanted, bounds, stop, deadline) as condition:
+                browse = Browse(
+                    admin, topic, positions, bounds, count=wanted.count, back=wanted.back,
+                    condition=condition, markers=wanted.markers, deadline=deadline, stop=stop,
+                    progress=progress,
+                )  # fmt: skip
+                page = browse.page()
+                if condition is not None:
+                    problems += condition.problems
             for row in page.rows:
                 emit({"row": row.as_json(formats)})
             emit({"end": end_of(page, bounds, problems)})
 
         return self._data.readers.streamed(work)
+
+    async def tail(self, request: Request) -> Response:
+        """What is appended from now on, as events; ends with the page."""
+        cluster, topic = topic_of(request)
+        with sentences():
+            wanted = Wanted.of(request.query_params)
+        formats = self._data.formats(cluster, topic, wanted.key_format, wanted.value_format)
+
+        def work(emit: Emit, stop: Stop) -> None:
+            def show(seen: Seen) -> None:
+                emit(
+                    {
+                        "rows": [row.as_json(formats) for row in seen.rows],
+                        "skipped": seen.skipped,
+                        "problems": seen.problems,
+                    }
+                )
+
+            admin, deadline = cluster.admin(), Deadline(WATCH_MS)
+            bounds, positions, problems = begin(
+                cluster, topic, replace(wanted, start="latest", positions=None)
+            )
+            with condition_of(admin, topic, wanted, bounds, stop, deadline) as condition:
+                show(Seen([], 0, problems))  # it has begun
+                end = watch(Tail(admin, topic, positions, condition=condition), stop, show)
+            emit({"end": end})
+
+        return self._data.tails.streamed(work, media=EVENTS)
 
     async def record(self, request: Request) -> Response:
         """The bytes of one record's key, value or header, whole, as a file."""
@@ -143,6 +183,23 @@ class Messages:
             media_type="application/octet-stream",
             headers={"Content-Disposition": f"attachment; filename*=UTF-8''{name}"},
         )
+
+
+@contextmanager
+def condition_of(
+    admin: Admin,
+    topic: str,
+    wanted: Wanted,
+    bounds: Mapping[int, Bounds],
+    stop: Stop,
+    deadline: Deadline,
+) -> Iterator[SqlCondition | None]:
+    if not wanted.condition:
+        yield None
+        return
+    values = sample(admin, topic, bounds)
+    with SqlCondition(wanted.condition, values, stop, deadline) as condition:
+        yield condition
 
 
 def begin(

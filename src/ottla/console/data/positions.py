@@ -6,12 +6,17 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.client.admin import Admin, OffsetSpec, OffsetTimestamp
+from ottla.client.errors import CorruptRecordException
 from ottla.client.structs import TopicPartition
 
 from ..context import Cluster
 from .work import Problem
 
 PARTITIONS_MAX = 200  # of one topic that are read at once
+SAMPLE_OFFSETS = 100  # of each partition
+SAMPLE_RECORDS_MAX = 1_000
+SAMPLE_PARTITION_BYTES = 64 * 1024
+SAMPLE_BYTES = 4 * 1024 * 1024
 
 
 class Bounds(NamedTuple):
@@ -78,3 +83,27 @@ def at_time(admin: Admin, topic: str, bounds: Mapping[int, Bounds], time_ms: int
         for each in bounds
         for offset in (found[TopicPartition(topic, each)].offset,)
     }
+
+
+def sample(admin: Admin, topic: str, bounds: Mapping[int, Bounds]) -> list[bytes | None]:
+    """Values of the newest records of each partition, as many as one answer has."""
+    offsets = {
+        TopicPartition(topic, index): max(each.start, each.end - SAMPLE_OFFSETS)
+        for index, each in bounds.items()
+        if each.end > each.start
+    }
+    values: list[bytes | None] = []
+    if not offsets:
+        return values
+    found = admin.read_batches(
+        offsets, partition_bytes_max=SAMPLE_PARTITION_BYTES, bytes_max=SAMPLE_BYTES
+    )
+    for place, read in found.items():
+        for batch in read.batches:
+            if batch.marker is not None or len(values) >= SAMPLE_RECORDS_MAX:
+                continue
+            try:
+                values += [record.value for record in batch.records(offsets[place])]
+            except CorruptRecordException:
+                continue  # whoever reads the partition says so
+    return values[:SAMPLE_RECORDS_MAX]

@@ -17,12 +17,14 @@ from .showing import Formats
 from .work import Problem, Workers
 
 READ_THREADS, READS_WAITING_MAX = 8, 32  # pages of records and downloads
+TAILS_MAX = 16  # at once; each has a thread
 
 
 class Data:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.readers = Workers("read", READ_THREADS, READS_WAITING_MAX)
+        self.tails = Workers("tail", TAILS_MAX, 0)
 
     def formats(self, cluster: Cluster, topic: str, key: str, value: str) -> Formats:
         return Formats(key, value)

@@ -109,6 +109,11 @@ class Workers:
         with self._lock:
             self._taken -= 1
 
+    @property
+    def taken(self) -> int:
+        """How many requests run or wait."""
+        return self._taken
+
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """The function's result, from a thread."""
         return await self._submit(lambda: function(*arguments))

@@ -11,6 +11,8 @@ const pager = document.querySelector(".data-pager");
 const button = (name) => document.querySelector(`[data-act="${name}"]`);
 let running = null;
 let end = null;
+let watching = null;
+const LIVE_ROWS_MAX = 500;
 
 function parameters(more = {}) {
   const wanted = new URLSearchParams();
@@ -42,7 +44,52 @@ function show(list) {
   problems.hidden = !list.length;
 }
 
+function stopLive() {
+  watching?.close();
+  watching = null;
+  button("live").setAttribute("aria-pressed", "false");
+}
+
+// What is appended from now on, newest at the top; the oldest rows leave the page.
+function live() {
+  running?.abort();
+  running = null;
+  button("cancel").hidden = true;
+  stopLive();
+  body.replaceChildren();
+  pager.hidden = true;
+  show([]);
+  say("Waiting for records …");
+  button("live").setAttribute("aria-pressed", "true");
+  let seen = 0;
+  let skipped = 0;
+  const source = new EventSource(`${base}/tail?${parameters()}`);
+  watching = source;
+  source.addEventListener("message", (event) => {
+    const line = JSON.parse(event.data);
+    if (line.error || line.end) {
+      stopLive();
+      say(line.error || line.end.why, Boolean(line.error));
+      return;
+    }
+    if (line.problems.length) show(line.problems);
+    for (const row of line.rows) body.prepend(...tableRows(row, base));
+    while (body.children.length > 2 * LIVE_ROWS_MAX) body.lastElementChild.remove();
+    seen += line.rows.length;
+    skipped += line.skipped;
+    say(`Live: ${count(seen)} records${skipped ? `, ${count(skipped)} more were not shown` : ""}.`);
+  });
+  source.addEventListener("error", () => {
+    // Not again by itself: it would begin at another place without saying so.
+    if (watching === source) {
+      stopLive();
+      say("The live view ended: start it again.", true);
+    }
+  });
+}
+
 async function load(more = {}) {
+  stopLive();
   running?.abort();
   const mine = new AbortController();
   running = mine;
@@ -90,5 +137,7 @@ form.elements.from.addEventListener("change", shape);
 button("cancel").addEventListener("click", () => running?.abort());
 button("older").addEventListener("click", () => load({ positions: end.older, direction: "back" }));
 button("newer").addEventListener("click", () => load({ positions: end.newer, direction: "forward" }));
+button("live").addEventListener("click", () => (watching ? (stopLive(), say("Stopped.")) : live()));
+window.addEventListener("pagehide", stopLive);
 shape();
 load();
