@@ -11,6 +11,16 @@ from tests.live import Server
 from .certificates import Authority, Identity, authority, server_identity
 
 
+def tls_options(keys: Path, trusted: Path) -> dict[str, object]:
+    """The broker's options for stores in PEM."""
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": keys,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": trusted,
+    }
+
+
 class SecuredServer(Server):
     """One broker whose only listener is `SSL://127.0.0.1`, with key and trust in PEM."""
 
@@ -27,19 +37,10 @@ class SecuredServer(Server):
         self.keys = (identity or server_identity()).write_pem(directory / "server.pem")
         self.trusted = (trusted or authority()).write(directory / "ca.pem")
         options: dict[str, object] = {
-            "listeners": f"SSL://127.0.0.1:{port}",
-            "inter.broker.listener.name": "SSL",
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": self.keys,
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": self.trusted,
+            "security.inter.broker.protocol": "SSL",
+            **tls_options(self.keys, self.trusted),
         }
         super().__init__(directory / "data", settings={**options, **(settings or {})}, port=port)
-
-    def _command(self) -> list[str]:
-        command = super()._command()
-        at = command.index("--listen")
-        return command[:at] + command[at + 2 :]
 
     @property
     def librdkafka(self) -> dict[str, str]:

@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from ottla.cli.failure import Failure
-from ottla.cli.server_tls import listener_context
+from ottla.cli.server_tls import Tls, listener_context
+from ottla.seams.clock import ManualClock
 from ottla.settings import Settings
 from ottla.tls.options import TlsError, openssl_cipher
 from tests.waiting import eventually
@@ -139,14 +140,11 @@ def test_what_cannot_be_served_is_named(
     given = {name: str(jks) if value == "jks" else value for name, value in options.items()}
     settings = Settings.from_properties({"listeners": "SSL://127.0.0.1:9093", **given})
     with pytest.raises(TlsError, match=complaint):
-        listener_context(settings, "SSL", "SSL")
+        listener_context(settings, settings.listeners[0])
 
 
 def test_the_start_ends_with_a_sentence(tmp_path: Path) -> None:
     """A wrong key password is a failure of the start, without the password in it."""
-    from ottla.cli.server_tls import secure_listeners
-    from ottla.seams.clock import ManualClock
-
     keys = server_identity().write_pem(tmp_path / "server.pem", password="right")
     settings = Settings.from_properties(
         {
@@ -157,7 +155,7 @@ def test_the_start_ends_with_a_sentence(tmp_path: Path) -> None:
         }
     )
     with pytest.raises(Failure, match=r"ssl\.key\.password is wrong") as caught:
-        secure_listeners(settings, ManualClock())
+        Tls(settings, ManualClock())
     assert "wrong-password" not in caught.value.text()
 
 

@@ -203,7 +203,7 @@ class Running:
         controlled: bool = False,
     ) -> None:
         from ottla.broker.broker import Broker
-        from ottla.cli.server_tls import secure_listeners
+        from ottla.cli.server_tls import Tls
         from ottla.metrics import Metrics
         from ottla.seams.background import RealBackground
         from ottla.seams.chance import RealChance
@@ -233,6 +233,7 @@ class Running:
             send_buffer_bytes=buffer_bytes(settings, "socket.send.buffer.bytes"),
             receive_buffer_bytes=buffer_bytes(settings, "socket.receive.buffer.bytes"),
         )
+        self._tls = Tls(settings, self.clock)
         self.background = RealBackground(loop)
         self.broker: Broker = Broker(
             settings,
@@ -241,7 +242,7 @@ class Running:
             chance=RealChance(),
             background=self.background,
             metrics=self.metrics,
-            network=self.network if settings.in_cluster else None,
+            network=self._tls.network_of_brokers(self.network) if settings.in_cluster else None,
             connect_tree=tree_of(settings, loop, self.clock, self.background),
         )
         self._control = self._put_under_control(loop) if controlled else None
@@ -254,7 +255,7 @@ class Running:
             backlog=backlog_of(settings),
             inter_broker_listener=settings.inter_broker_listener,
             background=self.background,
-            secure=secure_listeners(settings, self.clock),
+            secure=self._tls.listeners,
         )
         self.broker.on_configured.append(self._configured)
 

@@ -27,19 +27,18 @@ def read_settings(
         parse_properties,
     )
 
-    flags = []
-    if data_dir is not None:
-        flags.append(Entry("log.dirs", data_dir, "--data-dir"))
-    if listen is not None:
-        split_option("--listen", listen, "ottla server --listen 127.0.0.1:9092")
-        flags.append(Entry("listeners", f"PLAINTEXT://{listen}", "--listen"))
     try:
         entries = [
             *(parse_properties(read_text(config), config) if config is not None else []),
             *entries_of_environment(os.environ),
             *(entry_of_assignment(text) for text in assignments),
-            *flags,
         ]
+        if data_dir is not None:
+            entries.append(Entry("log.dirs", data_dir, "--data-dir"))
+        if listen is not None:
+            split_option("--listen", listen, "ottla server --listen 127.0.0.1:9092")
+            name = protocol_between_brokers(entries)
+            entries.append(Entry("listeners", f"{name}://{listen}", "--listen"))
         if not any(entry.name in ("log.dir", "log.dirs") for entry in entries):
             entries.append(Entry("log.dirs", DATA_DIRECTORY, "the default"))
         return Settings.load([entry._replace(value=absolute(entry)) for entry in entries])
@@ -48,6 +47,12 @@ def read_settings(
     except SettingsError as error:
         problems = str(error).replace("\nTry: ", "\0").replace("\n", "\nottla: ")
         raise Failure(problems.replace("\0", "\nTry: ")) from None
+
+
+def protocol_between_brokers(entries: list[Entry]) -> str:
+    """What the listener of --listen speaks: as the brokers among themselves."""
+    given = [each.value for each in entries if each.name == "security.inter.broker.protocol"]
+    return given[-1].strip().upper() if given else "PLAINTEXT"
 
 
 def absolute(entry: Entry) -> str:

@@ -5,12 +5,21 @@ The handshake goes on by itself; until it is complete nothing is read and no byt
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from ottla.seams.clock import Clock, Timer
-from ottla.seams.network import Data, FileTooShort, Readable, Stream
+from ottla.seams.network import (
+    Data,
+    FileTooShort,
+    Listener,
+    Network,
+    OnStream,
+    Readable,
+    Stream,
+)
 from ottla.tls.channel import PLAIN_BYTES, RECEIVE_BYTES, TlsChannel
 from ottla.tls.failure import TlsFailure
 
@@ -284,3 +293,44 @@ class TlsStream:
         self._closed = True
         self._on_readable = self._on_writable = self._on_settled = None
         self._line.close()
+
+
+class TlsNetwork:
+    """A network whose connections to others are of TLS; it listens as the one below does."""
+
+    __slots__ = ("_context", "_network", "_queue")
+
+    def __init__(self, network: Network, context: ssl.SSLContext, queue: HandshakeQueue) -> None:
+        self._network = network
+        self._context = context
+        self._queue = queue
+
+    def listen(self, host: str, port: int, on_stream: OnStream, *, backlog: int = 50) -> Listener:
+        return self._network.listen(host, port, on_stream, backlog=backlog)
+
+    async def connect(self, host: str, port: int) -> Stream:
+        """A connection whose handshake is complete. Raises OSError, a TlsFailure too."""
+        line = await self._network.connect(host, port)
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settle(stream: TlsStream) -> None:
+            if not settled.done():
+                settled.set_result(None)
+
+        stream = TlsStream(
+            line,
+            self._context,
+            self._queue,
+            server_side=False,
+            server_hostname=host,
+            on_settled=settle,
+        )
+        try:
+            await settled
+        except BaseException:
+            stream.close()
+            raise
+        if stream.failure is not None:
+            stream.close()
+            raise stream.failure
+        return stream

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -55,9 +55,12 @@ class Cluster:
         *,
         directory: str | os.PathLike[str] | None = None,
         links: bool = False,
+        client_options: Mapping[str, Any] | None = None,
         **options: object,
     ) -> None:
-        """`links`: connections between brokers can be cut (`cut`, `heal`)."""
+        """`links`: connections between brokers can be cut (`cut`, `heal`); `client_options`: what
+        clients need besides the addresses, for TLS or a login."""
+        self.client_options = dict(client_options or {})
         self.node_ids = tuple(range(1, brokers + 1))
         self.bootstrap_servers = ""
         self.options = DEFAULTS | {option_name(name): value for name, value in options.items()}
@@ -222,7 +225,7 @@ class Cluster:
         """An admin client of the cluster."""
         from ottla.client.admin import Admin
 
-        with Admin(bootstrap_servers=self.bootstrap_servers) as client:
+        with Admin(bootstrap_servers=self.bootstrap_servers, **self.client_options) as client:
             yield client
 
     def controller(self) -> int:
@@ -341,7 +344,7 @@ def cluster(
     *,
     directory: str | os.PathLike[str] | None = None,
     links: bool = False,
-    **options: object,
+    **options: Any,
 ) -> Iterator[Cluster]:
     """A running cluster for a `with` block."""
     with Cluster(brokers, directory=directory, links=links, **options) as started:
