@@ -8,17 +8,24 @@ from ..context import Console
 from . import events, series
 from .acting import Action, route_of
 from .actions import configs as config_actions
+from .actions import groups as group_actions
 from .actions import topics as topic_actions
-from .pages import overview, topic, topics
+from .pages import brokers, groups, overview, topic, topics
 
-ACTIONS: tuple[Action, ...] = (*topic_actions.ACTIONS, *config_actions.ACTIONS)
+ACTIONS: tuple[Action, ...] = (
+    *topic_actions.ACTIONS,
+    *config_actions.ACTIONS,
+    *group_actions.ACTIONS,
+)
 
 
 def routes(console: Console) -> list[BaseRoute]:
     return [
         *overview.routes,
+        *brokers.routes,
         *topics.routes,
         *topic.routes,
+        *groups.routes,
         *series.routes,
         *events.routes,
         *map(route_of, ACTIONS),
