@@ -7,22 +7,28 @@ before compression, so that a stream goes on in the compressed copy of its file.
 from __future__ import annotations
 
 import bz2
+import errno
+import logging
 import lzma
-import mmap
 import os
-import tempfile
 import zlib
 from collections.abc import Iterator
+from importlib import import_module
 from io import FileIO
-from typing import Protocol
-
-import cramjam
+from typing import Any, Protocol
 
 from .facts import CONFIRM_BYTES
 
+logger = logging.getLogger(__name__)
 SUFFIXES = (".gz", ".zst", ".bz2", ".xz")
 CHUNK_BYTES = 128 * 1024
 KEPT_BYTES = 256 * 1024  # before the offset that was read last
+# What a file may make its decompressor keep; `zstd -d` has the same limit, `xz -9` needs 65 MiB.
+WINDOW_BYTES_MAX = 128 * 1024 * 1024
+# zstandard gives all of what it gets: 4 bytes can become 128 KiB, so these 8 MiB at most.
+ZSTD_INPUT_BYTES = 256
+BOMB_BYTES_MIN = 1024 * 1024 * 1024  # unpacked
+BOMB_RATIO_MIN = 1000  # more than gzip reaches; logs have 5 to 50
 
 
 def is_compressed(path: str) -> bool:
@@ -44,7 +50,55 @@ class Decompressor(Protocol):
 def new_decompressor(path: str) -> Decompressor:
     if path.endswith(".gz"):
         return zlib.decompressobj(wbits=31)
-    return bz2.BZ2Decompressor() if path.endswith(".bz2") else lzma.LZMADecompressor()
+    if path.endswith(".zst"):
+        return ZstdDecompressor()
+    if path.endswith(".bz2"):
+        return bz2.BZ2Decompressor()
+    return lzma.LZMADecompressor(memlimit=WINDOW_BYTES_MAX)
+
+
+class ZstdDecompressor:
+    """One frame, a few bytes of it at a time. Raises ZstdError, which is a ValueError."""
+
+    def __init__(self) -> None:
+        self._frame = zstandard().ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
+        self._inner = self._frame.decompressobj()
+        self._made = b""
+        self._behind = b""
+        self.unconsumed_tail: bytes | memoryview = b""
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._inner.eof) and not self._made
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._behind
+
+    def decompress(self, data: bytes | memoryview, max_length: int, /) -> bytes:
+        rest = memoryview(data)
+        if not self._made and rest:
+            try:
+                self._made = self._inner.decompress(rest[:ZSTD_INPUT_BYTES])
+            except zstandard().ZstdError as error:
+                raise ValueError(str(error)) from None
+            rest = rest[ZSTD_INPUT_BYTES:]
+            if self._inner.eof:
+                self._behind = self._inner.unused_data + bytes(rest)
+                rest = memoryview(b"")
+        self.unconsumed_tail = rest
+        made, self._made = self._made[:max_length], self._made[max_length:]
+        return made
+
+
+def zstandard() -> Any:
+    """The package, which is imported for the first such file. Raises OSError without it."""
+    try:
+        return import_module("zstandard")
+    except ModuleNotFoundError:
+        raise OSError(
+            errno.ENOPKG, "needs the package zstandard: pip install 'ottla[agent]'"
+        ) from None
 
 
 def unpacked(decompressor: Decompressor, data: bytes) -> Iterator[bytes]:
@@ -66,6 +120,8 @@ class CompressedContent:
     """
 
     def __init__(self, path: str) -> None:
+        if path.endswith(".zst"):
+            zstandard()
         self._path = path
         self._file = FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
         self._chunks: Iterator[bytes] = iter(())
@@ -74,13 +130,15 @@ class CompressedContent:
         self._first = b""  # the first bytes of all
         self._size: int | None = None
         self.complete = False
+        self.problem = ""  # why it cannot be read to its end
+        self._is_bomb = False
         self._begin()
 
     def _begin(self) -> None:
         self._file.seek(0)
         self._held = b""
         self._base = 0
-        self._chunks = self._frames() if self._path.endswith(".zst") else self._members()
+        self._chunks = self._members()
 
     def _members(self) -> Iterator[bytes]:
         """Files of several members are one after the other, as `cat a.gz b.gz` makes them. An
@@ -96,36 +154,12 @@ class CompressedContent:
                         started = True
                         yield from unpacked(decompressor, data)
                         data = decompressor.unused_data
-            except (zlib.error, lzma.LZMAError, OSError, ValueError):
+            except (zlib.error, lzma.LZMAError, OSError, ValueError) as error:
                 self.complete = False
-                return  # damaged
+                self.problem = str(error)
+                return  # damaged, or it needs too much memory
             self.complete = decompressor.eof or not started
             yield b""
-
-    def _frames(self) -> Iterator[bytes]:
-        """zstd goes through a temporary file, once more when the file has grown: cramjam wants all
-        of the input at once."""
-        given, unpacked_bytes = 0, -1
-        while True:
-            size = os.fstat(self._file.fileno()).st_size
-            if size != unpacked_bytes:
-                unpacked_bytes = size
-                with tempfile.NamedTemporaryFile() as plain:
-                    self.complete = size == 0 or self._unpack_into(plain.name)
-                    plain.seek(given)
-                    while data := plain.read(CHUNK_BYTES):
-                        given += len(data)
-                        yield data
-            yield b""
-
-    def _unpack_into(self, path: str) -> bool:
-        """Whether the file is whole; what came out before the damage is there."""
-        try:
-            with mmap.mmap(self._file.fileno(), 0, prot=mmap.PROT_READ) as packed:
-                cramjam.zstd.decompress_into(packed, cramjam.File(path))
-        except (cramjam.DecompressionError, OSError, ValueError):
-            return False
-        return True
 
     def pread(self, length: int, offset: int) -> bytes:
         end = offset + length
@@ -144,6 +178,8 @@ class CompressedContent:
                 self._first += chunk[: CONFIRM_BYTES - len(self._first)]
             pieces.append(chunk)
             held_to += len(chunk)
+            if held_to >= BOMB_BYTES_MIN and not self._is_bomb:
+                self._say_if_a_bomb(held_to)
             if held_to < offset - KEPT_BYTES:
                 pieces = []
                 self._base = held_to
@@ -154,6 +190,18 @@ class CompressedContent:
             self._held = self._held[surplus:]
             self._base += surplus
         return found
+
+    def _say_if_a_bomb(self, unpacked_bytes: int) -> None:
+        packed_bytes = self.stat().st_size
+        if unpacked_bytes >= BOMB_RATIO_MIN * packed_bytes:
+            self._is_bomb = True
+            logger.warning(
+                "%s has %d bytes and becomes over %d: nobody's log does that. It is read on, in "
+                "pieces, and needs time, not memory. Move it away to end that",
+                self._path,
+                packed_bytes,
+                unpacked_bytes,
+            )
 
     def size(self) -> int:
         while self._size is None:

@@ -101,14 +101,19 @@ class FileFacts:
 
     def begin_with(self, content: Content) -> bool:
         """Whether a file is a beginning of what was read up to the position, as far as is known."""
-        size = content.size()
-        reached = [mark for mark in self.marks if mark[0] <= size]
-        if size >= self.offset or not reached:
+        size = size_below(content, self.offset)
+        reached = [] if size is None else [mark for mark in self.marks if mark[0] <= size]
+        if not reached:
             return False
         offset, before = reached[-1]
         return before_digest(content, offset) == before and (
             offset < CONFIRM_BYTES or head_digest(content, offset) == self.head
         )
+
+
+def size_below(content: Content, limit: int) -> int | None:
+    """The size, if it is less than the limit: for a compressed file it takes decompressing."""
+    return None if content.pread(1, max(0, limit - 1)) else content.size()
 
 
 def marks_from(held: object) -> tuple[tuple[int, str], ...]:

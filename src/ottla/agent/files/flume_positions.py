@@ -67,7 +67,7 @@ def take_over(
     for held in positions:
         for found in by_inode.get(held.inode, ()):
             content = content_of(found)
-            if content is None or content.size() < held.offset or held.offset <= 0:
+            if content is None or held.offset <= 0 or not content.pread(1, held.offset - 1):
                 continue
             if found.path != held.path and content.pread(1, held.offset - 1) != b"\n":
                 continue

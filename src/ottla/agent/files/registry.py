@@ -24,7 +24,7 @@ from typing import Protocol
 
 from ..events import Position
 from .compressed import is_compressed
-from .facts import CONFIRM_BYTES, Content, FileFacts, digest
+from .facts import CONFIRM_BYTES, Content, FileFacts, digest, size_below
 from .listing import Found, Wanted, shorter_names
 
 Key = tuple[int, int]
@@ -280,12 +280,15 @@ class Registry:
         self, found: Found, content: Content, readers: Readers, probe: Probe
     ) -> Known | None:
         """The stream whose file begins with all that this file has: someone may be copying it."""
-        size = content.size()
-        length = min(size, CONFIRM_BYTES)
-        last = content.pread(length, size - length)
-        for known in readers.longer(found, content, size):
+        for known in readers.longer(found, content):
             original = probe.content_of(known) if known.has_file else None
-            if original is not None and original.pread(length, size - length) == last:
+            if original is None:
+                continue
+            size = size_below(content, known.facts.offset or original.size() + 1)
+            if size is None:
+                continue
+            length = min(size, CONFIRM_BYTES)
+            if original.pread(length, size - length) == content.pread(length, size - length):
                 return known
         return None
 
@@ -320,7 +323,7 @@ class Registry:
         if (copy.size, copy.modified_ns) != found[3:5]:
             copy.size, copy.modified_ns = found[3:5]
             copy.since_s = now_s
-        differs = copy.common < content.size()
+        differs = bool(content.pread(1, copy.common))
         if differs and not copy.proven:
             # Two files with equal first lines.
             del self._copies[found.key]
@@ -426,16 +429,16 @@ class Readers:
         lost = (known for known in self._named(found) if not known.has_file)
         return next((known for known in lost if known.facts.begin_with(content)), None)
 
-    def longer(self, found: Found, content: Content, size: int) -> list[Known]:
-        """Those that have read more than there is, of which it may be a copy that goes on; and
+    def longer(self, found: Found, content: Content) -> list[Known]:
+        """Those that may have read more than there is, of which it may be a copy that goes on; and
         those that would, had they begun to read."""
         known = self.extended_by(found)
-        unread: list[Known] = []
-        if size >= CONFIRM_BYTES:
-            known += self._by_head.get(digest(content.pread(CONFIRM_BYTES, 0)), [])
+        first = content.pread(CONFIRM_BYTES, 0)
+        if len(first) == CONFIRM_BYTES:
+            known += self._by_head.get(digest(first), [])
             for shorter in shorter_names(os.path.basename(found.path)):
-                unread += self._unread.get(shorter, ())
-        return [*(each for each in known if each.facts.offset > size), *unread]
+                known += self._unread.get(shorter, ())
+        return known
 
 
 def originals_first(files: list[Found], probe: Probe) -> list[Found]:

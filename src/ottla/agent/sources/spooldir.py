@@ -134,8 +134,9 @@ class SpoolDirectorySource:
                 if ended := tail.decoder.read_to == read_to:
                     if isinstance(content, CompressedContent) and not content.complete:
                         raise SpoolError(
-                            f"{found.path} is cut short or damaged: {read_to} bytes of it could be "
-                            "read"
+                            f"{found.path} is cut short or damaged"
+                            f"{content.problem and f' ({content.problem})'}: {read_to} bytes of it "
+                            "could be read"
                         )
                     batches = tail.finish(form)
                 for batch in batches:
@@ -144,6 +145,7 @@ class SpoolDirectorySource:
                     await output.put(batch)
                 if ended:
                     break
+                await asyncio.sleep(0)  # also where a long line gives no event
         if tail.decoder.long_lines:
             self.long_lines += tail.decoder.long_lines
             logger.warning(

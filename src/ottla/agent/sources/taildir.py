@@ -407,9 +407,10 @@ class TaildirSource:
                 await self._put(opened.tail.finish(opened.form), opened, output)
             elif isinstance(opened.content, CompressedContent) and not opened.content.complete:
                 logger.warning(
-                    "Source %s: %s is cut short or damaged: %d bytes of it could be read",
+                    "Source %s: %s is cut short or damaged%s: %d bytes of it could be read",
                     self.name,
                     opened.known.facts.path,
+                    opened.content.problem and f" ({opened.content.problem})",
                     opened.tail.decoder.read_to,
                 )
             self._close(stream)
