@@ -2,11 +2,12 @@
 
 The answer to a request comes when `handle` has dealt with it, and only then the next request is
 looked at. What a connection may keep is limited: the head of a request, its body, and the bodies of
-all connections together.
+all connections together; and so is how long a client may take to send a request.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from http import HTTPStatus
@@ -18,6 +19,9 @@ from ..sources.tcp import EndConnection
 from .requests import Request
 
 HEAD_BYTES_MAX = 16 * 1024  # of a request's first line and headers
+# A request has this time, and as much again as its bytes take at this pace; then it is given up.
+REQUEST_S = 30.0
+REQUEST_BYTES_PER_S = 1024
 ALL_BODIES_BYTES_MAX = 256 * 1024 * 1024  # of requests that are not answered yet
 EVENTS_METHODS = (b"POST", b"GET", b"HEAD")
 # As Flume's server answers them.
@@ -49,9 +53,20 @@ class Exchange:
     """What a `TcpServer` does with one connection."""
 
     def __init__(
-        self, handle: Handle, bodies: Bodies, body_bytes_max: int, *, refusal: Answer | None = None
+        self,
+        handle: Handle,
+        bodies: Bodies,
+        body_bytes_max: int,
+        *,
+        refusal: Answer | None = None,
+        waits: Callable[[Exchange], None] = lambda _: None,
+        closed: Callable[[Exchange], None] = lambda _: None,
     ) -> None:
-        """With a refusal each request is answered by it."""
+        """With a refusal each request is answered by it. Says when it begins to wait for a request
+        or for the rest of one, and when it is closed."""
+        self._waits = waits
+        self._closed = closed
+        self.is_waiting = True  # for the client
         self._handle = handle
         self._bodies = bodies
         self._body_bytes_max = body_bytes_max
@@ -60,8 +75,30 @@ class Exchange:
         self._request: h11.Request | None = None
         self._body: list[bytes] = []
         self._body_bytes = 0
+        self._received_bytes = 0  # of the request that comes
+        self.waits_since_s = time.monotonic()  # for the next request, or for the end of this one
+        self.has_begun = False  # a request, of which more is to come
+
+    def due_s(self) -> float | None:
+        if not self.has_begun:
+            return None
+        return self.waits_since_s + REQUEST_S + self._received_bytes / REQUEST_BYTES_PER_S
+
+    def late(self) -> bytes:
+        """Nothing, if no request was begun."""
+        if not self.has_begun or self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return b""
+        sentence = f"The request took too long: at least {REQUEST_BYTES_PER_S} bytes/s are needed."
+        return self._answer(Answer(HTTPStatus.REQUEST_TIMEOUT, sentence), close=True)
+
+    def _wait(self, *, has_begun: bool) -> None:
+        self.has_begun, self.waits_since_s = has_begun, time.monotonic()
+        self._waits(self)
 
     async def received(self, block: bytes) -> bytes:
+        if not self.has_begun:
+            self._wait(has_begun=True)
+        self._received_bytes += len(block)
         self._http.receive_data(block)
         return await self._go_on()
 
@@ -72,6 +109,7 @@ class Exchange:
     def closed(self) -> None:
         """The connection is gone, with what was not answered."""
         self._forget_body()
+        self._closed(self)
 
     async def _go_on(self) -> bytes:
         """Deals with all that is whole; returns the answers."""
@@ -96,11 +134,15 @@ class Exchange:
                 if (refusal := self._keep(event)) is not None:
                     self._refuse(out, refusal)
             elif isinstance(event, h11.EndOfMessage):
+                self.is_waiting = False
                 out += self._answer(await self._handle(self._whole()))
+                self.is_waiting = True
                 self._forget_body()
                 if self._http.our_state is not h11.DONE:
                     raise EndConnection(bytes(out))
                 self._http.start_next_cycle()
+                self._received_bytes = len(self._http.trailing_data[0])
+                self._wait(has_begun=self._received_bytes > 0)
 
     def _look_at(self, request: h11.Request) -> Answer | None:
         """Why a request is refused before its body is read."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -18,11 +19,12 @@ from ..events import EventBatch, Position
 from ..http.exchange import Answer, Bodies, Exchange
 from ..http.requests import BadRequest, Handler, Request, blob_events, json_events
 from ..parts import Output
-from .tcp import TcpServer
+from .tcp import Peer, TcpServer
 from .tls import tls_context
 
 logger = logging.getLogger(__name__)
-CONNECTIONS_MAX = 1000  # more are answered with 503
+CONNECTIONS_MAX = 1000  # one more takes the place of one that waits; or is answered with 503
+SLOW_S = 5.0  # a request that takes so long may lose its place
 IDLE_S = 30.0  # of Jetty: a connection that sends nothing for so long ends
 CHANNEL_WAIT_S = 3.0  # of Flume's memory channel: keep-alive
 PARSED_HERE_BYTES_MAX = 64 * 1024  # larger requests are parsed in a thread
@@ -45,6 +47,7 @@ class HttpSource:
         self.name = name
         self.server = server
         self.bodies = Bodies()
+        self._exchanges: dict[Exchange, Peer] = {}  # those that are served
         self._events_of = events_of
         self._body_bytes_max = body_bytes_max
 
@@ -52,11 +55,41 @@ class HttpSource:
         async def handle(request: Request) -> Answer:
             return await self._handle(request, output)
 
-        def exchange(_: object) -> Exchange:
-            refusal = TOO_MANY if len(self.server.open) > CONNECTIONS_MAX else None
-            return Exchange(handle, self.bodies, self._body_bytes_max, refusal=refusal)
+        def exchange(peer: Peer) -> Exchange:
+            free = len(self._exchanges) < CONNECTIONS_MAX or self._give_place()
+            new = Exchange(
+                handle,
+                self.bodies,
+                self._body_bytes_max,
+                refusal=None if free else TOO_MANY,
+                waits=self._is_last_again,
+                closed=self._forget,
+            )
+            if free:
+                self._exchanges[new] = peer
+            return new
 
         await self.server.run(exchange)
+
+    def _is_last_again(self, exchange: Exchange) -> None:
+        """They are in the order in which they began to wait."""
+        peer = self._exchanges.pop(exchange, None)
+        if peer is not None:
+            self._exchanges[exchange] = peer
+
+    def _forget(self, exchange: Exchange) -> None:
+        self._exchanges.pop(exchange, None)
+
+    def _give_place(self) -> bool:
+        """Ends the connection that waits longest for a request, or else for the rest of one."""
+        waiting = [each for each in self._exchanges if each.is_waiting]
+        longest = next((each for each in waiting if not each.has_begun), None)
+        if longest is None and waiting and time.monotonic() - waiting[0].waits_since_s >= SLOW_S:
+            longest = waiting[0]
+        if longest is None:
+            return False
+        self._exchanges.pop(longest).end_late()
+        return True
 
     async def _handle(self, request: Request, output: Output) -> Answer:
         try:

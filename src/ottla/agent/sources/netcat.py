@@ -54,6 +54,12 @@ class Lines:
     def closed(self) -> None:
         return
 
+    def due_s(self) -> None:
+        return
+
+    def late(self) -> bytes:
+        return b""
+
     async def _put(self, lines: list[bytes]) -> bytes:
         if not lines:
             return b""

@@ -46,6 +46,12 @@ class Messages:
     def closed(self) -> None:
         return
 
+    def due_s(self) -> None:
+        return
+
+    def late(self) -> bytes:
+        return b""
+
     async def _put(self, messages: list[Message]) -> None:
         if not messages:
             return
