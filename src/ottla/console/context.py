@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.client.admin import Admin
 
 from .access.guard import Access
 from .picture import ClusterPicture
 from .series import History
+
+if TYPE_CHECKING:
+    from .alerts.service import AlertService
+    from .data.schemas import Schemas
 
 
 class Cluster(Protocol):
@@ -43,3 +47,5 @@ class Console:
     history: History
     read_only: bool = False
     access: Access | None = None  # None: open to everybody who reaches the address
+    alerts: AlertService | None = None
+    schemas: Schemas | None = None

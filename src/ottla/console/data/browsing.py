@@ -73,7 +73,7 @@ class _Partition:
 
 
 class Browse:
-    """One page in the making."""
+    """One page in the making; `page` once more gives the next one. `whole`: no value is cut."""
 
     def __init__(
         self,
@@ -86,6 +86,7 @@ class Browse:
         back: bool,
         condition: Condition | None = None,
         markers: bool = False,
+        whole: bool = False,
         scanned_max: int = SCANNED_MAX,
         deadline: Deadline | None = None,
         stop: Stop | None = None,
@@ -97,6 +98,7 @@ class Browse:
         self._back = back
         self._condition = condition
         self._markers = markers
+        self._whole = whole
         self._scanned_max = scanned_max
         self._deadline = deadline or Deadline(SCAN_TIME_MS)
         self._stop = stop or Stop()
@@ -237,7 +239,8 @@ class Browse:
         return rows
 
     def _opened(self, batch: ReadBatch, start: int) -> list[Row]:
-        opened = rows_in(batch, start, cut=self._kept_bytes > KEPT_BYTES_MAX)
+        cut = self._kept_bytes > KEPT_BYTES_MAX and not self._whole
+        opened = rows_in(batch, start, cut=cut)
         self._kept_bytes += sum(len(row.record.value or b"") for row in opened)
         return opened
 

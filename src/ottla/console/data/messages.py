@@ -16,6 +16,8 @@ from starlette.routing import BaseRoute, Route
 from ottla.client.admin import Admin
 from ottla.client.structs import ConsumerRecord, TopicPartition
 
+from ..access.guard import principal_of
+from ..access.permissions import Permission
 from ..context import Cluster
 from ..web.rendering import render
 from . import parameters
@@ -26,12 +28,14 @@ from .service import Data, sentences, topic_of
 from .showing import AUTO, FORMATS, SHOWN_BYTES_MAX
 from .tail import WATCH_MS, Seen, Tail, watch
 from .work import EVENTS, Deadline, Emit, Problem, Stop
+from .writing import COMPRESSIONS, WRITTEN_FORMATS
 
 PAGE_RECORDS = 50
 COUNTS = (20, 50, 100, 200, PAGE_RECORDS_MAX)
 STARTS = ("latest", "earliest", "offset", "time")
 FORWARD, BACK = "forward", "back"
 RECORD_WAIT_MS = 20_000
+TARGETS_MAX = 2_000  # topics that the page suggests as targets of a replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +81,17 @@ class Messages:
     def __init__(self, data: Data) -> None:
         self._data = data
 
-    def routes(self) -> list[BaseRoute]:
-        path = "/c/{cluster}/topics/{topic}/messages"
+    def routes(self, prefix: str = "/c/{cluster}") -> list[BaseRoute]:
+        path = f"{prefix}/topics/{{topic}}/messages"
         return [
             Route(path, self.page),
+            *self.readers(prefix),
+        ]
+
+    def readers(self, prefix: str) -> list[BaseRoute]:
+        """Those that answer with records, of the pages and of the API alike."""
+        path = f"{prefix}/topics/{{topic}}/messages"
+        return [
             Route(f"{path}/rows", self.rows),
             Route(f"{path}/record", self.record),
             Route(f"{path}/tail", self.tail),
@@ -98,6 +109,13 @@ class Messages:
             counts=COUNTS,
             usual_count=PAGE_RECORDS,
             formats=FORMATS,
+            written_formats=WRITTEN_FORMATS,
+            compressions=COMPRESSIONS,
+            targets=[
+                each
+                for each in sorted(cluster.picture.topics)
+                if principal_of(request).may(Permission.PRODUCE, cluster.name, each)
+            ][:TARGETS_MAX],
         )
 
     async def rows(self, request: Request) -> Response:

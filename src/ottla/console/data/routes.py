@@ -10,6 +10,7 @@ from starlette.staticfiles import StaticFiles
 from ..context import Console
 from .messages import Messages
 from .service import Data
+from .writing_routes import Writing
 
 
 def routes(console: Console) -> list[BaseRoute]:
@@ -17,5 +18,6 @@ def routes(console: Console) -> list[BaseRoute]:
     static = Path(__file__).parent / "static"
     return [
         Mount("/data/static", StaticFiles(directory=static), name="data-static"),
-        *Messages(data).routes(),
+        *Messages(data).routes("/c/{cluster}"),
+        *Writing(data).routes("/c/{cluster}"),
     ]

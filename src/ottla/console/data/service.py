@@ -13,10 +13,12 @@ from ..access.guard import require
 from ..access.permissions import Permission
 from ..context import Cluster, Console
 from ..web.rendering import cluster_of
+from .schemas import NO_SCHEMAS, Schemas
 from .showing import Formats
 from .work import Problem, Workers
 
 READ_THREADS, READS_WAITING_MAX = 8, 32  # pages of records and downloads
+WRITE_THREADS, WRITES_WAITING_MAX = 2, 8
 TAILS_MAX = 16  # at once; each has a thread
 
 
@@ -25,9 +27,17 @@ class Data:
         self.console = console
         self.readers = Workers("read", READ_THREADS, READS_WAITING_MAX)
         self.tails = Workers("tail", TAILS_MAX, 0)
+        self.writers = Workers("write", WRITE_THREADS, WRITES_WAITING_MAX)
+        self.schemas: Schemas = console.schemas or NO_SCHEMAS
 
     def formats(self, cluster: Cluster, topic: str, key: str, value: str) -> Formats:
-        return Formats(key, value)
+        decoders = self.schemas.decoders
+        return Formats(
+            key,
+            value,
+            decoders(cluster.name, topic, "key"),
+            decoders(cluster.name, topic, "value"),
+        )
 
 
 def topic_of(request: Request, permission: Permission = Permission.READ) -> tuple[Cluster, str]:

@@ -36,7 +36,11 @@ class Shown(NamedTuple):
     problem: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return {name: each for name, each in self._asdict().items() if each not in (None, False)}
+        return {
+            name: each
+            for name, each in self._asdict().items()
+            if each is not None and each is not False
+        }
 
 
 NULL = Shown("null", "", 0)

@@ -12,9 +12,10 @@ import json
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as WaitTimeoutError
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
@@ -77,6 +78,7 @@ class Stop:
 
 
 Emit = Callable[[dict[str, Any]], None]
+Put = Callable[[bytes], None]
 Work = Callable[[Emit, Stop], None]
 
 
@@ -122,12 +124,41 @@ class Workers:
         self, work: Work, *, media: str = LINES, beat_ms: int = BEAT_MS
     ) -> StreamingResponse:
         """An answer of the documents that `work` emits, from a thread, as they come."""
+
+        def as_bytes(put: Put, stop: Stop) -> None:
+            def emit(document: dict[str, Any]) -> None:
+                put(encoded(document, media))
+
+            try:
+                work(emit, stop)
+            except (Problem, KafkaError, TimeoutError) as error:
+                emit({"error": str(error) or type(error).__name__})
+            except Stopped:
+                raise
+            except Exception:
+                log.exception("a request for records failed")
+                emit({"error": "The console failed at this; its log has the traceback."})
+
+        beat = b": \n\n" if media == EVENTS else b"{}\n"
+        return self.streamed_bytes(as_bytes, media=media, beat=beat, beat_ms=beat_ms)
+
+    def streamed_bytes(
+        self,
+        work: Callable[[Put, Stop], None],
+        *,
+        media: str,
+        headers: Mapping[str, str] | None = None,
+        beat: bytes = b"",
+        beat_ms: int = BEAT_MS,
+    ) -> StreamingResponse:
+        """An answer of the bytes that `work` puts. If it raises, the answer breaks off, so that a
+        browser shows a download that failed and not a file that looks whole."""
         stop = Stop()
         loop = asyncio.get_running_loop()
-        queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue(LINES_QUEUED_MAX)
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(LINES_QUEUED_MAX)
 
-        def put(document: dict[str, Any] | None) -> None:
-            waiting = asyncio.run_coroutine_threadsafe(queue.put(document), loop)
+        def put(piece: bytes | None) -> None:
+            waiting = asyncio.run_coroutine_threadsafe(queue.put(piece), loop)
             deadline = Deadline(TAKEN_LATEST_MS)
             while True:
                 try:
@@ -141,44 +172,42 @@ class Workers:
 
         def run() -> None:
             try:
-                try:
-                    stop.check()
-                    work(put, stop)
-                except (Problem, KafkaError, TimeoutError) as error:
-                    put({"error": str(error) or type(error).__name__})
-                except Stopped:
-                    raise
-                except Exception:
-                    log.exception("a request for records failed")
-                    put({"error": "The console failed at this; its log has the traceback."})
-                put(None)
+                stop.check()
+                work(put, stop)
             except Stopped:
-                pass
+                return
+            finally:
+                with suppress(Stopped):
+                    put(None)
 
         future = self._submit(run)
-        return StreamingResponse(_lines(queue, future, stop, media, beat_ms), media_type=media)
+        return StreamingResponse(
+            _pieces(queue, future, stop, beat, beat_ms), media_type=media, headers=headers
+        )
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-async def _lines(
-    queue: asyncio.Queue[dict[str, Any] | None],
+async def _pieces(
+    queue: asyncio.Queue[bytes | None],
     future: asyncio.Future[None],
     stop: Stop,
-    media: str,
+    beat: bytes,
     beat_ms: int,
 ) -> AsyncIterator[bytes]:
     try:
         while True:
             try:
-                document = await asyncio.wait_for(queue.get(), beat_ms / 1000)
+                piece = await asyncio.wait_for(queue.get(), beat_ms / 1000)
             except TimeoutError:
-                yield b": \n\n" if media == EVENTS else b"{}\n"
+                if beat:
+                    yield beat
                 continue
-            if document is None:
+            if piece is None:
+                await future  # raises what the work raised
                 return
-            yield encoded(document, media)
+            yield piece
     finally:
         stop.set()
         future.cancel()  # where it has not begun

@@ -22,6 +22,23 @@ export async function lines(url, options, each) {
   if (rest) each(JSON.parse(rest));
 }
 
+// A change, or a question too long for an address: JSON there and back.
+export async function send(url, body) {
+  const answer = await fetch(url, { method: "POST", credentials: "same-origin", body: JSON.stringify(body),
+    headers: { Accept: "application/json", "Content-Type": "application/json", "X-CSRF-Token": csrf() } });
+  return answer;
+}
+
+export async function told(answer) {
+  let body = null;
+  try {
+    body = await answer.json();
+  } catch { /* not JSON: the status says it */ }
+  if (body && (answer.ok || body.errors)) return body;
+  const error = body && body.error;
+  throw new Error((error && (error.message || error)) || `${answer.status} ${answer.statusText}`);
+}
+
 // What a change sends along: the token of the session.
 export function csrf() {
   return document.querySelector('meta[name="csrf"]').content;
