@@ -59,6 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": set(),
     "metrics": set(),
     "tls": set(),
+    "security": set(),
     "seams": {"tls", "wire"},
     "log": {"wire"} | SHARED,
     "replica": {"log", "wire"} | SHARED,

@@ -1,0 +1,1 @@
+"""SASL mechanisms, both sides of each: tokens in, tokens out."""
