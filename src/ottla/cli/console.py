@@ -80,6 +80,7 @@ def console(
     from ottla.console.access.store import AccessFileError
     from ottla.console.config.command_line import options_of
     from ottla.console.config.options import ConfigError
+    from ottla.console.history.store import HistoryFileError
 
     start_logging(log_level)
     try:
@@ -109,7 +110,11 @@ def console(
         raise cannot_listen(
             error, f"{options.host}:{options.port}", "--port 0 --host", "ottla console"
         ) from None
-    serving.run(options, access, listener, lambda: say_ready(listener, password))
+    try:
+        serving.run(options, access, listener, lambda: say_ready(listener, password))
+    except HistoryFileError as error:
+        fact, _, hint = str(error).partition("\nTry: ")
+        raise Failure(fact, hint) from None
     return 0
 
 

@@ -20,26 +20,14 @@ from .app import protected_app
 from .collecting.collector import CollectedCluster
 from .config.options import ConsoleOptions
 from .context import Console
+from .history.kept import KeptHistory
 from .picture import ClusterPicture
-from .series import Measure, Sample, Series, SeriesKey
+from .series import Sample
 
 DRAIN_S = 2  # for answers under way; a stream of events never ends by itself
 BACKLOG = 128
 
 log = logging.getLogger("ottla.console")
-
-
-class NoHistory:
-    """Keeps nothing."""
-
-    def append(self, samples: Sequence[Sample]) -> None:
-        """Forgotten at once."""
-
-    def read(self, key: SeriesKey, from_ms: int, to_ms: int, points_max: int = 400) -> Series:
-        return Series(10_000, [])
-
-    def subjects(self, cluster: str, measure: Measure) -> list[tuple[str, str]]:
-        return []
 
 
 class Server(uvicorn.Server):
@@ -76,8 +64,8 @@ def access_of(options: ConsoleOptions) -> LocalAccess | OpenAccess:
 def run(
     options: ConsoleOptions, access: Access, at: socket.socket, ready: Callable[[], None]
 ) -> None:
-    """Until SIGINT or SIGTERM; `ready` is called when pages are served."""
-    history = NoHistory()
+    """Until SIGINT or SIGTERM; `ready` is called when pages are served. Raises HistoryFileError."""
+    history = KeptHistory(Path(options.data_directory))
 
     def keep(picture: ClusterPicture, samples: Sequence[Sample]) -> None:
         history.append(samples)
@@ -90,6 +78,7 @@ def run(
     }
     console = Console(clusters, history, options.read_only, access)
     app = protected_app(console, hosts=(options.host, *options.names))
+    history.start()
     for cluster in clusters.values():
         cluster.start()
     try:
@@ -97,6 +86,7 @@ def run(
     finally:
         for cluster in clusters.values():
             cluster.close()
+        history.close()
 
 
 async def serve(app: ASGIApp, at: socket.socket, ready: Callable[[], None]) -> None:

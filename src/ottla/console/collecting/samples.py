@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from ..picture import BrokerPicture, ClusterPicture, GroupPicture, TopicPicture
 from ..series import Measure, Sample, SeriesKey
 
+# A sum of end offsets says nothing that the rate of records does not; kept, it would cost as much.
+NOT_KEPT = {Measure.TOPIC_END}
 Value = tuple[Measure, str, str, float | None]  # measure, subject, topic
 
 
@@ -19,7 +21,7 @@ def samples_of(picture: ClusterPicture) -> list[Sample]:
     return [
         Sample(SeriesKey(name, measure, subject, topic), time_ms, float(value))
         for measure, subject, topic, value in values_of(picture)
-        if value is not None
+        if value is not None and measure not in NOT_KEPT
     ]
 
 

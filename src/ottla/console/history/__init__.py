@@ -1,1 +1,2 @@
-"""Samples over time in SQLite, rolled up."""
+"""Samples kept over time in SQLite: every ten seconds of a day, minutes of a week, ten minutes of a
+year; see `kept.py` for the whole, `tiers.py` for the figures."""
