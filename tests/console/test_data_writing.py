@@ -40,7 +40,7 @@ def rows_of(browser: Pages, topic: str, **query: Any) -> list[dict[str, Any]]:
 
 
 def test_a_record_by_hand_is_as_it_was_typed(browser: Pages) -> None:
-    """Key, value, headers, partition and time, in several formats; the audit log names no content."""
+    """Key, value, headers, partition and time, in several formats; the audit log has no content."""
     answer = produce(
         browser,
         "console-written",
