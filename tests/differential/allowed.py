@@ -49,6 +49,10 @@ def drawn(kind: str) -> Treat:
 
 def member_id(value: Any, names: Names) -> Any:
     """What is in front of the UUID stays."""
+    if value is None:
+        return None
+    if re.fullmatch(r"[0-9A-Za-z_-]{22}", value):
+        return names.number("member", value)
     stem, drawn_id = value[:-36], value[-36:]
     if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", drawn_id):
         return value
@@ -102,7 +106,7 @@ def own_elections(value: Any, names: Names) -> Any:
 
 # Access control, tokens, quotas, quorum, share and streams groups, telemetry.
 LATER_APIS = {29, 30, 31, 36, 38, 39, 40, 41, 48, 49, 50, 51}
-LATER_APIS |= {17, 55, *range(68, 73), *range(76, 83), *range(88, 93)}
+LATER_APIS |= {17, 55, *range(70, 73), *range(76, 83), *range(88, 93)}
 
 
 BARE_WORDS = {
@@ -236,6 +240,32 @@ ALLOWED = (
         r"(JoinGroup|DescribeGroups\.groups)\.members",
         "Kafka's is that of a hash map; ours is that of joining",
         sorted_by("group_instance_id", "member_id"),
+    ),
+    Allowed(
+        "order of assigned topics",
+        r"ConsumerGroup(Heartbeat|Describe).*\.topic_partitions",
+        "Kafka's is that of a hash map",
+        sorted_by("topic_id"),
+    ),
+    Allowed(
+        "order in a description",
+        r"ConsumerGroupDescribe\.groups(\.members)?",
+        "Kafka's is that of a hash map, errors first; ours is the request's and that of joining",
+        sorted_by("group_id", "member_id"),
+    ),
+    Allowed(
+        "order of a member's topics",
+        r"ConsumerGroupDescribe\.groups\.members\.subscribed_topic_names",
+        "Kafka's is that of a hash set",
+        lambda value, _: sorted(value) if isinstance(value, list) else value,
+    ),
+    Allowed(
+        "what is wrong with a pattern",
+        r"ConsumerGroupHeartbeat\.error_message",
+        "Kafka quotes the library that matches; the words are our own",
+        lambda value, _: (
+            re.sub(r"(not a valid regular expression): .*", r"\1", value or "") or value
+        ),
     ),
     Allowed(
         "order of deleted groups",

@@ -67,6 +67,8 @@ APIS = (
     "ListGroups",
     "DescribeGroups",
     "DeleteGroups",
+    "ConsumerGroupHeartbeat",
+    "ConsumerGroupDescribe",
     "ElectLeaders",
     "AlterPartitionReassignments",
     "ListPartitionReassignments",
@@ -77,10 +79,15 @@ OPTIONS = {
     "node.id": 1,
     "offsets.topic.num.partitions": 1,
     "group.initial.rebalance.delay.ms": 0,
+    # Each change is assigned at once, whenever it comes.
+    "group.consumer.assignment.interval.ms": 0,
     # The records are years old: a round of retention would fall into either broker's cases.
     "log.initial.task.delay.ms": 3_600_000,
 }
-KAFKA_OPTIONS = {"log_initial_task_delay_ms": "3600000"}
+KAFKA_OPTIONS = {
+    "log_initial_task_delay_ms": "3600000",
+    "group_consumer_assignment_interval_ms": "0",
+}
 
 
 class Broker(Protocol):

@@ -31,7 +31,9 @@ from ottla.coordinator.consumer_group_records import (
 )
 from ottla.coordinator.current_assignment import Owned, Reconciliation
 from ottla.coordinator.effects import Effects, Record, TimerKey
+from ottla.coordinator.group import Group
 from ottla.coordinator.group_options import GroupOptions
+from ottla.coordinator.group_patterns import PATTERNS, GroupPatterns
 from ottla.coordinator.new_group import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
@@ -47,6 +49,7 @@ from ottla.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from ottla.wire.consumer_group_records import ConsumerGroupMetadataKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.schema import Struct
 
@@ -68,11 +71,17 @@ class ConsumerGroups:
     """All consumer groups of a shard, in the registry of the shard's new-protocol groups."""
 
     def __init__(
-        self, groups: dict[str, NewGroup], options: GroupOptions, topics: TopicsView
+        self,
+        groups: dict[str, NewGroup],
+        classic_groups: dict[str, Group],
+        options: GroupOptions,
+        topics: TopicsView,
     ) -> None:
         self.groups = groups
+        self.classic_groups = classic_groups
         self.options = options
         self.topics = topics
+        self.patterns = GroupPatterns(self.get, options, topics)
 
     def get(self, group_id: str) -> ConsumerGroup | None:
         group = self.groups.get(group_id)
@@ -87,6 +96,9 @@ class ConsumerGroups:
             if value is None:
                 return  # a tombstone whose records are gone from the log
             group = self.groups[group_id] = ConsumerGroup(group_id)
+        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+            del self.groups[group_id]
+            return
         replay(group, key, value)
 
     def restart_sessions(self, group_id: str, effects: Effects) -> None:
@@ -96,7 +108,13 @@ class ConsumerGroups:
             self.set_rebalance_timer(group_id, member, effects)
 
     def due(self, key: TimerKey, effects: Effects, now_ms: int) -> None:
-        group_id, name, member_id = str(key[0]), key[1], str(key[2])
+        group_id, name = str(key[0]), key[1]
+        if name == PATTERNS:
+            self.patterns.due(group_id, effects)
+            return
+        if name not in (SESSION, REBALANCE):
+            return  # of the classic group that this one was
+        member_id = str(key[2])
         group = self.get(group_id)
         member = group.members.get(member_id) if group is not None else None
         if group is None or member is None:
@@ -132,12 +150,7 @@ class ConsumerGroups:
         else:
             member = self.static_member(group, member_id, request, owned, effects)
         updated = updated_member(member, asking)
-        names_changed = updated.topic_names != member.topic_names
-        if updated != member:
-            effects.records.append(member_record(group.group_id, updated))
-        epoch, homogeneous = self.group_epoch(group, member, updated, names_changed, effects)
-        target = self.target(group, epoch, member, updated, homogeneous, effects, now_ms)
-        reconciled = self.reconcile(group, updated, target, names_changed, owned, effects)
+        reconciled = self.advance(group, member, updated, owned, effects, now_ms)
         self.restart_session(group.group_id, member_id, effects)
         response = ConsumerGroupHeartbeatResponse(
             member_id=member_id,
@@ -154,6 +167,26 @@ class ConsumerGroups:
                 ]
             )
         return response
+
+    def advance(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        updated: ConsumerMember,
+        owned: Owned,
+        effects: Effects,
+        now_ms: int,
+    ) -> ConsumerMember:
+        """The group's epoch, its target and this member's step, after the member has changed."""
+        names_changed = updated.topic_names != member.topic_names
+        if updated != member:
+            effects.records.append(member_record(group.group_id, updated))
+        pattern = self.patterns.update(group, member, updated, effects, now_ms)
+        bump = names_changed or pattern.resolved
+        epoch, homogeneous = self.group_epoch(group, member, updated, bump, effects)
+        target = self.target(group, epoch, member, updated, homogeneous, effects, now_ms)
+        changed = names_changed or pattern.changed
+        return self.reconcile(group, updated, target, changed, owned, effects)
 
     def group_for(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
         group_id = request.group_id
@@ -336,7 +369,7 @@ class ConsumerGroups:
         return response
 
     def known_group(self, group_id: str) -> ConsumerGroup:
-        known = self.groups.get(group_id)
+        known = self.groups.get(group_id) or self.classic_groups.get(group_id)
         if known is None:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if not isinstance(known, ConsumerGroup):

@@ -94,7 +94,7 @@ class GroupShard:
         self.groups: dict[str, Group] = {}  # of the classic protocol
         # Those of the new protocols, of whatever kind; an id is in one of the two.
         self.new_groups: dict[str, NewGroup] = {}
-        self.consumers = ConsumerGroups(self.new_groups, options, topics)
+        self.consumers = ConsumerGroups(self.new_groups, self.groups, options, topics)
         self.kinds: dict[str, GroupKind] = {"consumer": self.consumers}
         self._kinds_by_key: dict[type[Struct], GroupKind] = {
             key_class: self.consumers for key_class, _ in CONSUMER_GROUP_RECORDS.values()
@@ -226,7 +226,7 @@ class GroupShard:
             session_expired(group, str(key[2]), self.group_rules, effects, now_ms)
         elif key[1] == "join":
             join_timer_expired(group, self.group_rules, effects, now_ms)
-        else:
+        elif key[1] == "sync":
             sync_timer_expired(group, self.group_rules, effects, now_ms)
 
     def parked_replies(self) -> list[Reply]:

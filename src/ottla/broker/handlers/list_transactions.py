@@ -9,9 +9,9 @@ from typing import Any
 
 from ottla.broker.context import Context, Pending
 from ottla.broker.gather import Gather
-from ottla.broker.patterns import Pattern, PatternError
 from ottla.coordinator.coordinator_partition import CoordinatorPartition
 from ottla.coordinator.effects import Effects
+from ottla.coordinator.patterns import Pattern, PatternError
 from ottla.coordinator.transaction import TransactionState as State
 from ottla.coordinator.transaction_shard import TransactionShard
 from ottla.wire.api.list_transactions import (

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker import pattern_parser, patterns
-from ottla.broker.patterns import Pattern, PatternError, PatternTooComplex
+from ottla.coordinator import pattern_parser, patterns
+from ottla.coordinator.patterns import Pattern, PatternError, PatternTooComplex
 from tests.work import counted_calls
 
 CALLS_MAX = 5 * patterns.WORK_MAX
