@@ -10,6 +10,7 @@ from starlette.staticfiles import StaticFiles
 from ..context import Console
 from .messages import Messages
 from .service import Data
+from .sql import Sql
 from .writing_routes import Writing
 
 
@@ -20,4 +21,5 @@ def routes(console: Console) -> list[BaseRoute]:
         Mount("/data/static", StaticFiles(directory=static), name="data-static"),
         *Messages(data).routes("/c/{cluster}"),
         *Writing(data).routes("/c/{cluster}"),
+        *Sql(data).routes("/c/{cluster}"),
     ]

@@ -20,6 +20,7 @@ from .work import Problem, Workers
 READ_THREADS, READS_WAITING_MAX = 8, 32  # pages of records and downloads
 WRITE_THREADS, WRITES_WAITING_MAX = 2, 8
 TAILS_MAX = 16  # at once; each has a thread
+QUERY_THREADS, QUERIES_WAITING_MAX = 2, 4  # each has the memory and threads of duck.py
 
 
 class Data:
@@ -27,6 +28,7 @@ class Data:
         self.console = console
         self.readers = Workers("read", READ_THREADS, READS_WAITING_MAX)
         self.tails = Workers("tail", TAILS_MAX, 0)
+        self.queries = Workers("sql", QUERY_THREADS, QUERIES_WAITING_MAX)
         self.writers = Workers("write", WRITE_THREADS, WRITES_WAITING_MAX)
         self.schemas: Schemas = console.schemas or NO_SCHEMAS
 

@@ -77,7 +77,7 @@ def examined(text: str, tree: Tree) -> Statement:
     } | {
         str(node["cte_name"]).lower()
         for node in nodes(tree)
-        if node.get("type") in QUERY_NODES and "cte_name" in node
+        if str(node.get("type")) in QUERY_NODES and "cte_name" in node
     }
     tables: list[str] = []
     names: set[str] = set()
