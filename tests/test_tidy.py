@@ -74,7 +74,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": {"client"},
     "structs": {"client"},
     "spark": {"client"},
-    "console": {"client"},
+    "console": {"client", "settings.properties"},
     "agent": {"client", "settings.properties"},
     "mqtt": {"client"},
     "supervisor": {"metadata_store.shared"},

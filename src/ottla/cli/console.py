@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import socket
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
 from ottla.cli.failure import Failure, cannot_listen
 from ottla.cli.logs import LEVELS, start_logging
+
+if TYPE_CHECKING:
+    from ottla.console.config.options import ClusterOptions
+
+log = logging.getLogger("ottla.console")
 
 
 @click.command(context_settings={"max_content_width": 100})
@@ -20,6 +28,13 @@ from ottla.cli.logs import LEVELS, start_logging
     help="Brokers to ask first; or OTTLA_BOOTSTRAP_SERVERS in the environment.",
 )
 @click.option("--command-config", metavar="FILE", help="Options of its clients, as properties.")
+@click.option(
+    "--config",
+    metavar="FILE",
+    envvar="OTTLA_CONSOLE_CONFIG",
+    help="Several clusters, alerts and all below, in TOML; or Kafka-Eagle's "
+    "system-config.properties.",
+)
 @click.option(
     "--metrics",
     metavar="URL,…",
@@ -52,6 +67,7 @@ from ottla.cli.logs import LEVELS, start_logging
 def console(
     bootstrap: str | None,
     command_config: str | None,
+    config: str | None,
     metrics: str | None,
     host: str | None,
     port: int | None,
@@ -69,6 +85,7 @@ def console(
     \b
     ottla console --bootstrap-server localhost:9092
     ottla console --bootstrap-server localhost:9092 --metrics http://localhost:9100/metrics
+    ottla console --config console.toml
     """
     try:
         from ottla.console import serving
@@ -78,6 +95,7 @@ def console(
             "pip install 'ottla[console]'",
         ) from None
     from ottla.console.access.store import AccessFileError
+    from ottla.console.alerts.rules import RuleError
     from ottla.console.config.command_line import options_of
     from ottla.console.config.options import ConfigError
     from ottla.console.history.store import HistoryFileError
@@ -85,6 +103,7 @@ def console(
     start_logging(log_level)
     try:
         options = options_of(
+            config=config,
             bootstrap=bootstrap,
             command_config=command_config,
             metrics=metrics,
@@ -98,6 +117,9 @@ def console(
     except ConfigError as error:
         fact, _, hint = str(error).partition("\nTry: ")
         raise Failure(fact, hint, exit_code=2) from None
+    for warning in options.warnings:
+        log.warning("%s", warning)
+    options = replace(options, clusters=tuple(map(with_servers, options.clusters)))
     try:
         access = serving.access_of(options)
     except AccessFileError as error:
@@ -115,7 +137,27 @@ def console(
     except HistoryFileError as error:
         fact, _, hint = str(error).partition("\nTry: ")
         raise Failure(fact, hint) from None
+    except RuleError as error:
+        raise Failure(f"{config}: {error}", "the rules in docs/console.md", exit_code=2) from None
     return 0
+
+
+def with_servers(cluster: ClusterOptions) -> ClusterOptions:
+    """The brokers' addresses from ZooKeeper, where it has them: those of its hosts else."""
+    if not cluster.zookeeper:
+        return cluster
+    from ottla.cli.zookeeper_brokers import bootstrap_servers
+    from ottla.console.config.eagle import servers_beside
+
+    hint = f"{cluster.name}.bootstrap.servers=HOST:PORT in the file"
+    try:
+        servers = bootstrap_servers(cluster.zookeeper, hint)
+    except Failure as failure:
+        servers = servers_beside(cluster.zookeeper)
+        told = failure.fact.removeprefix("--zookeeper: ")
+        log.warning("%s: %s; brokers are looked for at %s", cluster.name, told, servers)
+    properties = {**cluster.client_properties, "bootstrap_servers": servers}
+    return replace(cluster, client_properties=properties)
 
 
 def say_ready(listener: socket.socket, password: str | None) -> None:

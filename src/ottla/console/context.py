@@ -17,6 +17,9 @@ from .series import History
 
 if TYPE_CHECKING:
     from .alerts.service import AlertService
+
+if TYPE_CHECKING:
+    from .alerts.service import AlertService
     from .data.schemas import Schemas
 
 
@@ -47,5 +50,6 @@ class Console:
     history: History
     read_only: bool = False
     access: Access | None = None  # None: open to everybody who reaches the address
+    alerts: AlertService | None = None  # None: nobody watches (tests of pages)
     alerts: AlertService | None = None
     schemas: Schemas | None = None

@@ -16,6 +16,8 @@ from starlette.types import ASGIApp
 from .access.guard import Access
 from .access.local import LocalAccess, local
 from .access.open import OpenAccess, everybody
+from .alerts.service import AlertService
+from .alerts.settings import alerts_of
 from .app import protected_app
 from .collecting.collector import CollectedCluster
 from .config.options import ConsoleOptions
@@ -64,8 +66,11 @@ def access_of(options: ConsoleOptions) -> LocalAccess | OpenAccess:
 def run(
     options: ConsoleOptions, access: Access, at: socket.socket, ready: Callable[[], None]
 ) -> None:
-    """Until SIGINT or SIGTERM; `ready` is called when pages are served. Raises HistoryFileError."""
-    history = KeptHistory(Path(options.data_directory))
+    """Until SIGINT or SIGTERM; `ready` is called when pages are served. Raises HistoryFileError,
+    RuleError."""
+    directory = Path(options.data_directory)
+    settings = alerts_of(options.alerts)
+    history = KeptHistory(directory)
 
     def keep(picture: ClusterPicture, samples: Sequence[Sample]) -> None:
         history.append(samples)
@@ -76,14 +81,17 @@ def run(
         )
         for each in options.clusters
     }
-    console = Console(clusters, history, options.read_only, access)
+    alerts = AlertService(clusters, directory, settings.rules, settings.receivers)
+    console = Console(clusters, history, options.read_only, access, alerts)
     app = protected_app(console, hosts=(options.host, *options.names))
     history.start()
+    alerts.start()
     for cluster in clusters.values():
         cluster.start()
     try:
         asyncio.run(serve(app, at, ready))
     finally:
+        alerts.stop()
         for cluster in clusters.values():
             cluster.close()
         history.close()

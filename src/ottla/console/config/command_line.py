@@ -1,26 +1,22 @@
-"""The options of the command line, as those of a console."""
+"""The options of the command line, on top of those of a file, as the options of a console."""
 
 from __future__ import annotations
 
-import ipaddress
+from dataclasses import replace
+from pathlib import Path
 
-from .options import (
-    DATA_DIRECTORY,
-    HOST,
-    PORT,
-    ClusterOptions,
-    ConfigError,
-    ConsoleOptions,
-    check_metrics,
-)
+from .client_options import client_options, properties_of
+from .eagle import options_of_eagle
+from .options import ClusterOptions, ConfigError, ConsoleOptions, check, check_metrics
+from .toml_file import options_of_toml
 
 DEFAULT_SERVERS = "localhost:9092"
 CLUSTER = "main"
-PORT_MAX = 65_535
 
 
 def options_of(
     *,
+    config: str | None = None,
     bootstrap: str | None = None,
     command_config: str | None = None,
     metrics: str | None = None,
@@ -32,30 +28,39 @@ def options_of(
     login: bool = True,
 ) -> ConsoleOptions:
     """Raises ConfigError with what to try."""
-    properties: dict[str, object] = {"bootstrap_servers": bootstrap or DEFAULT_SERVERS}
-    urls = tuple(each.strip() for each in (metrics or "").split(",") if each.strip())
-    for each in urls:
-        check_metrics(each, "--metrics")
-    if port is not None and not 0 <= port <= PORT_MAX:
-        raise ConfigError(f"--port must be from 0 to {PORT_MAX} (got {port})\nTry: --port {PORT}")
-    if not login and host is not None and not is_loopback(host):
-        raise ConfigError(
-            f"--no-login would let everybody in who reaches {host}\n"
-            "Try: without --host, so that only this machine does, or with login"
+    options = ConsoleOptions(())
+    if config is not None:
+        reads = options_of_eagle if Path(config).suffix == ".properties" else options_of_toml
+        options = reads(config)
+    if bootstrap is not None or command_config is not None or metrics or not options.clusters:
+        if options.clusters:
+            raise ConfigError(
+                f"{config} says which clusters are shown\n"
+                "Try: without --bootstrap-server, --command-config and --metrics, or without "
+                "clusters in the file"
+            )
+        options = replace(options, clusters=(one_cluster(bootstrap, command_config, metrics),))
+    return check(
+        replace(
+            options,
+            host=host or options.host,
+            port=options.port if port is None else port,
+            data_directory=data_dir or options.data_directory,
+            names=(*options.names, *names),
+            read_only=read_only or options.read_only,
+            login=login and options.login,
         )
-    return ConsoleOptions(
-        clusters=(ClusterOptions(CLUSTER, properties, urls),),
-        host=host or HOST,
-        port=PORT if port is None else port,
-        data_directory=data_dir or DATA_DIRECTORY,
-        names=names,
-        read_only=read_only,
-        login=login,
     )
 
 
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def one_cluster(
+    bootstrap: str | None, command_config: str | None, metrics: str | None
+) -> ClusterOptions:
+    properties: dict[str, object] = {}
+    if command_config is not None:
+        properties, _ = client_options(properties_of(command_config), command_config)
+    servers = bootstrap or properties.get("bootstrap_servers") or DEFAULT_SERVERS
+    urls = tuple(each.strip() for each in (metrics or "").split(",") if each.strip())
+    for each in urls:
+        check_metrics(each, "--metrics")
+    return ClusterOptions(CLUSTER, {**properties, "bootstrap_servers": servers}, urls)

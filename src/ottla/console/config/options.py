@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 PORT = 8084  # the notes' console has it
+PORT_MAX = 65_535
 HOST = "127.0.0.1"
 DATA_DIRECTORY = "./ottla-console"
+CLUSTERS_MAX = 50
+NAME_CHARACTERS_MAX = 100
 
 
 class ConfigError(Exception):
@@ -32,8 +36,9 @@ class ClusterOptions:
     """One cluster: how clients reach it, and where its brokers' metrics are."""
 
     name: str
-    client_properties: Mapping[str, Any]  # bootstrap_servers among them
+    client_properties: Mapping[str, Any]  # bootstrap_servers among them, unless ZooKeeper has them
     metrics: tuple[str, ...] = ()  # URLs, each perhaps with `ID=` in front
+    zookeeper: str = ""  # where the brokers are registered
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,4 +50,37 @@ class ConsoleOptions:
     names: tuple[str, ...] = ()  # under which browsers may ask for it, besides this host's own
     read_only: bool = False
     login: bool = True
-    warnings: tuple[str, ...] = field(default=())
+    alerts: Mapping[str, Any] = field(default_factory=dict)  # the table `alerts` of the file
+    warnings: tuple[str, ...] = ()
+
+
+def check(options: ConsoleOptions) -> ConsoleOptions:
+    """The same; raises ConfigError for what cannot be."""
+    if not 0 <= options.port <= PORT_MAX:
+        raise ConfigError(
+            f"--port must be from 0 to {PORT_MAX} (got {options.port})\nTry: --port {PORT}"
+        )
+    if not options.login and not is_loopback(options.host):
+        raise ConfigError(
+            f"--no-login would let everybody in who reaches {options.host}\n"
+            "Try: without --host, so that only this machine does, or with login"
+        )
+    if not 0 < len(options.clusters) <= CLUSTERS_MAX:
+        raise ConfigError(
+            f"from 1 to {CLUSTERS_MAX} clusters can be shown (got {len(options.clusters)})\n"
+            "Try: several consoles, each with its own --data-dir and --port"
+        )
+    for cluster in options.clusters:
+        if not cluster.name or len(cluster.name) > NAME_CHARACTERS_MAX or "/" in cluster.name:
+            raise ConfigError(
+                f"a cluster's name has from 1 to {NAME_CHARACTERS_MAX} characters without / "
+                f"(got {cluster.name!r})\nTry: a short word, such as main"
+            )
+    return options
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

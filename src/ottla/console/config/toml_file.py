@@ -1,0 +1,109 @@
+"""The console's own file, in TOML: what the command line has, and clusters, rules and receivers.
+
+port = 8084
+[clusters.main]
+bootstrap_servers = "host1:9092,host2:9092"
+metrics = ["http://host1:9100/metrics"]
+properties_file = "client.properties"
+properties = { "security.protocol" = "SSL" }
+[[alerts.rules]]
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .client_options import client_options, properties_of, text_of
+from .options import ClusterOptions, ConfigError, ConsoleOptions, check_metrics
+
+TOP: dict[str, tuple[str, type]] = {
+    "host": ("host", str),
+    "port": ("port", int),
+    "data_dir": ("data_directory", str),
+    "names": ("names", list),
+    "read_only": ("read_only", bool),
+    "login": ("login", bool),
+}
+TABLES = ("clusters", "alerts")
+CLUSTER = ("bootstrap_servers", "metrics", "properties", "properties_file")
+
+
+def options_of_toml(path: str) -> ConsoleOptions:
+    """Raises ConfigError with the name of what is wrong. Paths in it begin where it lies."""
+    try:
+        given = tomllib.loads(text_of(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(
+            f'{path} is not TOML: {error}\nTry: [clusters.main] and bootstrap_servers = "…"'
+        ) from None
+    known(given, (*TOP, *TABLES), path)
+    values: dict[str, Any] = {}
+    for name, (option, kind) in TOP.items():
+        if name in given:
+            values[option] = checked(given[name], kind, f"{path}: {name}")
+    values["names"] = tuple(strings(values.get("names", []), f"{path}: names"))
+    folder = Path(path).parent
+    if "data_directory" in values:
+        values["data_directory"] = str(folder / values["data_directory"])
+    tables = checked(given.get("clusters", {}), dict, f"{path}: clusters")
+    clusters, warnings = [], []
+    for name, table in tables.items():
+        where = f"{path}: clusters.{name}"
+        cluster, unknown = cluster_of(name, checked(table, dict, where), where, folder)
+        clusters.append(cluster)
+        warnings += [f"{where}: {each} is no option of the clients here" for each in unknown]
+    alerts = checked(given.get("alerts", {}), dict, f"{path}: alerts")
+    return ConsoleOptions(tuple(clusters), alerts=alerts, warnings=tuple(warnings), **values)
+
+
+def cluster_of(
+    name: str, table: Mapping[str, Any], where: str, folder: Path
+) -> tuple[ClusterOptions, list[str]]:
+    known(table, CLUSTER, where)
+    properties: dict[str, Any] = {}
+    if "properties_file" in table:
+        file = checked(table["properties_file"], str, f"{where}.properties_file")
+        properties |= properties_of(folder / file)
+    properties |= checked(table.get("properties", {}), dict, f"{where}.properties")
+    options, unknown = client_options(properties, where)
+    if "bootstrap_servers" in table:
+        servers = table["bootstrap_servers"]
+        options["bootstrap_servers"] = (
+            ",".join(strings(servers, f"{where}.bootstrap_servers"))
+            if isinstance(servers, list)
+            else checked(servers, str, f"{where}.bootstrap_servers")
+        )
+    if not options.get("bootstrap_servers"):
+        raise ConfigError(
+            f'{where}: bootstrap_servers is missing\nTry: bootstrap_servers = "localhost:9092"'
+        )
+    given = table.get("metrics", [])
+    metrics = strings([given] if isinstance(given, str) else given, f"{where}.metrics")
+    for each in metrics:
+        check_metrics(each, f"{where}.metrics")
+    return ClusterOptions(name, options, tuple(metrics)), unknown
+
+
+def known(table: Mapping[str, Any], names: tuple[str, ...], where: str) -> None:
+    for name in table:
+        if name not in names:
+            raise ConfigError(f"{where}: there is no option {name!r}\nTry: {', '.join(names)}")
+
+
+def checked(value: Any, kind: type, where: str) -> Any:
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        words = {str: "a string", int: "a whole number", bool: "true or false", list: "a list"}
+        raise ConfigError(
+            f"{where} must be {words.get(kind, 'a table')} (got {value!r:.80})\n"
+            "Try: the example in docs/console.md"
+        )
+    return value
+
+
+def strings(value: Any, where: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ConfigError(f'{where} must be a list of strings\nTry: ["…", "…"]')
+    return value
