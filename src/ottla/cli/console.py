@@ -98,6 +98,7 @@ def console(
     from ottla.console.alerts.rules import RuleError
     from ottla.console.config.command_line import options_of
     from ottla.console.config.options import ConfigError
+    from ottla.console.data.schemas import SchemaError
     from ottla.console.history.store import HistoryFileError
 
     start_logging(log_level)
@@ -137,8 +138,8 @@ def console(
     except HistoryFileError as error:
         fact, _, hint = str(error).partition("\nTry: ")
         raise Failure(fact, hint) from None
-    except RuleError as error:
-        raise Failure(f"{config}: {error}", "the rules in docs/console.md", exit_code=2) from None
+    except (RuleError, SchemaError) as error:
+        raise Failure(f"{config}: {error}", "the example in docs/console.md", exit_code=2) from None
     return 0
 
 

@@ -50,6 +50,5 @@ class Console:
     history: History
     read_only: bool = False
     access: Access | None = None  # None: open to everybody who reaches the address
-    alerts: AlertService | None = None  # None: nobody watches (tests of pages)
     alerts: AlertService | None = None
     schemas: Schemas | None = None

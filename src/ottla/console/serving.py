@@ -22,6 +22,7 @@ from .app import protected_app
 from .collecting.collector import CollectedCluster
 from .config.options import ConsoleOptions
 from .context import Console
+from .data.schemas import schemas_of
 from .history.kept import KeptHistory
 from .picture import ClusterPicture
 from .series import Sample
@@ -67,9 +68,10 @@ def run(
     options: ConsoleOptions, access: Access, at: socket.socket, ready: Callable[[], None]
 ) -> None:
     """Until SIGINT or SIGTERM; `ready` is called when pages are served. Raises HistoryFileError,
-    RuleError."""
+    RuleError, SchemaError."""
     directory = Path(options.data_directory)
     settings = alerts_of(options.alerts)
+    schemas = schemas_of(options.schemas, Path(options.directory))
     history = KeptHistory(directory)
 
     def keep(picture: ClusterPicture, samples: Sequence[Sample]) -> None:
@@ -82,7 +84,7 @@ def run(
         for each in options.clusters
     }
     alerts = AlertService(clusters, directory, settings.rules, settings.receivers)
-    console = Console(clusters, history, options.read_only, access, alerts)
+    console = Console(clusters, history, options.read_only, access, alerts, schemas)
     app = protected_app(console, hosts=(options.host, *options.names))
     history.start()
     alerts.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -51,6 +51,8 @@ class ConsoleOptions:
     read_only: bool = False
     login: bool = True
     alerts: Mapping[str, Any] = field(default_factory=dict)  # the table `alerts` of the file
+    schemas: Sequence[Mapping[str, Any]] = ()  # its tables `schemas`
+    directory: str = "."  # where its paths begin
     warnings: tuple[str, ...] = ()
 
 

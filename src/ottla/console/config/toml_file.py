@@ -27,7 +27,7 @@ TOP: dict[str, tuple[str, type]] = {
     "read_only": ("read_only", bool),
     "login": ("login", bool),
 }
-TABLES = ("clusters", "alerts")
+TABLES = ("clusters", "alerts", "schemas")
 CLUSTER = ("bootstrap_servers", "metrics", "properties", "properties_file")
 
 
@@ -56,7 +56,15 @@ def options_of_toml(path: str) -> ConsoleOptions:
         clusters.append(cluster)
         warnings += [f"{where}: {each} is no option of the clients here" for each in unknown]
     alerts = checked(given.get("alerts", {}), dict, f"{path}: alerts")
-    return ConsoleOptions(tuple(clusters), alerts=alerts, warnings=tuple(warnings), **values)
+    schemas = checked(given.get("schemas", []), list, f"{path}: schemas")
+    return ConsoleOptions(
+        tuple(clusters),
+        alerts=alerts,
+        schemas=tuple(checked(each, dict, f"{path}: schemas") for each in schemas),
+        directory=str(folder),
+        warnings=tuple(warnings),
+        **values,
+    )
 
 
 def cluster_of(
