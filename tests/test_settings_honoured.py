@@ -45,7 +45,7 @@ READ_BY_LOG_CONFIG = {"cleanup_policy": "compact", "message_timestamp_type": "ap
 READ_BY_CONTROLLER = {"unclean_leader_election_enable"}
 
 # These packages read the options of clients, some of which have the same names.
-OF_CLIENTS = {"agent", "aio", "client", "spark"}
+OF_CLIENTS = {"agent", "aio", "client", "console", "spark"}
 
 
 def read_options() -> set[str]:
