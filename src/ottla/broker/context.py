@@ -58,6 +58,17 @@ class Peer:
         # Monotonic seconds when the bytes of the current request came; 0.0 when it is not known.
         self.received_at = 0.0
 
+    def when_closed(self, callback: Callable[[], object]) -> None:
+        """Call back when the connection is closed, after those who asked for it before."""
+        before = self.on_closed
+
+        def closed() -> None:
+            if before is not None:
+                before()
+            callback()
+
+        self.on_closed = closed
+
 
 class Context:
     """What a handler is given beside the request itself."""

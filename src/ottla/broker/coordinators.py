@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from ottla.broker.context import Pending
 from ottla.broker.group_metrics import watch_groups
 from ottla.broker.markers import MarkerSender
+from ottla.broker.shares.manager import ShareManager
 from ottla.broker.verification import Verification
 from ottla.cluster.requests import NewTopic
 from ottla.coordinator.coordinator_partition import CoordinatorPartition, ShardT
+from ottla.coordinator.effects import Effects
 from ottla.coordinator.group_options import GroupOptions
 from ottla.coordinator.group_shard import GroupShard, OffsetRules
 from ottla.coordinator.rebalance import GroupRules
@@ -186,10 +188,17 @@ class Coordinators:
         self._broker = broker
         self.topics = TopicsView()
         options = GroupOptions(lambda: broker.settings, self.topics)
+        self.share_manager = ShareManager(broker, options, self.topics)
         self.groups = CoordinatorService(
             broker,
             GROUP_TOPIC,
-            lambda: GroupShard(group_rules(settings), offset_rules(settings), options, self.topics),
+            lambda: GroupShard(
+                group_rules(settings),
+                offset_rules(settings),
+                options,
+                self.topics,
+                self.share_manager.persister,
+            ),
             offsets_topic,
         )
         watch_groups(broker.metrics, self.groups.runtime)
@@ -229,13 +238,20 @@ class Coordinators:
         for coordinator in self.transactions.runtime.all_active():
             coordinator.shard.version = transaction_version(image)
         self.marker_sender.follow(image)
+        self.share_manager.follow(image)
 
     def topics_deleted(self, names: Collection[str], topic_ids: Collection[bytes]) -> None:
         """Delete the committed offsets, and the share groups' state, of deleted topics."""
         for coordinator in list(self.groups.runtime.all_active()):
             coordinator.run(partial(coordinator.shard.topics_deleted, names))
+            coordinator.run(partial(self._share_topics_deleted, coordinator.shard, topic_ids))
         for shares in list(self.shares.runtime.all_active()):
             shares.run(partial(shares.shard.topics_deleted, topic_ids))
+
+    def _share_topics_deleted(
+        self, shard: GroupShard, topic_ids: Collection[bytes], effects: Effects, now_ms: int
+    ) -> None:
+        shard.shares.topics_deleted(topic_ids, effects)
 
     def _knows_partition(self, topic_id: bytes, index: int) -> bool:
         image = self._broker.image
@@ -263,6 +279,7 @@ class Coordinators:
 
     def close(self) -> None:
         self.marker_sender.close()
+        self.share_manager.close()
         for service in self._by_topic.values():
             service.close()
 

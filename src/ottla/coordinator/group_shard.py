@@ -41,6 +41,7 @@ from ottla.coordinator.rebalance import (
     sync,
     sync_timer_expired,
 )
+from ottla.coordinator.share_groups import ShareGroups, StateRequests
 from ottla.coordinator.topics import TopicsView
 from ottla.settings import Settings
 from ottla.wire.api.heartbeat import HeartbeatRequest
@@ -57,9 +58,10 @@ from ottla.wire.coordinator_records import (
 from ottla.wire.errors import ErrorCode
 from ottla.wire.key_values import KeyValue
 from ottla.wire.schema import Struct
+from ottla.wire.share_group_records import SHARE_GROUP_RECORDS
 
 SESSIONS_TIMER = ("sessions",)
-SHARD_RECORDS = GROUP_RECORDS | CONSUMER_GROUP_RECORDS
+SHARD_RECORDS = GROUP_RECORDS | CONSUMER_GROUP_RECORDS | SHARE_GROUP_RECORDS
 # From this version on OffsetCommit answers GROUP_ID_NOT_FOUND.
 GROUP_NOT_FOUND_VERSION = 9
 # Members that are restored, and sessions that are started, in one turn of the loop after a load.
@@ -84,6 +86,7 @@ class GroupShard:
         offset_rules: OffsetRules,
         options: GroupOptions | None = None,
         topics: TopicsView | None = None,
+        states: StateRequests | None = None,
     ) -> None:
         self.group_rules = group_rules
         self.offset_rules = offset_rules
@@ -95,9 +98,13 @@ class GroupShard:
         # Those of the new protocols, of whatever kind; an id is in one of the two.
         self.new_groups: dict[str, NewGroup] = {}
         self.consumers = ConsumerGroups(self.new_groups, self.groups, options, topics)
-        self.kinds: dict[str, GroupKind] = {"consumer": self.consumers}
+        self.shares = ShareGroups(self.new_groups, self.groups, options, topics, states)
+        self.kinds: dict[str, GroupKind] = {"consumer": self.consumers, "share": self.shares}
         self._kinds_by_key: dict[type[Struct], GroupKind] = {
             key_class: self.consumers for key_class, _ in CONSUMER_GROUP_RECORDS.values()
+        }
+        self._kinds_by_key |= {
+            key_class: self.shares for key_class, _ in SHARE_GROUP_RECORDS.values()
         }
         self.offsets = Offsets()
         self._live = False

@@ -1,0 +1,96 @@
+"""The share partitions of this broker, one for each group and partition that it leads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.partitions import missing
+from ottla.broker.shares.group_configs import ShareConfigs
+from ottla.broker.shares.persister import Persister
+from ottla.broker.shares.sessions import Place, ShareSession, ShareSessions
+from ottla.broker.shares.share_partition import SharePartition
+from ottla.coordinator.group_options import GroupOptions
+from ottla.coordinator.share_state import SharePartitionKey
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.cluster.image import ClusterImage
+    from ottla.coordinator.topics import TopicsView
+
+
+class ShareManager:
+    """Makes share partitions when they are first asked for, and drops them with the leadership."""
+
+    def __init__(self, broker: Broker, options: GroupOptions, topics: TopicsView) -> None:
+        self._broker = broker
+        self.persister = Persister(broker)
+        self.configs = ShareConfigs(options, topics, broker.clock)
+        self.sessions = ShareSessions(self.configs.sessions_max, self._session_gone)
+        self._partitions: dict[SharePartitionKey, SharePartition] = {}
+
+    def find(self, group_id: str, place: Place) -> SharePartition | ErrorCode:
+        """The share partition, loading or loaded; an error where this broker does not lead."""
+        topic_id, index = place
+        key = SharePartitionKey(group_id, topic_id, index)
+        known = self._partitions.get(key)
+        if known is not None:
+            if known.is_current:
+                return known
+            self._drop(known)
+            if known.lost:
+                return known.error  # once; who asks again has it loaded anew
+        broker = self._broker
+        topic = broker.image.topic_name(topic_id)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partition = broker.partitions.get(topic, index)
+        if partition is None:
+            return missing(broker.image, topic, index, broker.node_id)
+        error = partition.error_for_client()
+        if error:
+            return error
+        made = self._partitions[key] = SharePartition(
+            key,
+            partition,
+            self.persister,
+            self.configs,
+            broker.clock,
+            lambda share_partition: broker.purgatory.wake_soon(share_partition, None),
+        )
+        made.load()
+        return made
+
+    def known(self, group_id: str, place: Place) -> SharePartition | None:
+        """The share partition if there is one."""
+        known = self._partitions.get(SharePartitionKey(group_id, *place))
+        return known if known is not None and known.is_current else None
+
+    def release(self, session: ShareSession) -> None:
+        """What the member of a session holds is for others."""
+        for place in session.partitions:
+            known = self.known(session.group_id, place)
+            if known is not None:
+                known.release(session.member_id, lambda outcome: None)
+
+    def follow(self, image: ClusterImage) -> None:
+        """The cluster image has changed: drop what this broker does not lead any more."""
+        for each in [each for each in self._partitions.values() if not each.is_current]:
+            self._drop(each)
+
+    def forget_group(self, group_id: str) -> None:
+        """A group is deleted, or its offsets are changed: what is here is not true any more."""
+        for each in [each for key, each in self._partitions.items() if key.group_id == group_id]:
+            self._drop(each)
+
+    def close(self) -> None:
+        for each in list(self._partitions.values()):
+            self._drop(each)
+
+    def _drop(self, known: SharePartition) -> None:
+        if self._partitions.get(known.key) is known:
+            del self._partitions[known.key]
+        known.close()
+
+    def _session_gone(self, session: ShareSession) -> None:
+        self.release(session)
