@@ -43,6 +43,11 @@ def batch(group: GroupOffsets, claim: Claim, *ends: int) -> EventBatch:
     return EventBatch([b"%d" % end for end in ends], position=position, ends=ends)
 
 
+def wanted(group: GroupOffsets, batch: EventBatch) -> EventBatch | None:
+    assert batch.position is not None
+    return group.wanted(batch, batch.position, "k1")
+
+
 def test_one_sink_commits_as_the_member() -> None:
     """Its offsets are the group's."""
     group = group_with(Sink("k1"))
@@ -57,13 +62,13 @@ def test_a_partition_that_has_gone_is_not_committed() -> None:
     group = group_with(Sink("k1"))
     old = group.claim(PARTITION, 10)
     waiting = batch(group, old, 11, 12)
-    assert group.wanted(waiting, "k1") is waiting
+    assert wanted(group, waiting) is waiting
     group.end([PARTITION])
-    assert group.wanted(waiting, "k1") is None
+    assert wanted(group, waiting) is None
     with pytest.raises(ClaimIsOver, match="group g has given r1/t/0 to another member"):
         group.commits({old.stream: 12}, "k1")
     new = group.claim(PARTITION, 10)
-    assert group.wanted(waiting, "k1") is None
+    assert wanted(group, waiting) is None
     with pytest.raises(ClaimIsOver):
         group.commits({old.stream: 12, new.stream: 12}, "k1")
 
@@ -72,7 +77,7 @@ def test_a_stream_to_forget_is_never_committed() -> None:
     """Its offset is none: it would set the group back to where reading began."""
     group = group_with(Sink("k1"))
     claim = group.claim(PARTITION, 10)
-    assert group.wanted(EventBatch([], position=group.position(claim, FORGET)), "k1") is None
+    assert wanted(group, EventBatch([], position=group.position(claim, FORGET))) is None
 
 
 def test_several_sinks_commit_their_own_and_the_least() -> None:
@@ -80,8 +85,8 @@ def test_several_sinks_commit_their_own_and_the_least() -> None:
     one, two = Sink("k1"), Sink("k2")
     group = group_with(one, two, in_transactions="k1 k2")
     claim = group.claim(PARTITION, 10, {"k1": 30, "k2": 10})
-    assert group.wanted(batch(group, claim, 20, 30), "k1") is None
-    rest = group.wanted(batch(group, claim, 20, 30, 40), "k1")
+    assert wanted(group, batch(group, claim, 20, 30)) is None
+    rest = wanted(group, batch(group, claim, 20, 30, 40))
     assert rest is not None
     assert rest.bodies == [b"40"]
     fence, own = group.commits({claim.stream: 40}, "k1")

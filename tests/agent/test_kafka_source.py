@@ -391,6 +391,45 @@ def test_offsets_are_committed_after_delivery(
     assert arrived(bootstrap, sink) == list(range(120))
 
 
+def test_what_a_file_channel_held_is_read_again(
+    ottla_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exactly once through a file channel: what it holds when the agent is killed was not
+    committed, so it is not delivered but read again, by whoever has the partition then."""
+    bootstrap = ottla_broker.bootstrap_servers
+    monkeypatch.setattr(group_reader, "HAND_OVER_S", 0.0)
+    monkeypatch.setattr(runner, "DRAIN_S", 0.0)
+    source, sink = topics_on(bootstrap, "held")
+    text = agent(
+        bootstrap, *source_lines(source, "held"), sinks=kafka_sink(bootstrap, sink),
+        channels="a1.channels.c1.type = file\na1.channels.c1.minimumRequiredSpace = 0\n",
+    )  # fmt: skip
+    sent(bootstrap, source, range(90))
+
+    async def scenario() -> None:
+        async with running(text, tmp_path) as wired:
+            [channel] = wired.channels
+            assert channel.takes_group_positions
+
+            async def nothing(events_max: int, bytes_max: int = 0) -> list[EventBatch]:
+                await asyncio.Event().wait()
+                return []
+
+            channel.take = nothing  # type: ignore[method-assign]
+            await until(lambda: channel.events == 90)
+        assert arrived(bootstrap, sink) == []
+        assert sum(offsets_of(bootstrap, "held", source).values()) == 0
+        other = tmp_path / "other"
+        async with running(text, other, "there"):
+            await until_arrived(bootstrap, sink, 90)
+        sent(bootstrap, source, range(90, 120))
+        async with running(text, tmp_path):
+            await until_arrived(bootstrap, sink, 120)
+
+    asyncio.run(scenario())
+    assert arrived(bootstrap, sink) == list(range(120))
+
+
 def test_a_changed_file_is_taken_over_without_loss(ottla_broker: Broker, tmp_path: Path) -> None:
     """A reload that changes the source: the old one leaves its group, the new one joins, and each
     record arrives once."""

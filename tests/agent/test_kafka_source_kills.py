@@ -40,7 +40,7 @@ a1.sources.r1.kafka.consumer.session.timeout.ms = 2000
 a1.sources.r1.kafka.consumer.heartbeat.interval.ms = 200
 a1.sources.r1.kafka.consumer.partition.assignment.strategy = STRATEGY
 a1.sources.r1.batchSize = 50
-a1.channels.c1.type = memory
+a1.channels.c1.type = CHANNEL
 a1.sinks.k1.type = org.apache.flume.sink.kafka.KafkaSink
 a1.sinks.k1.channel = c1
 a1.sinks.k1.kafka.bootstrap.servers = SERVERS
@@ -143,14 +143,17 @@ def test_each_record_arrives_once_whoever_has_its_partition(
 ) -> None:
     """SIGKILL with a restart, SIGTERM, an agent that stays away until the other has its partitions,
     one that is frozen for so long and goes on (a zombie), and the broker killed: judged by a
-    recount."""
+    recount. One of them has a file channel."""
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)
-    config = tmp_path / "agent.conf"
     text = CONFIG.replace("SERVERS", ottla_own_broker.bootstrap_servers)
-    config.write_text(text.replace("STRATEGY", chance.choice(["range", "cooperative-sticky"])))
+    text = text.replace("STRATEGY", chance.choice(["range", "cooperative-sticky"]))
     topics = Topics(ottla_own_broker, chance)
-    agents = [Agent(tmp_path / name, config) for name in ("one", "other")]
+    agents = []
+    for channel in ("memory", "file\na1.channels.c1.minimumRequiredSpace = 0"):
+        config = tmp_path / f"{channel[:4]}.conf"
+        config.write_text(text.replace("CHANNEL", channel))
+        agents.append(Agent(tmp_path / channel[:4], config))
     topics.send()
     for agent in agents:
         agent.start()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .config.description import AgentDescription, ConfigError, Part, Problem, SourcePart
-from .config.promises import group_of, promise_of
+from .config.promises import commits_offsets, group_of, promise_of
 from .config.types import PartKind
 from .context import Context
 from .delivery import Delivery
@@ -74,6 +74,10 @@ def build(agent: AgentDescription, data_directory: Path, instance: str) -> Wirin
     channels: dict[str, Channel] = {
         name: made(part, context) for name, part in agent.channels.items()
     }
+    committing = {name for group in context.groups.values() for name in group.sinks}
+    for sink in agent.sinks.values():
+        if sink.name in committing:
+            channels[sink.channel].takes_group_positions = True
     sources = [
         source_of(part, {name: channels[name] for name in part.channels}, context)
         for part in agent.sources.values()
@@ -86,9 +90,9 @@ def build(agent: AgentDescription, data_directory: Path, instance: str) -> Wirin
                 [
                     each
                     for each in deliveries
-                    if each.channel in required and not each.channel.durable
+                    if each.channel in required and each.channel.takes_group_positions
                 ],
-                waits_for_put=any(channel.durable for channel in required),
+                waits_for_put=not all(channel.takes_group_positions for channel in required),
             )
     return Wiring(sources, list(channels.values()), deliveries)
 
@@ -103,9 +107,7 @@ def groups_of(agent: AgentDescription) -> dict[str, GroupOffsets]:
             sinks = [
                 sink.name
                 for sink in agent.sinks.values()
-                if sink.channel in source.channels
-                and agent.channels[sink.channel].type.name == "memory"
-                and promise_of(agent, sink).exactly_once
+                if sink.channel in source.channels and commits_offsets(agent, source, sink)
             ]
             found[name] = GroupOffsets(name, group_of(source), sinks)
     return found

@@ -9,6 +9,9 @@ owner asks for the offsets and gets no answer while a transaction with them is o
 Each time that a partition comes it is a stream of a new name, a claim; batches of a claim that is
 over are dropped, for they are read again by whoever has the partition now.
 
+Behind a file channel a batch has the claim's position beside the channel's own. What the channel
+holds when the agent is killed is of claims that are over: it is dropped, and read again.
+
 Where one sink gets all, its offsets are those of the group. Several sinks come to different
 offsets: each commits its own for a group of its own, `GROUP-SINK`, and for the source's group the
 least of all. That says as well that the partition is still the member's.
@@ -21,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
+from uuid import uuid4
 
 from ottla.client.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -65,6 +69,7 @@ class GroupOffsets:
         self._by_partition: dict[TopicPartition, Claim] = {}
         self._member: ConsumerGroupMetadata | None = None
         self._numbers = count()
+        self._start = uuid4().hex[:8]  # what a file channel held before is of other claims
         self._lock = threading.Lock()
 
     def runs_with(self, deliveries: Sequence[Delivered], *, waits_for_put: bool) -> None:
@@ -105,7 +110,8 @@ class GroupOffsets:
         """The partition came, and is read from `start`."""
         self.end([partition])
         with self._lock:
-            stream = f"{self.source}/{partition.topic}/{partition.partition}/{next(self._numbers)}"
+            number = f"{self._start}-{next(self._numbers)}"
+            stream = f"{self.source}/{partition.topic}/{partition.partition}/{number}"
             made = Claim(stream, partition, start, begins or {})
             self._claims[stream] = self._by_partition[partition] = made
             return made
@@ -154,15 +160,14 @@ class GroupOffsets:
 
     # A sink
 
-    def wanted(self, batch: EventBatch, sink: str) -> EventBatch | None:
-        """What of a batch the sink does not have; None if that is nothing, or if the batch's
-        partition has gone."""
-        assert batch.position is not None
+    def wanted(self, batch: EventBatch, position: Position, sink: str) -> EventBatch | None:
+        """What of a batch the sink does not have, given its position in the claim; None if that is
+        nothing, or if the batch's partition has gone."""
         with self._lock:
-            claim = self._claims.get(batch.position.stream)
-        if claim is None or batch.position.offset == FORGET:
+            claim = self._claims.get(position.stream)
+        if claim is None or position.offset == FORGET:
             return None
-        if not batch.bodies:
+        if not batch.bodies or batch.position is not position:
             return batch  # that the offset is committed is all that it is for
         return batch.beyond(claim.begins.get(sink, claim.start))
 

@@ -13,9 +13,9 @@ Interceptor = Callable[[EventBatch], EventBatch]
 
 
 async def put_into(channel: Channel, batch: EventBatch) -> None:
-    """A durable channel has no use for a position that a group keeps: when it has the events they
-    are safe."""
-    if channel.durable and is_of_group(batch.position):
+    """A durable channel has no use for a position that a group keeps, unless its sink commits it:
+    when it has the events they are safe."""
+    if is_of_group(batch.position) and not channel.takes_group_positions:
         if not batch.bodies:
             return
         batch = replace(batch, position=None, ends=())

@@ -76,6 +76,7 @@ class Channel(Protocol):
 
     name: str
     durable: bool  # what was put is there after a crash
+    takes_group_positions: bool  # its sink commits them, see group_offsets.py
 
     @property
     def capacity(self) -> int:

@@ -326,10 +326,13 @@ KAFKA_SOURCE = (
 
 
 def test_promises_of_a_kafka_source() -> None:
-    """Exactly once on one cluster, through memory: the offsets are in the sink's transaction."""
+    """Exactly once on one cluster, through memory or through the only file channel: the offsets are
+    in the sink's transaction."""
 
     def promise(servers: str, channel: str = "memory") -> str:
         text = with_source(*KAFKA_SOURCE).replace("c1.type = memory", f"c1.type = {channel}")
+        if "c2" in channel:
+            text = text.replace("channels = c1", "channels = c1 c2")
         sink = f"type = kafka\na1.sinks.k1.kafka.bootstrap.servers = {servers}"
         agent = agent_of(text.replace("type = logger", sink))
         return str(promise_of(agent, agent.sinks["k1"]))
@@ -338,8 +341,10 @@ def test_promises_of_a_kafka_source() -> None:
     assert promise("other:1") == (
         "at least once: r1 and k1 have no server in common, so no transaction"
     )
-    assert promise("h:1", "file") == (
-        "at least once: the offsets of r1 are committed when c1 has the events"
+    assert promise("h:1", "file") == "exactly once"
+    assert promise("h:1", "file\na1.channels.c2.type = memory") == (
+        "at least once: r1 has several channels, so its offsets are committed when c1 has the "
+        "events"
     )
 
 

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from ..config.options import Options
 from ..context import Context
-from ..events import FORGET, EventBatch, Position
+from ..events import FORGET, EventBatch, Position, is_of_group
 from ..parts import EMPTY_BATCHES_MAX, TAKE_BYTES_MAX, PartError
 from .checkpoint import Checkpoint, read_checkpoint
 from .frames import DamagedFrame, Found, frame, span_of
@@ -71,6 +71,7 @@ class Pending(NamedTuple):
 class FileChannel:
     durable = True
     begins_alone = True
+    takes_group_positions = False  # unless its sink's transactions have the offsets of groups
 
     def __init__(
         self,
@@ -478,7 +479,10 @@ NO_SEGMENT = Segment(Path(), 0, 0)
 
 
 def keep_later(positions: dict[str, Position], position: Position) -> None:
-    """Puts a position that is not behind the one that is there; a forgotten stream goes."""
+    """Puts a position that is not behind the one that is there; a forgotten stream goes. What a
+    group keeps is not asked of the channel: after a crash the source reads it again."""
+    if is_of_group(position):
+        return
     if position.offset == FORGET:
         positions.pop(position.stream, None)
     elif position.stream not in positions or positions[position.stream].offset <= position.offset:

@@ -62,6 +62,7 @@ class PutQueue(MemoryChannel):
 
 class KafkaChannel:
     durable = True
+    takes_group_positions = False
     begins_alone = False  # it is where the sinks' brokers are
     capacity = 0  # a topic has none
 

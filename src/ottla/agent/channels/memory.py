@@ -29,6 +29,7 @@ READ_AHEAD_BYTES_MAX = 2 << 20
 
 class MemoryChannel:
     durable = False
+    takes_group_positions = True
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .client_options import producer_conflict
-from .description import AgentDescription, Part, Problem, SinkPart
+from .description import AgentDescription, Part, Problem, SinkPart, SourcePart
 from .options import Options
 
 EXACTLY_ONCE = "exactly-once"
@@ -53,13 +53,24 @@ def obstacle_of(agent: AgentDescription, sink: SinkPart) -> str:
         if not source.type.replays:
             return f"{source.name} ({source.type.name}) cannot be read again"
         if source.type.name == "kafka":
-            if channel.type.name == "file":
+            if channel.type.name == "file" and len(source.channels) > 1:
                 return (
-                    f"the offsets of {source.name} are committed when {channel.name} has the events"
+                    f"{source.name} has several channels, so its offsets are committed when "
+                    f"{channel.name} has the events"
                 )
             if not share_servers(source, sink):
                 return f"{source.name} and {sink.name} have no server in common, so no transaction"
     return ""
+
+
+def commits_offsets(agent: AgentDescription, source: SourcePart, sink: SinkPart) -> bool:
+    """Whether the offsets of a Kafka source are in the transactions of this sink behind it."""
+    kind = agent.channels[sink.channel].type.name
+    return (
+        (kind == "memory" or (kind == "file" and len(source.channels) == 1))
+        and share_servers(source, sink)
+        and promise_of(agent, sink).exactly_once
+    )
 
 
 def share_servers(source: Part, sink: Part) -> bool:

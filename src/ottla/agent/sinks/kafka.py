@@ -136,26 +136,24 @@ class KafkaSink:
         positions: dict[str, Position] = {}
         offsets: dict[str, int] = {}
         for batch in batches:
-            if batch.position is not None and is_of_group(batch.position):
-                wanted = self._wanted(batch, batch.position.stream)
-                if wanted is None:
-                    continue
-                batch = wanted
-                assert batch.position is not None
-                offsets[batch.position.stream] = batch.position.offset
-            if batch.bodies:
-                self._encode(encoder, batch, now_ms)
+            wanted: EventBatch | None = batch
             for position in (batch.position, batch.source_position):
-                if position is not None and not is_of_group(position):
+                if position is None:
+                    continue
+                if not is_of_group(position):
                     positions[position.stream] = position
+                elif (wanted := self._wanted(batch, position)) is not None:
+                    offsets[position.stream] = position.offset
+            if wanted is not None and wanted.bodies:
+                self._encode(encoder, wanted, now_ms)
         return Prepared(encoder.finish(), positions, offsets)
 
-    def _wanted(self, batch: EventBatch, stream: str) -> EventBatch | None:
+    def _wanted(self, batch: EventBatch, position: Position) -> EventBatch | None:
         """What of a batch of a group is delivered."""
         if self._positions is None:
             return batch
-        group = self._group_of(stream)
-        return None if group is None else group.wanted(batch, self.name)
+        group = self._group_of(position.stream)
+        return None if group is None else group.wanted(batch, position, self.name)
 
     def _group_of(self, stream: str) -> GroupOffsets | None:
         return next((each for each in self._groups if stream.startswith(f"{each.source}/")), None)
