@@ -11,14 +11,15 @@ import pytest
 from ottla.cli.agent_view import View, duration_text, size_text, text_lines, with_rates
 
 
-def status(time_ms: int, events: int, started_ms: int = 0) -> dict[str, Any]:
+def status(up_ms: int, events: int, started_ms: int = 0, process: int = 7) -> dict[str, Any]:
     part = {"name": "r1", "type": "taildir", "started_ms": started_ms}
     return {
         "agent": "a1",
         "instance": "web-1",
-        "process": 7,
+        "process": process,
         "started_ms": 0,
-        "time_ms": time_ms,
+        "time_ms": 0,  # a clock that is set back does not matter
+        "up_ms": up_ms,
         "reloads": 0,
         "sources": [{**part, "events_accepted": events, "connections": 0}],
         "channels": [{"name": "c1", "type": "memory", "events": 25, "capacity": 100}],
@@ -50,6 +51,7 @@ def test_rates_are_those_since_the_look_before() -> None:
     assert (found["in_per_second"], found["out_per_second"]) == (200, 100)
     replaced = with_rates(status(3000, 50, started_ms=2000), first)
     assert replaced["in_per_second"] == 25
+    assert with_rates(status(3000, 50, process=8), first)["in_per_second"] is None
 
 
 def test_the_text_says_what_happens() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -32,10 +34,10 @@ def test_a_new_file_begins_when_its_time_has_come(tmp_path: Path) -> None:
     sink.deliver([EventBatch([b"e"])])
     sink.stop()
     assert texts(tmp_path) == ["a\nb\nc\nd\n", "e\n"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "log-1000000-1.txt",
-        "log-1000000-2.txt",
-    ]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    [series] = {name.split("-")[1] for name in names}
+    assert int(series) <= time.time() * 1000
+    assert names == [f"log-{series}-1.txt", f"log-{series}-2.txt"]
 
 
 def test_headers_are_written_as_flume_does(tmp_path: Path) -> None:
@@ -71,3 +73,18 @@ def test_a_delivery_that_fails_half_way_is_cut_off(
     sink.deliver([EventBatch([b"second"])])
     sink.stop()
     assert texts(tmp_path) == ["first\nsecond\n"]
+
+
+@pytest.mark.parametrize("what", ["file", "directory"])
+def test_a_file_that_is_deleted_gets_no_more_events(tmp_path: Path, what: str) -> None:
+    """What comes next is in a new file; before, it was written where nobody could find it."""
+    sink = FileRollSink("f", FileRollOptions(tmp_path / "out", 0))
+    sink.start()
+    sink.deliver([EventBatch([b"first"])])
+    if what == "file":
+        next((tmp_path / "out").iterdir()).unlink()
+    else:
+        shutil.rmtree(tmp_path / "out")
+    sink.deliver([EventBatch([b"second"])])
+    sink.stop()
+    assert texts(tmp_path / "out") == ["second\n"]

@@ -14,13 +14,21 @@ from typing import Any
 import cramjam
 import pytest
 
+from ottla.agent.files.forgetting import FORGET_AFTER_S, GONE_S
 from ottla.agent.files.lines import LineDecoder, LongLines
 from ottla.agent.files.listing import FileGroup
 from ottla.agent.files.opening import PROBED_FILES_MAX
-from ottla.agent.files.registry import FORGET_AFTER_S
 from ottla.agent.sources.taildir import OPEN_FILES_MAX, TaildirOptions, TaildirSource
 from tests.agent.files_harness import Collected, Running, Ticks, append
 from tests.needs import LONG
+
+
+def source_with(ticks: Ticks, folder: Path, pattern: str = "a.*", **options: Any) -> TaildirSource:
+    group = FileGroup.parse("f1", f"{folder}/{pattern}", {})
+    return TaildirSource(
+        "r1",
+        TaildirOptions([group], new_watcher=lambda _: ticks, clock=ticks.clock, **options),
+    )
 
 
 def read_all(
@@ -28,11 +36,7 @@ def read_all(
 ) -> TaildirSource:
     """One run over the files as they are."""
     ticks = Ticks()
-    group = FileGroup.parse("f1", f"{folder}/{pattern}", {})
-    source = TaildirSource(
-        "r1",
-        TaildirOptions([group], new_watcher=lambda _: ticks, clock=ticks.clock, **options),
-    )
+    source = source_with(ticks, folder, pattern, **options)
 
     async def run() -> None:
         async with Running(source, output):
@@ -235,19 +239,65 @@ def read_many_files(tmp_path: Path) -> None:
     assert output.lines == ["more"]
 
 
+async def hours_pass(ticks: Ticks, hours: float) -> None:
+    ticks.now_s += hours * 3600
+    await ticks.caught_up()
+
+
 def test_files_that_are_long_gone_are_forgotten(tmp_path: Path) -> None:
-    """Their positions leave the sinks; one that is there stays, however old it is."""
-    append(tmp_path / "a1", "one\n")
-    append(tmp_path / "a2", "two\n")
+    """Their positions leave the sinks; one that is there stays, however old it is. One that was not
+    there just now, as before its file system is mounted, stays too: before, all of it was read
+    again."""
+    for name in ("a1", "a2", "a3"):
+        append(tmp_path / name, f"{name}\n")
     output = Collected()
     read_all(tmp_path, output)
     (tmp_path / "a2").unlink()
-    read_all(tmp_path, output)
-    assert len(output.positions) == 2
+    (tmp_path / "a3").rename(tmp_path / "not-mounted")
     long_ago = int(time.time()) - FORGET_AFTER_S - 60
     for stream, position in output.positions.items():
         facts = {**position.facts, "read_at_s": long_ago}
         output.positions[stream] = position._replace(facts=facts)
-    read_all(tmp_path, output)
-    [left] = output.positions.values()
-    assert left.facts["path"] == str(tmp_path / "a1")
+    ticks = Ticks()
+    source = source_with(ticks, tmp_path)
+
+    async def run() -> None:
+        async with Running(source, output):
+            await ticks.caught_up()
+            await hours_pass(ticks, GONE_S / 3600 - 1)
+            assert len(output.positions) == 3
+            (tmp_path / "not-mounted").rename(tmp_path / "a3")
+            await ticks.caught_up()
+            await hours_pass(ticks, 2)
+
+    output.batches.clear()
+    asyncio.run(run())
+    assert output.lines == []
+    left = {str(position.facts["path"]) for position in output.positions.values()}
+    assert left == {str(tmp_path / "a1"), str(tmp_path / "a3")}
+
+
+def test_a_clock_that_is_set_ahead_forgets_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A year ahead: what was read just before is not old. Its copy that comes later is known."""
+    append(tmp_path / "a1", "one\n" * 500)
+    output, ticks = Collected(), Ticks()
+    source = source_with(ticks, tmp_path)
+
+    async def run() -> None:
+        async with Running(source, output):
+            await ticks.caught_up()
+            ahead_s = time.time() + 365 * 24 * 3600
+            monkeypatch.setattr(time, "time", lambda: ahead_s)
+            (tmp_path / "a1").rename(tmp_path / "hidden")
+            for _ in range(3):
+                await hours_pass(ticks, GONE_S / 3600)
+            assert len(output.positions) == 1
+            (tmp_path / "a1.copy").write_bytes((tmp_path / "hidden").read_bytes())
+            (tmp_path / "hidden").unlink()
+            for _ in range(3):
+                await hours_pass(ticks, 0.01)
+
+    asyncio.run(run())
+    assert len(output.lines) == 500

@@ -37,6 +37,7 @@ TOPIC = "__ottla_agent_positions"
 # A start reads one partition of it, so segments are small and cleaned early.
 TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
+    "message.timestamp.type": "LogAppendTime",  # an agent whose clock is ahead keeps its positions
     "compression.type": "producer",
     "segment.bytes": str(4 * 1024 * 1024),
     "min.cleanable.dirty.ratio": "0.1",

@@ -81,6 +81,7 @@ class AgentStatus:
     process: int
     started_ms: int
     time_ms: int
+    up_ms: int  # since the start, whatever the clock of the machine was set to meanwhile
     reloads: int
     sources: Sequence[SourceStatus]
     channels: Sequence[ChannelStatus]

@@ -102,6 +102,7 @@ class Supervisor:
         self._build = build
         self._instance = instance
         self._started_ms = int(time.time() * 1000)
+        self._started_s = time.monotonic()
         self._requests: deque[Request] = deque()
         self._asked = asyncio.Event()
         self._components = [self._made(each, {}) for each in components_of(description)]
@@ -254,6 +255,7 @@ class Supervisor:
             os.getpid(),
             self._started_ms,
             int(time.time() * 1000),
+            int((time.monotonic() - self._started_s) * 1000),
             self.reloads,
             [status for each in running for status in sources_of(each)],
             [status for each in running for status in channels_of(each)],

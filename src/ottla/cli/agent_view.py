@@ -41,9 +41,9 @@ def with_rates(status: Status, before: Status | None) -> dict[str, Any]:
 def rate(
     part: Mapping[str, Any], kind: str, counter: str, status: Status, before: Status | None
 ) -> float | None:
-    if before is None:
+    if before is None or before["process"] != status["process"]:
         return None
-    seconds: float = (status["time_ms"] - before["time_ms"]) / 1000
+    seconds: float = (status["up_ms"] - before["up_ms"]) / 1000
     if seconds <= 0:
         return None
     counted: int = part[counter]
@@ -76,7 +76,7 @@ def summary(status: Status) -> str:
 def title(status: Status) -> str:
     reloads = status["reloads"]
     shown = f"agent {status['agent']}  instance {status['instance']}  process {status['process']}"
-    shown += f"  up {duration_text((status['time_ms'] - status['started_ms']) // 1000)}"
+    shown += f"  up {duration_text(status['up_ms'] // 1000)}"
     if reloads:
         shown += f"  {reloads} reload{'s' if reloads > 1 else ''}"
     return shown

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..atomic_file import replace_file
-from ..events import Position
+from ..events import FORGET, Position, is_of_group
 
 logger = logging.getLogger(__name__)
 NAME = "checkpoint.json"
@@ -55,3 +55,14 @@ def read_checkpoint(directory: Path) -> Checkpoint | None:
     held = json.loads(text)
     sources = {position[0]: Position(*position) for position in held["sources"]}
     return Checkpoint(held["channel"], held["consumed"], held["synced"], sources)
+
+
+def keep_later(positions: dict[str, Position], position: Position) -> None:
+    """Puts a position that is not behind the one that is there; a forgotten stream goes. What a
+    group keeps is not asked of the channel: after a crash the source reads it again."""
+    if is_of_group(position):
+        return
+    if position.offset == FORGET:
+        positions.pop(position.stream, None)
+    elif position.stream not in positions or positions[position.stream].offset <= position.offset:
+        positions[position.stream] = position

@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 from ..config.options import Options
 from ..context import Context
-from ..events import FORGET, EventBatch, Position, is_of_group
+from ..events import FORGET, EventBatch, Position
 from ..parts import EMPTY_BATCHES_MAX, TAKE_BYTES_MAX, PartError
-from .checkpoint import Checkpoint, read_checkpoint
+from .checkpoint import Checkpoint, keep_later, read_checkpoint
 from .frames import DamagedFrame, Found, frame, span_of
 from .segments import Replay, Segment, Segments, channel_of
 from .waiting import WaitingLine
@@ -476,17 +476,6 @@ class FileChannel:
 
 
 NO_SEGMENT = Segment(Path(), 0, 0)
-
-
-def keep_later(positions: dict[str, Position], position: Position) -> None:
-    """Puts a position that is not behind the one that is there; a forgotten stream goes. What a
-    group keeps is not asked of the channel: after a crash the source reads it again."""
-    if is_of_group(position):
-        return
-    if position.offset == FORGET:
-        positions.pop(position.stream, None)
-    elif position.stream not in positions or positions[position.stream].offset <= position.offset:
-        positions[position.stream] = position
 
 
 def from_options(name: str, options: Options, context: Context) -> FileChannel:

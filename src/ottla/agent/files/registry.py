@@ -29,7 +29,6 @@ from .listing import Found, Wanted, shorter_names
 
 Key = tuple[int, int]
 COMPARE_BYTES = 64 * 1024
-FORGET_AFTER_S = 7 * 24 * 3600  # since something was read of a file that is gone
 SETTLE_S = 1.0  # a copy that has not grown for so long is as long as it will be
 
 
@@ -45,6 +44,7 @@ class Known:
     group: str | None = None
     is_open: bool = False  # the source holds it open: it is read to its end wherever it is
     lost: bool = False  # its file has other content now
+    gone_since_s: float | None = None
 
     @property
     def key(self) -> Key:
@@ -158,16 +158,6 @@ class Registry:
     def changed(self, known: Known) -> None:
         """What was read is not in the file of this stream any more, or may not be."""
         known.confirmed = False
-
-    def stale(self, now_s: int) -> list[Known]:
-        """Streams whose file has been gone for so long that no copy of it will come."""
-        return [
-            known
-            for known in self.streams.values()
-            if (known.lost or known.seen is None)
-            and not known.is_open
-            and 0 < known.facts.read_at_s < now_s - FORGET_AFTER_S
-        ]
 
     def forget(self, known: Known) -> None:
         """Its file is gone for good."""

@@ -36,12 +36,12 @@ class FileRollSink:
     keeps_positions = False
 
     def __init__(
-        self, name: str, options: FileRollOptions, clock: Callable[[], float] = time.time
+        self, name: str, options: FileRollOptions, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.name = name
         self.options = options
         self._clock = clock
-        self._series_ms = int(clock() * 1000)
+        self._series_ms = int(time.time() * 1000)
         self._index = 0
         self._opened_s = 0.0
         self._descriptor = -1
@@ -55,7 +55,12 @@ class FileRollSink:
         if not data:
             return
         descriptor = self._current()
-        size = os.fstat(descriptor).st_size
+        seen = os.fstat(descriptor)
+        if not seen.st_nlink:  # somebody has deleted it
+            self.stop()
+            descriptor = self._current()
+            seen = os.fstat(descriptor)
+        size = seen.st_size
         rest = memoryview(data)
         try:
             while rest:
@@ -80,17 +85,18 @@ class FileRollSink:
         if self._descriptor >= 0 and interval and now - self._opened_s >= interval:
             self.stop()
         if self._descriptor < 0:
+            self.options.directory.mkdir(parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._descriptor = os.open(self._next_path(now), flags, 0o644)
+            self._descriptor = os.open(self._next_path(), flags, 0o644)
             self._opened_s = now
         return self._descriptor
 
-    def _next_path(self, now: float) -> Path:
+    def _next_path(self) -> Path:
         self._index += 1
         options = self.options
         series = str(self._series_ms)
         if options.name_by_roll_time:
-            series = datetime.fromtimestamp(now).strftime("%Y%m%d%H%M%S")
+            series = datetime.now().strftime("%Y%m%d%H%M%S")
         extension = f".{options.extension}" if options.extension else ""
         return options.directory / f"{options.prefix}{series}-{self._index}{extension}"
 

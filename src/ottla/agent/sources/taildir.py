@@ -24,6 +24,7 @@ from ..files.compressed import CompressedContent, is_compressed
 from ..files.decoders import decoder_maker
 from ..files.facts import Content, FileFacts
 from ..files.flume_positions import read_position_file, take_over
+from ..files.forgetting import stale
 from ..files.lines import Decoder, LineDecoder
 from ..files.listing import FileGroup, Found, Wanted, list_files
 from ..files.opening import FileProbe, OpenContent, files_max, open_if_same
@@ -101,6 +102,7 @@ class TaildirSource:
         self._clock = options.clock
         self._checked_s = 0.0
         self._forgot_s = 0.0
+        self._began_s, self._began_at_s = self._clock(), time.time()
         self._polls = False
         self._by_path: dict[str, Known] = {}
         self._link_directories: set[str] = set()  # where links lead, to be watched as well
@@ -154,7 +156,9 @@ class TaildirSource:
     async def _forget_stale(self, output: Output) -> None:
         """Positions of files that are long gone; there would be one more for each rotation."""
         self._forgot_s = self._clock()
-        for known in self._registry.stale(int(time.time())):
+        # The clock of the machine may be set, ahead as well.
+        now_s = min(time.time(), self._began_at_s + self._forgot_s - self._began_s)
+        for known in stale(self._registry.streams.values(), now_s, self._forgot_s):
             self._registry.forget(known)
             await output.put(EventBatch([], position=Position(known.stream, FORGET)))
 
