@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import signal
 import socket
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -64,6 +68,7 @@ log = logging.getLogger("ottla.console")
     show_default=True,
     help="What is logged on stderr.",
 )
+@click.option("--until-input-ends", is_flag=True, hidden=True, help="For who starts it.")
 def console(
     bootstrap: str | None,
     command_config: str | None,
@@ -76,6 +81,7 @@ def console(
     no_login: bool,
     read_only: bool,
     log_level: str,
+    until_input_ends: bool,
 ) -> int:
     """Show clusters in the browser: Ottla's and Apache Kafka's.
 
@@ -133,6 +139,8 @@ def console(
         raise cannot_listen(
             error, f"{options.host}:{options.port}", "--port 0 --host", "ottla console"
         ) from None
+    if until_input_ends:
+        threading.Thread(target=end_with_input, name="input", daemon=True).start()
     try:
         serving.run(options, access, listener, lambda: say_ready(listener, password))
     except HistoryFileError as error:
@@ -159,6 +167,14 @@ def with_servers(cluster: ClusterOptions) -> ClusterOptions:
         log.warning("%s: %s; brokers are looked for at %s", cluster.name, told, servers)
     properties = {**cluster.client_properties, "bootstrap_servers": servers}
     return replace(cluster, client_properties=properties)
+
+
+def end_with_input() -> None:
+    """Stops this process when whoever started it is gone."""
+    with contextlib.suppress(OSError):
+        while os.read(0, 1024):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def say_ready(listener: socket.socket, password: str | None) -> None:

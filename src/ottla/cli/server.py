@@ -28,6 +28,7 @@ from ottla.cli.start_failure import why_not_started
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.cli.control import Control
+    from ottla.cli.server_console import ConsoleBeside
     from ottla.metrics import Metrics
     from ottla.server.limits import Limits
     from ottla.server.metrics_http import MetricsServer
@@ -72,6 +73,15 @@ GC_THRESHOLDS = (20_000, 20, 50)
     metavar="N",
     help="N brokers on this host, a process each, with consecutive ports.",
 )
+@click.option(
+    "--console",
+    "console_port",
+    type=click.IntRange(0, 65_535),
+    is_flag=False,
+    flag_value=8084,
+    metavar="[PORT]",
+    help="A console in the browser beside the broker.  [PORT: 8084]",
+)
 @click.option("--list-options", is_flag=True, help="Print every option and its meaning, and end.")
 @click.option("--control", is_flag=True, hidden=True, help="For tests: faults on demand, by stdin.")
 def server(
@@ -82,6 +92,7 @@ def server(
     metrics: str | None,
     log_level: str,
     workers: int | None,
+    console_port: int | None,
     list_options: bool,
     control: bool,
 ) -> int:
@@ -107,6 +118,12 @@ def server(
     if workers is not None:
         from ottla.cli.server_workers import Workers, run_workers
 
+        if console_port is not None:
+            raise Failure(
+                "--console: with --workers the console is started by itself",
+                "ottla console --bootstrap-server HOST:PORT",
+                exit_code=2,
+            )
         chosen = Workers(workers, config, assignments, address, log_level, control)
         return run_workers(settings, chosen, lambda count: drawn_ids(settings, count))
     gc.disable()  # what is made while starting stays
@@ -114,7 +131,8 @@ def server(
     try:
         if settings.draws_broker_id:
             settings = loop.run_until_complete(broker_id_of(settings, loop))
-        return loop.run_until_complete(Running(loop, settings, address, log_level, control).run())
+        running = Running(loop, settings, address, log_level, control, console_port)
+        return loop.run_until_complete(running.run())
     finally:
         loop.close()
 
@@ -201,6 +219,7 @@ class Running:
         metrics_address: tuple[str, int] | None,
         log_level: str,
         controlled: bool = False,
+        console_port: int | None = None,
     ) -> None:
         from ottla.broker.broker import Broker
         from ottla.cli.server_tls import Tls
@@ -226,6 +245,9 @@ class Running:
         self._stopping = asyncio.Event()
         self._not_ready = "starting"
         self._metrics_server: MetricsServer | None = None
+        self._metrics_url: str | None = None
+        self._console_port = console_port
+        self._console: ConsoleBeside | None = None
         self.metrics: Metrics = Metrics()
         self.clock = RealClock(loop)
         self.network = RealNetwork(
@@ -287,6 +309,8 @@ class Running:
             raise
         if not self._stopping.is_set():
             self._tell_ready()
+            if self._console_port is not None:
+                self._start_console(self._console_port)
         if self._control is not None:
             self._control.start()
         gc.collect()
@@ -295,6 +319,8 @@ class Running:
         gc.enable()
         await self._stopping.wait()
         log.info("stopping")
+        if self._console is not None:
+            self._console.stop()
         await self.broker.controlled_shutdown()
         await self.server.drain()
         try:
@@ -385,7 +411,28 @@ class Running:
             port = self._metrics_server.listen(host, port)
         except OSError as error:
             raise cannot_listen(error, address_text(host, port), "--metrics") from None
-        log.info("metrics on http://%s/metrics", address_text(host, port))
+        self._metrics_url = f"http://{address_text(host, port)}/metrics"
+        log.info("metrics on %s", self._metrics_url)
+
+    def _start_console(self, port: int) -> None:
+        """Its clients come as others do, to the first listener without encryption."""
+        from ottla.cli.server_console import ConsoleBeside, console_command
+        from ottla.server.listener import address_text
+
+        plain = [
+            endpoint
+            for listener, endpoint in zip(
+                self._settings.listeners, self.server.endpoints, strict=True
+            )
+            if listener.protocol == "PLAINTEXT"
+        ]
+        if not plain:
+            log.error("--console: every listener is encrypted; start ottla console by itself")
+            return
+        directory = self._settings.data_directory
+        self._console = ConsoleBeside(
+            console_command(address_text(*plain[0].advertised), directory, port, self._metrics_url)
+        )
 
     def _tell_ready(self) -> None:
         from ottla.seams.posix import descriptor_limit
@@ -423,3 +470,5 @@ class Running:
         if self._metrics_server is not None:
             self._metrics_server.close()
         self.background.close()
+        if self._console is not None:
+            self._console.wait()

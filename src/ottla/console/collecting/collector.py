@@ -32,7 +32,7 @@ from .samples import samples_of
 INTERVAL_S = 10.0
 CPU_SHARE_MAX = 0.03  # of a core, by the thread that asks; the client's own is about as much again
 FAILURES_MAX = 3  # rounds that failed before the client is made anew
-CLOSE_S = 10.0
+CLOSE_S = 2.0  # a question to a cluster that does not answer is not waited for
 FORGET_MS = 10 * 60 * 1000  # a counter that was not read for so long
 
 log = logging.getLogger("ottla.console")
