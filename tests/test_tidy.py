@@ -66,9 +66,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metadata_store": SHARED,
     "cluster": {"metadata_store", "wire"} | SHARED,
     "coordinator": {"cluster.image", "replica.partition", "wire"} | SHARED,
-    "broker": {"wire", "log", "replica", "metadata_store", "cluster", "coordinator"} | SHARED,
-    "server": {"broker.dispatch", "tls.failure", "wire"} | SHARED,
-    "client": {"tls", "wire"},
+    "broker": {"wire", "log", "replica", "metadata_store", "cluster", "coordinator", "security"}
+    | SHARED,
+    "server": {"broker.dispatch", "broker.login", "tls.failure", "wire"} | SHARED,
+    "client": {"security", "tls", "wire"},
     "aio": {"client"},
     "admin": {"client"},
     "errors": {"client"},
@@ -103,6 +104,9 @@ MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/pipeline_view.py": {"spark"},
     "cli/log.py": {"log", "wire"} | SHARED,
     "cli/server_options.py": {"server.listener"} | SHARED,
+    "cli/server_sasl.py": {"broker.context", "broker.login", "broker.login_network", "security"}
+    | {"wire.exchange"}
+    | SHARED,
     "cli/server_tls.py": {"server.server", "tls"} | SHARED,
     "cli/server_workers.py": {"supervisor"} | SHARED,
     "cli/server_zookeeper.py": {"broker.drawn_id", "log.checkpoints", "metadata_store"} | SHARED,

@@ -43,7 +43,9 @@ def test_a_wrong_command_line_exits_with_2(arguments: list[str], fact: str, hint
         ("num.partitions=many", "num.partitions"),
         ("num.partitions", "--set: must be name=value"),
         ("zookeeper.connect=localhost:99999", "zookeeper.connect"),
-        ("listeners=SSL://127.0.0.1:9093", "SSL is not served yet"),
+        ("listeners=SSL://127.0.0.1:9093", "cannot listen on SSL"),
+        ("listeners=SASL_SSL://127.0.0.1:9093", "cannot listen on SASL_SSL"),
+        ("listeners=SASL_PLAINTEXT://127.0.0.1:9093", "Kerberos is not supported"),
         ("listeners=PLAINTEXT://0.0.0.0:9092", "non-routable"),
     ],
 )

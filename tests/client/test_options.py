@@ -114,7 +114,9 @@ def test_addresses(given: Any, expected: list[tuple[str, int]]) -> None:
         ({"value_serializer": "yaml"}, "value_serializer must be a function"),
         ({"partitioner": "mine"}, "partitioner must be 'default', 'round_robin'"),
         ({"interceptors": [5]}, "interceptors must be a list"),
-        ({"security_protocol": "SASL_SSL"}, "not there yet"),
+        ({"security_protocol": "TLS"}, "security_protocol must be one of"),
+        ({"sasl_mechanism": "GSSAPI"}, "Kerberos is not supported"),
+        ({"proxy_url": "http://127.0.0.1"}, "not there yet"),
         ({"ssl_context": "/x"}, "ssl_context must be an ssl.SSLContext"),
     ],
 )

@@ -50,3 +50,51 @@ class SecuredServer(Server):
             "security.protocol": "ssl",
             "ssl.ca.location": str(self.trusted),
         }
+
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+class SaslServer(Server):
+    """One broker whose only listener is `SASL_PLAINTEXT://127.0.0.1`, with users of PLAIN."""
+
+    def __init__(
+        self,
+        directory: Path,
+        users: Mapping[str, str],
+        *,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+        options: dict[str, object] = {
+            "security.inter.broker.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+                f'{PLAIN} required username="admin" password="admin-secret" {known};'
+            ),
+        }
+        super().__init__(
+            directory / "data", settings={**options, **(settings or {})}, port=free_port()
+        )
+
+    def librdkafka(self, name: str, password: str, mechanism: str = "PLAIN") -> dict[str, str]:
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanisms": mechanism,
+            "sasl.username": name,
+            "sasl.password": password,
+        }
+
+    def client(self, name: str, password: str, mechanism: str = "PLAIN") -> dict[str, str]:
+        """Options of kafka-python and of our own clients."""
+        return {
+            "bootstrap_servers": self.bootstrap,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": mechanism,
+            "sasl_plain_username": name,
+            "sasl_plain_password": password,
+        }

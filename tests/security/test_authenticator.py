@@ -37,7 +37,7 @@ def authenticator(now: Now, lifetime_ms_max: int = 0) -> Authenticator:
         "SCRAM-SHA-256": scram,
         "EXPIRING": Expiring,
     }
-    return Authenticator(mechanisms, now, lifetime_ms_max)
+    return Authenticator(mechanisms, now, lambda: now.ms / 1000, lifetime_ms_max)
 
 
 def test_a_session_without_an_end() -> None:

@@ -133,7 +133,7 @@ def test_a_plaintext_listener_is_named(tmp_path: Path) -> None:
                 security_protocol="SSL",
                 bootstrap_timeout_ms=1500,
             ).list_topics()
-        assert "it speaks TLS, and this listener is PLAINTEXT" in server.errors()
+        assert "it speaks TLS, and this listener does not" in server.errors()
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ottla.security.principal import ANONYMOUS
+
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.login import Login
     from ottla.wire.out import Out
 
 
@@ -31,8 +34,10 @@ class Peer:
         "client_software_version",
         "disconnect",
         "listener_name",
+        "login",
         "metadata_asked",
         "on_closed",
+        "principal",
         "received_at",
     )
 
@@ -44,6 +49,10 @@ class Peer:
     ) -> None:
         self.listener_name = listener_name
         self.address = address
+        self.principal = ANONYMOUS
+        # What this connection may ask before it has logged in; None where there is no login, and
+        # after one that holds without an end.
+        self.login: Login | None = None
         # The client id of the last request: it hardly ever changes, so it is decoded once.
         self.client_id = ""
         self.client_id_bytes = b""

@@ -58,6 +58,7 @@ HANDLERS: dict[int, str] = {
     14: "sync_group",
     15: "describe_groups",
     16: "list_groups",
+    17: "sasl_handshake",
     18: "api_versions",
     19: "create_topics",
     20: "delete_topics",
@@ -73,6 +74,7 @@ HANDLERS: dict[int, str] = {
     33: "alter_configs",
     34: "alter_replica_log_dirs",
     35: "describe_log_dirs",
+    36: "sasl_authenticate",
     37: "create_partitions",
     42: "delete_groups",
     43: "elect_leaders",
@@ -188,6 +190,8 @@ class Dispatcher:
     def handle(self, frame: memoryview, peer: Peer) -> Out | Pending | None:
         """Answer one frame (without its length); None when nothing is to be sent (acks=0)."""
         started = self._monotonic()
+        if peer.login is not None and (token := peer.login.admit(frame)) is not None:
+            return token
         try:
             key_and_version, correlation_id, client_id_size = _read_header_start(frame)
             route = self._routes.get(key_and_version)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from ottla import __version__
+from ottla.broker.login_network import logins_of
 from ottla.broker.peers import CLIENT_ID, SOFTWARE_NAME, Peers
 from ottla.wire.api.fetch import FetchRequest
 from ottla.wire.errors import ErrorCode
@@ -68,7 +69,10 @@ class PeerConnection:
         self._stream: Stream | None = None
         self._memory = LastBuffer()
         self._exchange: Exchange[PeerRequest] = Exchange(
-            FrameReader(ANSWER_BYTES_MAX, self._memory.lend), client_id=client_id, software=SOFTWARE
+            FrameReader(ANSWER_BYTES_MAX, self._memory.lend),
+            client_id=client_id,
+            software=SOFTWARE,
+            logins=logins_of(network),
         )
         self._open: dict[PeerRequest, None] = {}
         self._connecting = asyncio.create_task(self._connect())

@@ -222,6 +222,7 @@ class Running:
         console_port: int | None = None,
     ) -> None:
         from ottla.broker.broker import Broker
+        from ottla.cli.server_sasl import Sasl
         from ottla.cli.server_tls import Tls
         from ottla.metrics import Metrics
         from ottla.seams.background import RealBackground
@@ -256,6 +257,8 @@ class Running:
             receive_buffer_bytes=buffer_bytes(settings, "socket.receive.buffer.bytes"),
         )
         self._tls = Tls(settings, self.clock)
+        sasl = Sasl(settings, self.clock, lambda mechanism, user: None)
+        to_brokers = sasl.network_of_brokers(self._tls.network_of_brokers(self.network))
         self.background = RealBackground(loop)
         self.broker: Broker = Broker(
             settings,
@@ -264,7 +267,7 @@ class Running:
             chance=RealChance(),
             background=self.background,
             metrics=self.metrics,
-            network=self._tls.network_of_brokers(self.network) if settings.in_cluster else None,
+            network=to_brokers if settings.in_cluster else None,
             connect_tree=tree_of(settings, loop, self.clock, self.background),
         )
         self._control = self._put_under_control(loop) if controlled else None
@@ -278,6 +281,7 @@ class Running:
             inter_broker_listener=settings.inter_broker_listener,
             background=self.background,
             secure=self._tls.listeners,
+            logins=sasl.listeners,
         )
         self.broker.on_configured.append(self._configured)
 

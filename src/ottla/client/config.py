@@ -169,10 +169,15 @@ def names(value: object) -> tuple[str, ...]:
 
 
 def protocol(value: object) -> object:
-    try:
-        return one_of("PLAINTEXT", "SSL")(value)
-    except ValueError as rule:
-        raise ValueError(f"{rule} (a login is not there yet, see SKIPPED.md)") from None
+    return one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")(value)
+
+
+def mechanism(value: object) -> object:
+    if value in (None, ""):
+        return None
+    if value == "GSSAPI":
+        raise ValueError("PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (Kerberos is not supported)")
+    return one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")(value)
 
 
 def api_version(value: object) -> object:
@@ -182,9 +187,9 @@ def api_version(value: object) -> object:
 
 
 def unset(value: object) -> None:
-    """Part of SASL or proxies, which are not there yet: only the default will do."""
+    """Part of Kerberos, tokens or proxies, which are not there yet: only the default will do."""
     if value not in (None, [], ""):
-        raise ValueError("None (login and proxies are not there yet, see SKIPPED.md)")
+        raise ValueError("None (it is not there yet, see SKIPPED.md)")
 
 
 def ignored(value: object) -> object:
@@ -290,6 +295,13 @@ COMMON: tuple[Option, ...] = (
         "ssl_endpoint_identification_algorithm", optional(text), None,
         "https, or empty: the server's name is not checked",
     ),
+    Option(
+        "sasl_mechanism", mechanism, None, "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+        ("sasl.mechanisms",),
+    ),
+    Option("sasl_plain_username", optional(text), None, "who logs in", ("sasl.username",)),
+    Option("sasl_plain_password", optional(text), None, "the password", ("sasl.password",)),
+    Option("sasl_jaas_config", optional(text), None, "both of them, as Kafka's tools take them"),
     Option("api_version", api_version, None, "taken and ignored: agreed with each broker"),
     Option("selector", ignored, None, "taken and ignored"),
     Option("kafka_client", ignored, None, "taken and ignored"),
@@ -301,9 +313,8 @@ COMMON: tuple[Option, ...] = (
     *(
         Option(name, unset, None, "not there yet")
         for name in (
-            "sasl_mechanism", "sasl_plain_username",
-            "sasl_plain_password", "sasl_kerberos_name", "sasl_kerberos_domain_name",
-            "sasl_oauth_token_provider", "proxy_url", "socks5_proxy",
+            "sasl_kerberos_name", "sasl_kerberos_domain_name", "sasl_oauth_token_provider",
+            "proxy_url", "socks5_proxy",
         )
     ),
 )  # fmt: skip

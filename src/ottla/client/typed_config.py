@@ -63,7 +63,11 @@ class ClientConfig(TypedDict):
     ssl_enabled_protocols: Sequence[str] | None
     ssl_cipher_suites: Sequence[str] | None
     ssl_endpoint_identification_algorithm: str | None
-    # Taken and ignored, or refused if they are set: SASL and proxies are not there yet.
+    sasl_mechanism: str | None
+    sasl_plain_username: str | None
+    sasl_plain_password: str | None
+    sasl_jaas_config: str | None
+    # Taken and ignored, or refused if they are set.
     client_dns_lookup: object
     api_version: object
     selector: object
@@ -73,9 +77,6 @@ class ClientConfig(TypedDict):
     metrics_num_samples: object
     metrics_sample_window_ms: object
     sasl_kerberos_service_name: object
-    sasl_mechanism: None
-    sasl_plain_username: None
-    sasl_plain_password: None
     sasl_kerberos_name: None
     sasl_kerberos_domain_name: None
     sasl_oauth_token_provider: None

@@ -129,6 +129,10 @@ class Connection:
         """Handles the whole requests in buffer[start:end] and keeps the rest for later."""
         shared, peer, parked, output = self._shared, self.peer, self._parked, self._output
         handle, frame_bytes_max = shared.handle, shared.limits.frame_bytes_max
+        limit = "socket.request.max.bytes"
+        if peer.login is not None and peer.login.frame_bytes_max is not None:
+            frame_bytes_max = peer.login.frame_bytes_max
+            limit = "sasl.server.max.receive.size"
         budget = REQUESTS_PER_TURN
         size = -1
         reason, level = "", logging.WARNING
@@ -139,7 +143,7 @@ class Connection:
                 (size,) = _read_size(buffer, start)
                 stop = start + SIZE_BYTES + size
                 if not 0 <= size <= frame_bytes_max:
-                    reason = why_not_a_frame(size, frame_bytes_max)
+                    reason = why_not_a_frame(size, frame_bytes_max, limit)
                     break
                 if stop > end or not budget:
                     break
@@ -366,7 +370,9 @@ class Connection:
         self._pause()
 
     def disconnect(self, reason: str) -> None:
-        """Closes for a fault of the peer's that was found later; see Peer.disconnect."""
+        """Closes for a fault of the peer's that was found later, after the answers that are there;
+        see Peer.disconnect."""
+        self.flush()
         self.close(reason, logging.WARNING)
 
     def close(self, reason: str, level: int = logging.DEBUG) -> None:

@@ -107,15 +107,15 @@ def is_free(buffer: bytearray) -> bool:
     return True
 
 
-def why_not_a_frame(size: int, frame_bytes_max: int) -> str:
+def why_not_a_frame(
+    size: int, frame_bytes_max: int, option: str = "socket.request.max.bytes"
+) -> str:
     """What to say about a size that no request has, with a guess at who might have sent it."""
     start = (size & 0xFFFFFFFF).to_bytes(SIZE_BYTES, "big")
     if start[:2] == b"\x16\x03":
-        return "it speaks TLS, and this listener is PLAINTEXT"
+        return "it speaks TLS, and this listener does not"
     if start.strip().isalpha():
         return f"it sent text ({start.decode()!r} …), perhaps HTTP, and no Kafka request"
     if size < 0:
         return f"it announced a request of {size} bytes"
-    return (
-        f"it announced a request of {size} bytes, and socket.request.max.bytes is {frame_bytes_max}"
-    )
+    return f"it announced a request of {size} bytes, and {option} is {frame_bytes_max}"

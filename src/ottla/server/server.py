@@ -18,7 +18,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
+from ottla.broker.dispatch import Peer
 from ottla.seams.background import Background
 from ottla.seams.clock import Clock, Timer
 from ottla.seams.network import Listener, Network, Stream
@@ -35,6 +37,9 @@ from ottla.server.listener import Endpoint
 from ottla.server.read_ahead import ReadAhead
 from ottla.server.shared import Handle, Shared
 
+if TYPE_CHECKING:
+    from ottla.broker.login import Login
+
 log = logging.getLogger("ottla.server")
 
 # Connections that wait in the kernel to be accepted; it allows net.core.somaxconn at most. Kafka's
@@ -43,6 +48,7 @@ log = logging.getLogger("ottla.server")
 BACKLOG = 2_048
 
 Secure = Callable[[Stream], Stream]  # a stream of TLS over the one accepted
+NewLogin = Callable[[Peer], "Login"]
 
 
 class Server:
@@ -60,9 +66,10 @@ class Server:
         inter_broker_listener: str = "",
         background: Background | None = None,
         secure: Mapping[str, Secure] | None = None,
+        logins: Mapping[str, NewLogin] | None = None,
     ) -> None:
         """`background`: where what is not in the page cache is read before it is sent; `secure`:
-        the listeners of TLS."""
+        the listeners of TLS; `logins`: those of SASL."""
         self.limits = limits or Limits()
         read_ahead = None if background is None else ReadAhead(background)
         self.shared = Shared(handle, clock, self.limits, read_ahead)
@@ -78,6 +85,7 @@ class Server:
         self._listeners: dict[str, Listener] = {}  # by name
         self._by_host = Counter[str]()
         self._secure = secure or {}
+        self._logins = logins or {}
         self._closing = False
         self._full = self._too_fast = False
         self._created = 0  # connections in the second that is running
@@ -159,6 +167,9 @@ class Server:
         if secure is not None:
             stream = secure(stream)
         connection = Connection(self.shared, stream, listener_name, self._closed)
+        new_login = self._logins.get(listener_name)
+        if new_login is not None:
+            connection.peer.login = new_login(connection.peer)
         self.connections[connection] = None
         self._count_second()
         if len(self.connections) >= self.limits.connections_max:

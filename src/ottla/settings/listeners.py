@@ -8,7 +8,6 @@ import re
 from typing import NamedTuple
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED = ("PLAINTEXT", "SSL")
 
 _ENDPOINT = re.compile(r"(.*)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([^\[\]:]*)):(-?\d+)")
 
@@ -151,13 +150,6 @@ def _resolve(endpoint: Endpoint, given: Endpoint | None, protocols: dict[str, st
             text,
             f"listener.security.protocol.map has no protocol for {endpoint.name}",
             f"listener.security.protocol.map={endpoint.name}:PLAINTEXT",
-        )
-    if protocol not in SERVED:
-        raise BadListener(
-            "listeners",
-            text,
-            f"protocol {protocol} is not served yet; this broker speaks {', '.join(SERVED)}",
-            f"listeners=PLAINTEXT://127.0.0.1:{endpoint.port or 9092}",
         )
     shown = given or endpoint
     if shown.host in ("0.0.0.0", "::"):

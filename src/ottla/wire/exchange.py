@@ -1,25 +1,26 @@
 """The requests and responses of one connection, without I/O: versions, correlation ids, order.
 
-The side that asks runs this, a client or a broker that asks another one. ApiVersions comes first;
-requests wait until it is answered, and each is then written in the highest version that both sides
-have. Responses come in the order of the requests. The caller moves the bytes: it sends `outgoing`
-(and reports what was sent), and feeds what it receives, as bytes or as frames.
+The side that asks runs this, a client or a broker that asks another one. ApiVersions comes first,
+then the login if there is one; requests wait until both are answered, and each is then written in
+the highest version that both sides have. A login that ends is repeated before the next request
+(KIP-368). Responses come in the order of the requests. The caller moves the bytes: it sends
+`outgoing` (and reports what was sent), and feeds what it receives, as bytes or as frames.
 
     exchange.connected()
     settled = exchange.send(request)       # those that are settled without a response
     sent = socket.sendmsg(exchange.next_parts()); exchange.sent(sent)
     settled = exchange.received(data)      # those that are answered, or cannot be sent
 
-An error of the peer (`MalformedMessage`, `UnexpectedResponse`, `OversizedFrame`, `VersionsRefused`)
-is raised: the connection cannot go on, and its open requests have no answer. How many requests may
-be open, and for how long, is the caller's decision.
+An error of the peer (`MalformedMessage`, `UnexpectedResponse`, `OversizedFrame`, `VersionsRefused`,
+`LoginFailed`) is raised: the connection cannot go on, and its open requests have no answer. How
+many requests may be open, and for how long, is the caller's decision.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from .api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from .apis import EVERY_API
@@ -33,6 +34,8 @@ from .schema import reader, writer
 __all__ = [
     "VERSION_MAX",
     "Exchange",
+    "LoginFailed",
+    "Logins",
     "Request",
     "Settled",
     "UnexpectedResponse",
@@ -58,6 +61,41 @@ class VersionsRefused(WireError):
     def __init__(self, error_code: int) -> None:
         super().__init__(f"the peer refused ApiVersions with error code {error_code}")
         self.error_code = error_code
+
+
+class LoginFailed(WireError):
+    """The peer refused the login, or could not prove itself."""
+
+    def __init__(self, error_code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.error_code = error_code
+
+
+class Tokens(Protocol):
+    """One login: what is sent first, and the answers to the peer's challenges (None: none).
+
+    `answer` raises ValueError when the peer does not prove itself.
+    """
+
+    def first(self) -> bytes: ...
+
+    def answer(self, challenge: bytes) -> bytes | None: ...
+
+
+class Logins(Protocol):
+    """How to log in, again and again."""
+
+    mechanism: str
+
+    def begin(self) -> Tokens: ...
+
+    def complete(self, session_lifetime_ms: int) -> None:
+        """A login is complete; it holds that long, or for ever (0)."""
+        ...
+
+    def due(self) -> bool:
+        """Whether the login should be repeated before anything else is sent."""
+        ...
 
 
 class Request:
@@ -100,6 +138,7 @@ class Exchange(Generic[R]):
         *,
         client_id: str | None,
         software: tuple[str, str] = ("", ""),
+        logins: Logins | None = None,
     ) -> None:
         """`software` is the name and version that ApiVersions tells the peer (KIP-511)."""
         self.frames = frames
@@ -110,18 +149,20 @@ class Exchange(Generic[R]):
         self.outgoing: deque[memoryview] = deque()
         self.waiting: deque[R] = deque()  # for `versions`
         self.in_flight: deque[R] = deque()
-        self._negotiation: Request | None = None  # ApiVersions under way
+        self._logins = logins
+        self._tokens: Tokens | None = None  # of the login under way
+        self._negotiation: Request | None = None  # ApiVersions or a step of a login, under way
         self._asked_again = False
         self._correlation_id = 0
 
     @property
     def ready(self) -> bool:
-        """Whether versions are agreed upon."""
-        return self.versions is not None
+        """Whether versions are agreed upon and no login is under way."""
+        return self.versions is not None and self._negotiation is None
 
     @property
     def open_count(self) -> int:
-        """Requests that are not settled, ApiVersions too."""
+        """Requests that are not settled, ApiVersions and logins too."""
         return len(self.waiting) + len(self.in_flight) + (self._negotiation is not None)
 
     # Sending
@@ -136,7 +177,9 @@ class Exchange(Generic[R]):
         Returns it if it is settled already: it has no response, or cannot be sent to this peer
         (`UnsupportedVersion`) or at all (`UnwritableMessage`).
         """
-        if self.versions is None:
+        if self._logins is not None and self.ready and self._logins.due():
+            self._begin_login()
+        if self._negotiation is not None or self.versions is None:
             self.waiting.append(request)
             return []
         try:
@@ -149,7 +192,7 @@ class Exchange(Generic[R]):
         self.in_flight.append(request)
         return []
 
-    def _version_for(self, request: R) -> int:
+    def _version_for(self, request: Request) -> int:
         schema = type(request.message).__schema__
         assert self.versions is not None
         low, high = schema.versions
@@ -215,7 +258,7 @@ class Exchange(Generic[R]):
 
     def answer(self, frame: memoryview) -> list[Settled[R]]:
         """One whole response without its size: the requests that are settled by it."""
-        if self._negotiation is not None:
+        if self._negotiation is not None and not self.in_flight:
             response = self._read(self._negotiation, frame)
             self._negotiation = None
             return self._negotiated(response)
@@ -244,7 +287,12 @@ class Exchange(Generic[R]):
         message, _ = reader(api.response, version)(frame, position)
         return message
 
-    def _negotiated(self, response: ApiVersionsResponse) -> list[Settled[R]]:
+    def _negotiated(self, response: Any) -> list[Settled[R]]:
+        if isinstance(response, ApiVersionsResponse):
+            return self._have_versions(response)
+        return self._login_step(response)
+
+    def _have_versions(self, response: ApiVersionsResponse) -> list[Settled[R]]:
         versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and not self._asked_again:
             self._asked_again = True
@@ -255,7 +303,65 @@ class Exchange(Generic[R]):
             raise VersionsRefused(response.error_code)
         self.versions = versions
         self.features = {each.name: each.max_version_level for each in response.finalized_features}
+        if self._logins is not None:
+            self._begin_login()
+            return []
+        return self._send_waiting()
+
+    def _send_waiting(self) -> list[Settled[R]]:
         settled: list[Settled[R]] = []
         for _ in range(len(self.waiting)):
             settled += self.send(self.waiting.popleft())
         return settled
+
+    # Logging in
+
+    def _begin_login(self) -> None:
+        from .api.sasl_handshake import SaslHandshakeRequest
+
+        assert self._logins is not None
+        self._negotiate(SaslHandshakeRequest(mechanism=self._logins.mechanism))
+
+    def _negotiate(self, message: Any) -> None:
+        request = Request(message)
+        try:
+            request.version = self._version_for(request)
+        except UnsupportedVersion as error:
+            raise LoginFailed(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None
+        self._negotiation = request
+        self._write(request)
+
+    def _login_step(self, response: Any) -> list[Settled[R]]:
+        """SaslHandshake was answered, or a token."""
+        from .api.sasl_authenticate import SaslAuthenticateRequest
+
+        logins = self._logins
+        assert logins is not None
+        mechanisms = getattr(response, "mechanisms", None)
+        if mechanisms is not None:
+            if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+                raise LoginFailed(
+                    response.error_code,
+                    f"the broker does not offer the SASL mechanism {logins.mechanism}, but "
+                    f"{', '.join(mechanisms) or 'none'}",
+                )
+            if response.error_code:
+                raise LoginFailed(response.error_code, "the broker refused the SASL handshake")
+            self._tokens = logins.begin()
+            token: bytes | None = self._tokens.first()
+        else:
+            if response.error_code:
+                raise LoginFailed(
+                    response.error_code, response.error_message or "the broker refused the login"
+                )
+            assert self._tokens is not None
+            try:
+                token = self._tokens.answer(response.auth_bytes)
+            except ValueError as error:
+                raise LoginFailed(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from None
+        if token is not None:
+            self._negotiate(SaslAuthenticateRequest(auth_bytes=token))
+            return []
+        self._tokens = None
+        logins.complete(response.session_lifetime_ms)
+        return self._send_waiting()

@@ -99,9 +99,12 @@ class Connection:
         self.write_wanted = False
         self.frames = FrameReader(config["receive_message_max_bytes"], buffers.lend)
         self.exchange: exchange.Exchange[Request] = exchange.Exchange(
-            self.frames, client_id=config["client_id"], software=("ottla", __version__)
+            self.frames,
+            client_id=config["client_id"],
+            software=("ottla", __version__),
+            logins=security.logins(),
         )
-        self.versions_deadline = math.inf  # of ApiVersions
+        self.negotiation_deadline = math.inf  # of ApiVersions and the login under way
         self.bulk = BulkReceiver(self)
         self.used_at = time.monotonic()
 
@@ -180,7 +183,7 @@ class Connection:
             self._try_next_place(f"{self.name}: {os.strerror(code)}")
             return
         self.connected = True
-        self.versions_deadline = time.monotonic() + self.config["request_timeout_ms"] / 1000
+        self._set_negotiation_deadline()
         if self.security.context is None:
             self._established()
             return
@@ -194,6 +197,9 @@ class Connection:
             server_hostname=self.address[0],
         )
         self._shake_hands()
+
+    def _set_negotiation_deadline(self) -> None:
+        self.negotiation_deadline = time.monotonic() + self.config["request_timeout_ms"] / 1000
 
     def _shake_hands(self) -> None:
         """A step of the handshake of TLS, when the socket is ready for it."""
@@ -223,8 +229,11 @@ class Connection:
         if self.closed:
             request.future.set_exception(KafkaConnectionError(f"{self.name}: closed"))
             return
+        ready = self.exchange.ready
         settled = self.exchange.send(request)
         self.used_at = time.monotonic()
+        if ready and not self.exchange.ready:  # the login is repeated first
+            self._set_negotiation_deadline()
         if request.answered and not settled and self.exchange.ready and self.channel is None:
             self.bulk.expect()
         self._plan_flush()
@@ -352,6 +361,8 @@ class Connection:
                     return
                 self.bulk.received(len(frame.data), large=frame.large)
                 self._answer(frame.data)
+        except exchange.LoginFailed as problem:
+            self.close(error_for(problem.error_code, f"{self.name}: {problem}"))
         except exchange.VersionsRefused as problem:
             self.close(KafkaConnectionError(f"{self.name}: {error_for(problem.error_code)}"))
         except WireError as problem:
@@ -387,8 +398,10 @@ class Connection:
             text = f"{self.name} did not answer {late.name} in time"
             late.future.set_exception(error_for(ErrorCode.REQUEST_TIMED_OUT, text))
             self.close(KafkaConnectionError(text))
-        elif not self.exchange.ready and self.versions_deadline <= now:
-            self.close(KafkaConnectionError(f"{self.name} did not answer ApiVersions in time"))
+        elif not self.exchange.ready and self.negotiation_deadline <= now:
+            self.close(
+                KafkaConnectionError(f"{self.name} did not answer ApiVersions or the login in time")
+            )
 
     def close(self, reason: KafkaError) -> None:
         """End it; every open request fails with `reason`."""

@@ -1,8 +1,10 @@
 """How a client's connections are secured: the context of TLS, from kafka-python's options (files in
-PEM) or from Kafka's own (stores)."""
+PEM) or from Kafka's own (stores), and the login."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -11,9 +13,12 @@ from ..errors import KafkaConfigurationError
 if TYPE_CHECKING:
     import ssl
 
+    from ottla.wire.exchange import Logins
+
     from ..typed_config import ClientConfig
 
 TLS_PROTOCOLS = ("SSL", "SASL_SSL")
+SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 # Kafka's options of stores, which have the same names here with underscores.
 STORE_OPTIONS = (
     "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.key.password",
@@ -31,14 +36,56 @@ class Security:
     # To receive into, by the loop's thread.
     buffer: memoryview = field(default_factory=lambda: memoryview(b""))
 
+    new_logins: Callable[[], Logins] | None = None  # for one connection
+
     @classmethod
     def of(cls, config: ClientConfig) -> Security:
         """Raises KafkaConfigurationError, which names the option."""
-        if config["security_protocol"] not in TLS_PROTOCOLS:
-            return cls()
+        protocol = config["security_protocol"]
+        new_logins = logins_of(config) if protocol in SASL_PROTOCOLS else None
+        if protocol not in TLS_PROTOCOLS:
+            return cls(new_logins=new_logins)
         from ottla.tls.channel import RECEIVE_BYTES
 
-        return cls(context_of(config), memoryview(bytearray(RECEIVE_BYTES)))
+        return cls(context_of(config), memoryview(bytearray(RECEIVE_BYTES)), new_logins)
+
+    def logins(self) -> Logins | None:
+        """Those of one connection; None where there is nothing to log in to."""
+        return None if self.new_logins is None else self.new_logins()
+
+
+def logins_of(config: ClientConfig) -> Callable[[], Logins]:
+    from ottla.security.sasl.logins import Logins
+    from ottla.security.sasl.plain import PlainClient
+    from ottla.security.sasl.scram import ScramClient
+
+    mechanism = config["sasl_mechanism"]
+    if mechanism is None:
+        raise KafkaConfigurationError(
+            f"security_protocol={config['security_protocol']} needs sasl_mechanism\n"
+            "Try: sasl_mechanism='SCRAM-SHA-512'"
+        )
+    name, password = username_and_password(config, mechanism)
+    if mechanism == "PLAIN":
+        return lambda: Logins(mechanism, lambda: PlainClient(name, password), time.monotonic)
+    return lambda: Logins(mechanism, lambda: ScramClient(mechanism, name, password), time.monotonic)
+
+
+def username_and_password(config: ClientConfig, mechanism: str) -> tuple[str, str]:
+    from ottla.security.jaas import BadJaas, login_module
+
+    name, password = config["sasl_plain_username"], config["sasl_plain_password"]
+    if config["sasl_jaas_config"]:
+        try:
+            entry = login_module(config["sasl_jaas_config"], mechanism)
+        except BadJaas as error:
+            raise KafkaConfigurationError(f"sasl_jaas_config: {error}") from None
+        name = name or entry.options.get("username")
+        password = password or entry.options.get("password")
+    for option, value in (("sasl_plain_username", name), ("sasl_plain_password", password)):
+        if not value:
+            raise KafkaConfigurationError(f"sasl_mechanism={mechanism} needs {option}")
+    return cast("str", name), cast("str", password)
 
 
 def context_of(config: ClientConfig) -> ssl.SSLContext:

@@ -21,7 +21,7 @@ from ottla.security.sasl.mechanism import (
     ServerSide,
 )
 
-REAUTHENTICATION_MS_MIN = 1_000  # between two logins of one connection
+REAUTHENTICATION_S_MIN = 1.0  # between two logins of one connection
 Mechanisms = Mapping[str, Callable[[], ServerSide]]
 
 
@@ -43,32 +43,38 @@ class Answer(NamedTuple):
 
 class Authenticator:
     __slots__ = (
-        "_completed_at_ms",
+        "_completed_at",
+        "_ends_at",
         "_lifetime_ms_max",
         "_mechanism",
         "_mechanisms",
+        "_monotonic",
         "_now_ms",
         "_server",
-        "expires_ms",
         "headers",
         "principal",
         "state",
     )
 
     def __init__(
-        self, mechanisms: Mechanisms, now_ms: Callable[[], int], lifetime_ms_max: int = 0
+        self,
+        mechanisms: Mechanisms,
+        now_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+        lifetime_ms_max: int = 0,
     ) -> None:
         """`lifetime_ms_max` is `connections.max.reauth.ms`; 0: sessions without an end."""
         self._mechanisms = mechanisms
         self._now_ms = now_ms
+        self._monotonic = monotonic
         self._lifetime_ms_max = lifetime_ms_max
         self._mechanism = ""
         self._server: ServerSide | None = None
-        self._completed_at_ms = NO_EXPIRY
+        self._completed_at = 0.0  # monotonic seconds, as the next
+        self._ends_at: float | None = None  # no request is answered later
         self.state = State.HANDSHAKE
         self.headers = True  # tokens come in SaslAuthenticate; False: bare, after a handshake in v0
         self.principal: Principal | None = None
-        self.expires_ms = NO_EXPIRY  # since the epoch: no request is answered later
 
     @property
     def enabled(self) -> list[str]:
@@ -77,12 +83,17 @@ class Authenticator:
     @property
     def may_repeat(self) -> bool:
         """Whether a client may log in again on this connection."""
-        return self.state is State.COMPLETE and self.expires_ms != NO_EXPIRY
+        return self.state is State.COMPLETE and self.ends
+
+    @property
+    def ends(self) -> bool:
+        """Whether the session holds for a time only."""
+        return self._ends_at is not None
 
     @property
     def over(self) -> bool:
         """Whether the session has ended without a new login."""
-        return self.expires_ms != NO_EXPIRY and self._now_ms() > self.expires_ms
+        return self._ends_at is not None and self._monotonic() > self._ends_at
 
     def handshake(self, mechanism: str, *, headers: bool) -> None:
         """The client names a mechanism. Raises AuthenticationFailed."""
@@ -105,7 +116,7 @@ class Authenticator:
                 f"SASL mechanism {mechanism!r} requested by client is not supported for "
                 f"re-authentication of mechanism {self._mechanism!r}"
             )
-        if self._now_ms() - self._completed_at_ms < REAUTHENTICATION_MS_MIN:
+        if self._monotonic() - self._completed_at < REAUTHENTICATION_S_MIN:
             self._fail()
             raise AuthenticationFailed(
                 "Cannot attempt a re-authentication within one second of the login before it"
@@ -140,19 +151,19 @@ class Authenticator:
                 f"Cannot change principals during re-authentication from {self.principal} to "
                 f"{who.principal}"
             )
-        now_ms = self._now_ms()
         self.principal = who.principal
         self.state = State.COMPLETE
         self._server = None
-        self._completed_at_ms = now_ms
-        ends = [now_ms + self._lifetime_ms_max] if self._lifetime_ms_max > 0 else []
+        self._completed_at = self._monotonic()
+        lifetimes_ms = [self._lifetime_ms_max] if self._lifetime_ms_max > 0 else []
         if who.expires_ms != NO_EXPIRY:
-            ends.append(who.expires_ms)
-        if not ends:
-            self.expires_ms = NO_EXPIRY
+            lifetimes_ms.append(max(who.expires_ms - self._now_ms(), 0))
+        if not lifetimes_ms:
+            self._ends_at = None
             return 0
-        self.expires_ms = min(ends)
-        return max(self.expires_ms - now_ms, 0)
+        lifetime_ms = min(lifetimes_ms)
+        self._ends_at = self._completed_at + lifetime_ms / 1000
+        return lifetime_ms
 
     def _fail(self) -> None:
         self.state = State.FAILED

@@ -9,7 +9,7 @@ from ottla.security.principal import Principal
 NO_EXPIRY = -1  # as `Authenticated.expires_ms`
 
 
-class AuthenticationFailed(Exception):
+class AuthenticationFailed(ValueError):
     """The text is for the peer, so it holds nothing that the peer must not know."""
 
 

@@ -1,0 +1,161 @@
+"""SASL of `ottla server`: logins at its listeners, and its own logins at other brokers."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.cli.failure import Failure
+from ottla.security.jaas import BadJaas, JaasEntry, login_module
+
+if TYPE_CHECKING:
+    from ottla.broker.context import Peer
+    from ottla.broker.login import Login
+    from ottla.seams.clock import Clock
+    from ottla.seams.network import Network
+    from ottla.security.sasl.authenticator import Mechanisms
+    from ottla.security.sasl.logins import Logins
+    from ottla.security.sasl.mechanism import ServerSide
+    from ottla.security.sasl.scram import Credential
+    from ottla.settings import Listener, Settings
+
+SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
+SERVED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+JAAS = "sasl.jaas.config"
+ENABLED = "sasl.enabled.mechanisms"
+BETWEEN = "sasl.mechanism.inter.broker.protocol"
+SECRET_BYTES = 32
+
+Credentials = Callable[[str, str], "Credential | None"]  # by mechanism and user
+
+
+def jaas_of(settings: Settings, listener: str, mechanism: str) -> tuple[JaasEntry | None, str]:
+    """The entry that holds for a listener's mechanism, and the option's name. Raises Failure."""
+    key = (listener.lower(), mechanism.lower(), JAAS)
+    own = f"listener.name.{listener.lower()}.{mechanism.lower()}.{JAAS}"
+    text = settings.of_listener(listener, JAAS, mechanism)
+    name = own if key in settings.listener_values else JAAS
+    if text is None:
+        return None, own
+    try:
+        return login_module(str(text), mechanism), name
+    except BadJaas as error:
+        hint = f'{own}={_module_of(mechanism)} required username="admin" password="…";'
+        raise Failure(f"option {name}: {error}", hint) from None
+
+
+def _module_of(mechanism: str) -> str:
+    from ottla.security.jaas import MODULES
+
+    return next(module for module, names in MODULES.items() if mechanism in names)
+
+
+class Sasl:
+    """Each listener with a login, and how this broker logs in elsewhere."""
+
+    def __init__(self, settings: Settings, clock: Clock, credentials: Credentials) -> None:
+        """Raises Failure when a listener's options do not let anybody in."""
+        self._settings = settings
+        self._clock = clock
+        self._credentials = credentials
+        self._secret = secrets.token_bytes(SECRET_BYTES)
+        secured = [each for each in settings.listeners if each.protocol in SASL_PROTOCOLS]
+        self.listeners = {each.name: self._listener(each) for each in secured}
+
+    def _listener(self, listener: Listener) -> Callable[[Peer], Login]:
+        enabled = self._settings.of_listener(listener.name, ENABLED)
+        assert isinstance(enabled, tuple)
+        mechanisms: dict[str, Callable[[], ServerSide]] = {}
+        for name in enabled:
+            mechanisms[name] = self._mechanism(listener, name)
+        if not mechanisms:
+            raise Failure(
+                f"cannot listen on {listener.name}: {ENABLED} is empty, so nobody could log in",
+                f"{ENABLED}=SCRAM-SHA-512",
+            )
+        return partial(self._login, listener.name, mechanisms)
+
+    def _mechanism(self, listener: Listener, name: str) -> Callable[[], ServerSide]:
+        from ottla.security.sasl.plain import PlainServer, users_of
+        from ottla.security.sasl.scram import ScramServer
+
+        if name not in SERVED:
+            why = "Kerberos is not supported" if name == "GSSAPI" else f"choose of {SERVED}"
+            raise Failure(
+                f"cannot listen on {listener.name}: {ENABLED} names {name}: {why}",
+                f"{ENABLED}=SCRAM-SHA-512",
+            )
+        entry, option = jaas_of(self._settings, listener.name, name)
+        if name != "PLAIN":
+            find = partial(self._credentials, name)
+            return lambda: ScramServer(name, find, self._secret)
+        if entry is None:
+            raise Failure(
+                f"cannot listen on {listener.name}: PLAIN takes its users from {option}, "
+                "which is not set",
+                f'{option}={_module_of(name)} required user_alice="alices-password";',
+            )
+        users = users_of(entry.options)
+        return lambda: PlainServer(users)
+
+    def _login(self, listener: str, mechanisms: Mechanisms, peer: Peer) -> Login:
+        from ottla.broker.login import Login
+        from ottla.security.sasl.authenticator import Authenticator
+
+        settings = self._settings
+        lifetime_ms = settings.of_listener(listener, "connections.max.reauth.ms")
+        assert isinstance(lifetime_ms, int)
+        return Login(
+            peer,
+            Authenticator(mechanisms, self._clock.now_ms, self._clock.monotonic, lifetime_ms),
+            self._clock,
+            delay_ms=settings.integer("connection.failed.authentication.delay.ms"),
+            token_bytes_max=settings.integer("sasl.server.max.receive.size"),
+        )
+
+    # To other brokers
+
+    def network_of_brokers(self, network: Network) -> Network:
+        """The network that brokers reach each other by: with a login, if their listener has one.
+
+        Raises Failure.
+        """
+        between = self._settings.inter_broker_listener
+        if between not in self.listeners:
+            return network
+        from ottla.broker.login_network import LoginNetwork
+
+        return LoginNetwork(network, self._logins(between))
+
+    def _logins(self, listener: str) -> Callable[[], Logins]:
+        from ottla.security.sasl.logins import Logins
+        from ottla.security.sasl.plain import PlainClient
+        from ottla.security.sasl.scram import ScramClient
+
+        mechanism = str(self._settings.of_listener(listener, BETWEEN))
+        if mechanism not in SERVED:
+            raise Failure(
+                f"option {BETWEEN}: brokers cannot log in to each other by {mechanism}",
+                f"{BETWEEN}=SCRAM-SHA-512",
+            )
+        entry, option = jaas_of(self._settings, listener, mechanism)
+        name, password = (
+            (entry.options.get(each) for each in ("username", "password"))
+            if (entry is not None)
+            else (None, None)
+        )
+        if not name or not password:
+            raise Failure(
+                f"option {option}: brokers log in to each other by username and password, and it "
+                "has none",
+                f'{option}={_module_of(mechanism)} required username="admin" password="…";',
+            )
+        if mechanism == "PLAIN":
+            return lambda: Logins(
+                mechanism, lambda: PlainClient(name, password), self._clock.monotonic
+            )
+        return lambda: Logins(
+            mechanism, lambda: ScramClient(mechanism, name, password), self._clock.monotonic
+        )
