@@ -29,6 +29,8 @@ MEMORY = PartType(
     between=transaction_within_capacity,
 )  # fmt: skip
 
+ONE_SYNC = "one sync serves all that waits for it"
+
 FILE = PartType(
     CHANNEL, "file", ("org.apache.flume.channel.file.FileChannel",),
     "Events on disk, synced; they are there after a crash.",
@@ -41,14 +43,17 @@ FILE = PartType(
         Option("capacity", NUMBER, 1_000_000, FROM_1, "Events that it holds at most."),
         Option("transactionCapacity", NUMBER, 10_000, FROM_1,
                "Events that a source puts or a sink takes at a time."),
-        Option("checkpointInterval", NUMBER, 30_000, FROM_1, "Milliseconds between checkpoints."),
+        Option("checkpointInterval", NUMBER, 30_000, FROM_1, "Milliseconds between checkpoints.",
+               idle="one is written each second"),
         Option("maxFileSize", NUMBER, 2_146_435_071, FROM_1, "The bytes of a file at most."),
         Option("minimumRequiredSpace", NUMBER, 524_288_000, FROM_0,
                "Free bytes on the disk below which nothing is put."),
-        Option("fsyncPerTransaction", FLAG, True, None, "Whether a put returns when it is synced."),
-        Option("fsyncInterval", NUMBER, 5, FROM_1, "Seconds between syncs otherwise."),
+        Option("fsyncPerTransaction", FLAG, True, None, "Whether a put returns when it is synced.",
+               idle=ONE_SYNC),
+        Option("fsyncInterval", NUMBER, 5, FROM_1, "Seconds between syncs otherwise.",
+               idle=ONE_SYNC),
         Option("checkpointOnClose", FLAG, True, None,
-               "Whether a checkpoint is written at the end."),
+               "Whether a checkpoint is written at the end.", idle="one is always written"),
         Option("keep-alive", NUMBER, 3, FROM_0, "Seconds that Flume waits for space.", idle=WAITS),
         Option("useDualCheckpoints", FLAG, False, None, "A second checkpoint.", idle=ONE_LOG),
         Option("backupCheckpointDir", PATH, None, None, "Where that is.", idle=ONE_LOG),

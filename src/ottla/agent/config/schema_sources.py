@@ -29,7 +29,14 @@ MiB = 1 << 20
 SOURCE = PartKind.SOURCE
 NO_THREADS = "one event loop serves all connections"
 NO_BACKOFF = "a source here waits for the channel, and for a change of its files"
+AT_ONCE = "what was read goes to the channel at once"
+AS_IT_IS = "bytes stay as they are"
 SYSLOG_FIELDS = ("priority", "version", "timestamp", "hostname")
+ONE_BYTE_ENDS = Rule(
+    "a character set whose line end is one byte: this one cannot be read here",
+    lambda value: isinstance(value, str) and not value.startswith(("utf-16", "utf-32")),
+    "UTF-8",
+)
 PORTS = Rule(
     f"numbers from 0 to {PORT_MAX} with spaces between them",
     lambda value: (
@@ -63,7 +70,9 @@ AVRO_FILES = "must not be AVRO: Avro's container files are not read here"
 LONG_LINES = same("split", "cut", "drop")
 
 
-def deserializer_options(line_length_max: int, long_lines: str) -> tuple[Option, ...]:
+def deserializer_options(
+    line_length_max: int, long_lines: str, as_they_are: str = ""
+) -> tuple[Option, ...]:
     return (
         Option("deserializer", TEXT, "line", None,
                "How a file becomes events: line, multiline, json (a line each), blob.",
@@ -77,7 +86,7 @@ def deserializer_options(line_length_max: int, long_lines: str) -> tuple[Option,
                "is counted.",
                choices=LONG_LINES, ours=True),
         Option("deserializer.outputCharset", CHARSET, "utf-8", None,
-               "The character set of the events."),
+               "The character set of the events.", idle=as_they_are),
         Option("deserializer.firstLine", PATTERN, None, None,
                "With multiline: what the first line of an event looks like; others belong to the "
                "event before.",
@@ -133,8 +142,9 @@ EXEC = PartType(
         Option("logStdErr", FLAG, False, None, "Whether what it prints on stderr is logged."),
         Option("batchSize", NUMBER, 20, FROM_1, "Lines that go to the channel together."),
         Option("batchTimeout", NUMBER, 3000, FROM_0,
-               "Milliseconds that a smaller batch waits at most."),
-        Option("charset", CHARSET, "utf-8", None, "The character set of what it prints."),
+               "Milliseconds that a smaller batch waits at most.", idle=AT_ONCE),
+        Option("charset", CHARSET, "utf-8", ONE_BYTE_ENDS, "The character set of what it prints.",
+               idle=AS_IT_IS),
     ),
 )  # fmt: skip
 
@@ -162,7 +172,8 @@ SPOOLDIR = PartType(
                "Which file is next: oldest, youngest or random.",
                choices=same("oldest", "youngest", "random")),
         Option("pollDelay", NUMBER, 500, FROM_0,
-               "Milliseconds between looks where files are polled."),
+               "Milliseconds between looks at the directory.",
+               idle="changes of a directory are noticed"),
         Option("recursiveDirectorySearch", FLAG, False, None,
                "Whether directories inside are read too."),
         Option("maxBackoff", NUMBER, 4000, FROM_0, "Flume's pause while a channel is full.",
@@ -205,7 +216,7 @@ TAILDIR = PartType(
                idle="changes of a directory are noticed"),
         *FILE_HEADER_OPTIONS,
         *POLLING_OPTIONS,
-        *deserializer_options(MiB - 1024, "cut"),
+        *deserializer_options(MiB - 1024, "cut", AS_IT_IS),
     ),
     between=tail_groups,
     replays=True,
@@ -270,8 +281,10 @@ MULTIPORT_SYSLOGTCP = PartType(
         Option("ports", NAMES, None, PORTS, "The ports to listen on.", required=True),
         Option("eventSize", NUMBER, 2500, FROM_1, "The bytes of a message at most."),
         Option("portHeader", TEXT, None, None, "A header that has the port of the connection."),
-        Option("charset.default", CHARSET, "utf-8", None, "The character set of the messages."),
-        Option("charset.port.", CHARSET, None, None, "That of one port: charset.port.10001."),
+        Option("charset.default", CHARSET, "utf-8", None, "The character set of the messages.",
+               idle=AS_IT_IS),
+        Option("charset.port.", CHARSET, None, None, "That of one port: charset.port.10001.",
+               idle=AS_IT_IS),
         Option("batchSize", NUMBER, 100, FROM_1, "Messages that go to the channel together."),
         Option("readBufferBytes", NUMBER, 1024, FROM_1, "Flume's read buffer.", idle=NO_THREADS),
         Option("numProcessors", NUMBER, None, FROM_1, "Flume's threads.", idle=NO_THREADS),
