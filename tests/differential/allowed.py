@@ -260,6 +260,12 @@ ALLOWED = (
         lambda value, _: sorted(value) if isinstance(value, list) else value,
     ),
     Allowed(
+        "drawn ids in error texts",
+        r"ConsumerGroupHeartbeat\.error_message",
+        "a member of the classic protocol is given its id by the broker",
+        lambda value, _: value and re.sub(r"member [\w-]{22}\.$", "member <drawn>", value),
+    ),
+    Allowed(
         "what is wrong with a pattern",
         r"ConsumerGroupHeartbeat\.error_message",
         "Kafka quotes the library that matches; the words are our own",

@@ -102,6 +102,8 @@ class ConsumerGroup(NewGroup):
         self.classic_protocol_counts: Counter[str] = Counter()
         # The epoch of the member that has a partition, or must still give it up.
         self.partition_epochs: dict[bytes, dict[int, int]] = {}
+        # Classic members that were told to join again, and have not yet; in memory only.
+        self.must_join: set[str] = set()
         # The cluster's topics when the hash was last compared; in memory only.
         self.seen_topics: object = None
         # Whether the log has a record that Kafka 4.0 wrote and no one needs any more.

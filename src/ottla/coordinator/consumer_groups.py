@@ -10,9 +10,7 @@ the error and message that Kafka gives.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
+from ottla.coordinator.classic_members import JOIN, SYNC, ClassicMembers
 from ottla.coordinator.consumer_group import (
     UNREVOKED,
     ConsumerGroup,
@@ -29,11 +27,21 @@ from ottla.coordinator.consumer_group_records import (
     replay,
     target_record,
 )
+from ottla.coordinator.consumer_heartbeat import (
+    Asking,
+    check_epoch,
+    check_not_fenced,
+    is_full,
+    owned_of,
+    updated_member,
+)
 from ottla.coordinator.current_assignment import Owned, Reconciliation
 from ottla.coordinator.effects import Effects, Record, TimerKey
-from ottla.coordinator.group import Group
+from ottla.coordinator.group import EMPTY, Group
+from ottla.coordinator.group_migration import check_upgrade, downgraded, may_downgrade, upgraded
 from ottla.coordinator.group_options import GroupOptions
 from ottla.coordinator.group_patterns import PATTERNS, GroupPatterns
+from ottla.coordinator.group_records import group_tombstone
 from ottla.coordinator.new_group import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
@@ -41,6 +49,7 @@ from ottla.coordinator.new_group import (
     NewGroup,
     Refused,
 )
+from ottla.coordinator.rebalance import GroupRules, fail_parked, prepare_rebalance, session_timer
 from ottla.coordinator.target_assignment import Target, may_assign, new_target, present_target
 from ottla.coordinator.topics import TopicsView
 from ottla.wire.api.consumer_group_heartbeat import (
@@ -55,16 +64,7 @@ from ottla.wire.schema import Struct
 
 SESSION = "consumer-session"
 REBALANCE = "consumer-rebalance"
-
-
-@dataclass(slots=True, frozen=True)
-class Asking:
-    """A ConsumerGroupHeartbeat request, and what the handler knows of the client."""
-
-    request: ConsumerGroupHeartbeatRequest
-    client_id: str
-    client_host: str
-    new_member_id: str  # used if the member brings none
+MEMBER_TIMERS = (SESSION, REBALANCE, JOIN, SYNC)
 
 
 class ConsumerGroups:
@@ -76,11 +76,14 @@ class ConsumerGroups:
         classic_groups: dict[str, Group],
         options: GroupOptions,
         topics: TopicsView,
+        rules: GroupRules,
     ) -> None:
         self.groups = groups
         self.classic_groups = classic_groups
         self.options = options
         self.topics = topics
+        self.classic_rules = rules
+        self.classic = ClassicMembers(self)
         self.patterns = GroupPatterns(self.get, options, topics)
 
     def get(self, group_id: str) -> ConsumerGroup | None:
@@ -104,7 +107,7 @@ class ConsumerGroups:
     def restart_sessions(self, group_id: str, effects: Effects) -> None:
         group = self.get(group_id)
         for member in group.members.values() if group is not None else ():
-            self.restart_session(group_id, member.member_id, effects)
+            self.restart_session(group_id, member, effects)
             self.set_rebalance_timer(group_id, member, effects)
 
     def due(self, key: TimerKey, effects: Effects, now_ms: int) -> None:
@@ -112,7 +115,7 @@ class ConsumerGroups:
         if name == PATTERNS:
             self.patterns.due(group_id, effects)
             return
-        if name not in (SESSION, REBALANCE):
+        if name not in MEMBER_TIMERS:
             return  # of the classic group that this one was
         member_id = str(key[2])
         group = self.get(group_id)
@@ -120,9 +123,11 @@ class ConsumerGroups:
         if group is None or member is None:
             return
         # A static member that left for a while has no epoch to move on from.
-        late = name == REBALANCE and member.state is UNREVOKED and member.epoch >= 0
-        if late or name == SESSION:
-            self.fence(group, [member], effects)
+        if name == REBALANCE and (member.state is not UNREVOKED or member.epoch < 0):
+            return
+        if name in (JOIN, SYNC) and member.classic is None:
+            return
+        self.fence(group, [member], effects, now_ms)
 
     def tombstones(self, group_id: str) -> list[Record]:
         group = self.get(group_id)
@@ -135,8 +140,8 @@ class ConsumerGroups:
     ) -> ConsumerGroupHeartbeatResponse:
         request = asking.request
         if request.member_epoch in (LEAVING_EPOCH, LEAVING_STATIC_EPOCH):
-            return self.leave(request, effects)
-        group = self.group_for(request)
+            return self.leave(request, effects, now_ms)
+        group = self.group_for(request, effects)
         member_id = request.member_id
         self.check_size(group, member_id, request.instance_id)
         joins = request.member_epoch == JOINING_EPOCH
@@ -146,12 +151,14 @@ class ConsumerGroups:
             member = group.members.get(member_id)
             if member is None:
                 member = ConsumerMember(member_id) if joins else group.member(member_id)
-            check_epoch(member, request.member_epoch, owned)
         else:
-            member = self.static_member(group, member_id, request, owned, effects)
+            member = self.static_member(
+                group, member_id, request.instance_id, joins=joins, classic=False, effects=effects
+            )
+        check_epoch(member, request.member_epoch, owned)
         updated = updated_member(member, asking)
-        reconciled = self.advance(group, member, updated, owned, effects, now_ms)
-        self.restart_session(group.group_id, member_id, effects)
+        reconciled, _ = self.advance(group, member, updated, owned, effects, now_ms)
+        self.restart_session(group.group_id, updated, effects)
         response = ConsumerGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=reconciled.epoch,
@@ -176,30 +183,86 @@ class ConsumerGroups:
         owned: Owned,
         effects: Effects,
         now_ms: int,
-    ) -> ConsumerMember:
-        """The group's epoch, its target and this member's step, after the member has changed."""
+        *,
+        assigns: bool = True,
+    ) -> tuple[ConsumerMember, int]:
+        """The group's epoch, its target and this member's step, after the member has changed.
+
+        The member after the step, and the group's epoch.
+        """
         names_changed = updated.topic_names != member.topic_names
         if updated != member:
             effects.records.append(member_record(group.group_id, updated))
         pattern = self.patterns.update(group, member, updated, effects, now_ms)
         bump = names_changed or pattern.resolved
         epoch, homogeneous = self.group_epoch(group, member, updated, bump, effects)
-        target = self.target(group, epoch, member, updated, homogeneous, effects, now_ms)
+        target = present_target(group, updated)
+        if assigns:
+            target = self.target(group, epoch, member, updated, homogeneous, effects, now_ms)
         changed = names_changed or pattern.changed
-        return self.reconcile(group, updated, target, changed, owned, effects)
+        return self.reconcile(group, updated, target, changed, owned, effects), epoch
 
-    def group_for(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
+    def group_for(self, request: ConsumerGroupHeartbeatRequest, effects: Effects) -> ConsumerGroup:
+        """The group of a member; one that joins makes it, also from a classic group."""
         group_id = request.group_id
         known = self.groups.get(group_id)
-        if known is None:
-            if request.member_epoch != JOINING_EPOCH:
+        joins = request.member_epoch == JOINING_EPOCH
+        classic = self.classic_groups.get(group_id)
+        if isinstance(known, ConsumerGroup):
+            return known
+        if known is None and classic is None:
+            if not joins:
                 raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
             return ConsumerGroup(group_id)
-        if not isinstance(known, ConsumerGroup):
-            raise Refused(
-                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
-            )
-        return known
+        if known is None and classic is not None and joins:
+            return self.upgrade(classic, effects)
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+
+    def upgrade(self, group: Group, effects: Effects) -> ConsumerGroup:
+        """The consumer group that a classic group becomes; its members join the next rebalance."""
+        if group.state is EMPTY:
+            effects.records.append(group_tombstone(group.group_id))
+            return ConsumerGroup(group.group_id)
+        check_upgrade(group, self.options)
+        found, records = upgraded(group, self.topics)
+        for member in group.members.values():
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+            fail_parked(group, member, error, effects, member.member_id)
+        for each in found.members.values():
+            self.restart_session(group.group_id, each, effects)
+        effects.records += records
+        return found
+
+    def downgrade(
+        self,
+        group: ConsumerGroup,
+        gone: list[ConsumerMember],
+        successor: ConsumerMember | None,
+        effects: Effects,
+        now_ms: int,
+        *,
+        rebalance: bool,
+    ) -> None:
+        """Make it a classic group without these members."""
+        group_id = group.group_id
+        found, records = downgraded(group, gone, successor, self.topics, now_ms)
+        effects.records += records
+        self.classic_groups[group_id] = found
+        for member_id in group.members:
+            self.cancel_timers(group_id, member_id, effects)
+        for member in found.members.values():
+            effects.set_timer(session_timer(found, member.member_id), member.session_timeout_ms)
+        if rebalance:
+            prepare_rebalance(found, self.classic_rules, effects, now_ms)
+
+        def undo(error: ErrorCode, after: Effects) -> None:
+            self.classic_groups.pop(group_id, None)
+            self.restart_sessions(group_id, after)
+            for reply, _ in effects.due:
+                if reply is not None:
+                    reply.fail(error)
+
+        effects.on_failure = undo
 
     def check_size(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
         """A static member that returns takes its own place."""
@@ -218,22 +281,23 @@ class ConsumerGroups:
         self,
         group: ConsumerGroup,
         member_id: str,
-        request: ConsumerGroupHeartbeatRequest,
-        owned: Owned,
+        instance_id: str,
+        *,
+        joins: bool,
+        classic: bool,
         effects: Effects,
     ) -> ConsumerMember:
         """The static member that asks; one that joins takes the place of one that has left."""
-        instance_id = request.instance_id
         known = group.static_member(instance_id)
-        if request.member_epoch != JOINING_EPOCH:
+        if not joins:
             if known is None:
                 raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
             check_not_fenced(known, member_id, instance_id)
-            check_epoch(known, request.member_epoch, owned)
             return known
         if known is None:
             return group.members.get(member_id) or ConsumerMember(member_id)
-        if known.classic is None and known.epoch != LEAVING_STATIC_EPOCH:
+        # Only where both know epochs can the one that is there have said that it leaves.
+        if not classic and known.classic is None and known.epoch != LEAVING_STATIC_EPOCH:
             raise Refused(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group "
@@ -325,9 +389,12 @@ class ConsumerGroups:
             self.set_rebalance_timer(group.group_id, reconciled, effects)
         return reconciled
 
-    def restart_session(self, group_id: str, member_id: str, effects: Effects) -> None:
-        timeout_ms = self.options.of_group(group_id, "group.consumer.session.timeout.ms")
-        effects.set_timer((group_id, SESSION, member_id), timeout_ms)
+    def restart_session(self, group_id: str, member: ConsumerMember, effects: Effects) -> None:
+        if member.classic is not None:
+            timeout_ms = member.classic.session_timeout_ms
+        else:
+            timeout_ms = self.options.of_group(group_id, "group.consumer.session.timeout.ms")
+        effects.set_timer((group_id, SESSION, member.member_id), timeout_ms)
 
     def set_rebalance_timer(self, group_id: str, member: ConsumerMember, effects: Effects) -> None:
         """A member that must give partitions up has its rebalance timeout for that."""
@@ -340,14 +407,14 @@ class ConsumerGroups:
     # ---- leaving ---------------------------------------------------------------------------------
 
     def leave(
-        self, request: ConsumerGroupHeartbeatRequest, effects: Effects
+        self, request: ConsumerGroupHeartbeatRequest, effects: Effects, now_ms: int
     ) -> ConsumerGroupHeartbeatResponse:
         group = self.known_group(request.group_id)
         response = ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
         if request.instance_id is None:
-            self.fence(group, [group.member(request.member_id)], effects)
+            self.fence(group, [group.member(request.member_id)], effects, now_ms)
             return response
         member = group.static_member(request.instance_id)
         if member is None:
@@ -356,7 +423,7 @@ class ConsumerGroups:
             )
         check_not_fenced(member, request.member_id, request.instance_id)
         if request.member_epoch == LEAVING_EPOCH:
-            self.fence(group, [member], effects)
+            self.fence(group, [member], effects, now_ms)
         else:
             # It comes back under another member id, or its session ends: nobody else gets its
             # partitions until then.
@@ -379,91 +446,28 @@ class ConsumerGroups:
         return known
 
     def fence(
-        self, group: ConsumerGroup, members: Iterable[ConsumerMember], effects: Effects
+        self, group: ConsumerGroup, gone: list[ConsumerMember], effects: Effects, now_ms: int
     ) -> None:
         """Remove members: the group's epoch rises, and the others get what they had."""
-        gone = list(members)
         if not gone:
             return
         group_id = group.group_id
+        if may_downgrade(group, gone, self.options, self.classic_size_max):
+            self.downgrade(group, gone, None, effects, now_ms, rebalance=True)
+            return
         for member in gone:
             effects.records += member_tombstones(group_id, member.member_id)
-            for name in (SESSION, REBALANCE):
-                effects.cancel_timer((group_id, name, member.member_id))
+            self.cancel_timers(group_id, member.member_id, effects)
+            group.must_join.discard(member.member_id)
         names, patterns = group.subscriptions_without(gone)
         effects.records += [pattern_record(group_id, pattern, None) for pattern in patterns]
         hashed = self.topics.group_hash(names)
         effects.records.append(epoch_record(group_id, group.epoch + 1, hashed))
 
+    def cancel_timers(self, group_id: str, member_id: str, effects: Effects) -> None:
+        for name in MEMBER_TIMERS:
+            effects.cancel_timer((group_id, name, member_id))
 
-def owned_of(request: ConsumerGroupHeartbeatRequest) -> Owned:
-    if request.topic_partitions is None:
-        return None
-    return {each.topic_id: each.partitions for each in request.topic_partitions}
-
-
-def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the member says everything, as it does when it is not sure what arrived."""
-    subscribes = (
-        request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
-    )
-    return (
-        request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
-    )
-
-
-def updated_member(member: ConsumerMember, asking: Asking) -> ConsumerMember:
-    """The member with what the request says anew."""
-    request = asking.request
-    names = request.subscribed_topic_names
-    timeout_ms = request.rebalance_timeout_ms
-    pattern = request.subscribed_topic_regex
-    return member._replace(
-        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
-        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
-        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
-        topic_names=member.topic_names if names is None else tuple(sorted(set(names))),
-        pattern=member.pattern if pattern is None else pattern,
-        client_id=asking.client_id,
-        client_host=asking.client_host,
-        classic=None,
-    )
-
-
-def check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
-    """Whether a member that says this epoch may go on."""
-    if epoch in (JOINING_EPOCH, member.epoch):
-        return
-    if epoch > member.epoch:
-        relation = "greater"
-    elif epoch == member.previous_epoch and owns_only(owned, member):
-        return  # the response with the new epoch was lost
-    else:
-        relation = "smaller"
-    raise Refused(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by "
-        f"the group coordinator ({member.epoch}). The member must abandon all its partitions and "
-        "rejoin.",
-    )
-
-
-def owns_only(owned: Owned, member: ConsumerMember) -> bool:
-    """Whether the member says what it owns, and all of it is assigned to it."""
-    if owned is None:
-        return False
-    return all(
-        topic_id in member.assigned and each in member.assigned[topic_id]
-        for topic_id, partitions in owned.items()
-        for each in (*partitions,)
-    ) and all(topic_id in member.assigned for topic_id in owned)
-
-
-def check_not_fenced(member: ConsumerMember, member_id: str, instance_id: str | None) -> None:
-    if member.member_id != member_id:
-        raise Refused(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member "
-            f"{member.member_id}.",
-        )
+    @property
+    def classic_size_max(self) -> int:
+        return self.classic_rules.max_size

@@ -97,7 +97,7 @@ class GroupShard:
         self.groups: dict[str, Group] = {}  # of the classic protocol
         # Those of the new protocols, of whatever kind; an id is in one of the two.
         self.new_groups: dict[str, NewGroup] = {}
-        self.consumers = ConsumerGroups(self.new_groups, self.groups, options, topics)
+        self.consumers = ConsumerGroups(self.new_groups, self.groups, options, topics, group_rules)
         self.shares = ShareGroups(self.new_groups, self.groups, options, topics, states)
         self.kinds: dict[str, GroupKind] = {"consumer": self.consumers, "share": self.shares}
         self._kinds_by_key: dict[type[Struct], GroupKind] = {
@@ -255,26 +255,54 @@ class GroupShard:
         if not rules.min_session_timeout_ms <= timeout_ms <= rules.max_session_timeout_ms:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
             reply_error(effects, joining, error, request.member_id)
+        elif request.group_id in self.new_groups and group is None:
+            self.join_new_group(joining, effects, now_ms)
         elif group is not None:
             join(group, joining, rules, effects, now_ms)
         elif request.member_id != "":
             reply_error(effects, joining, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         else:
-            group = self.groups[request.group_id] = Group(request.group_id)
-            join(group, joining, rules, effects, now_ms)
-            if not effects.records:
-                effects.records.append(empty_group_record(group, now_ms))
+            self.join_first(joining, effects, now_ms)
+
+    def join_first(self, joining: Joining, effects: Effects, now_ms: int) -> None:
+        """The first member makes the group."""
+        group_id = joining.request.group_id
+        group = self.groups[group_id] = Group(group_id)
+        records = len(effects.records)
+        join(group, joining, self.group_rules, effects, now_ms)
+        if len(effects.records) == records:
+            effects.records.append(empty_group_record(group, now_ms))
+
+    def join_new_group(self, joining: Joining, effects: Effects, now_ms: int) -> None:
+        """JoinGroup to a group of a new protocol: without members a consumer group is replaced."""
+        request = joining.request
+        group = self.consumers.get(request.group_id)
+        if group is None:
+            reply_error(effects, joining, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+        elif group.members:
+            self.consumers.classic.join(group, joining, effects, now_ms)
+        elif request.member_id != "":
+            reply_error(effects, joining, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+        else:
+            effects.records += self.group_tombstones(request.group_id)
+            self.join_first(joining, effects, now_ms)
 
     def sync(self, request: SyncGroupRequest, reply: Reply, effects: Effects, now_ms: int) -> None:
         """SyncGroup: the reply is parked until the leader's assignment is committed."""
         group = self.groups.get(request.group_id)
-        if group is None:
+        consumer_group = self.consumers.get(request.group_id)
+        if consumer_group is not None:
+            self.consumers.classic.sync(consumer_group, request, reply, effects)
+        elif group is None:
             effects.reply(reply, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         else:
             sync(group, request, reply, self.group_rules, effects, now_ms)
 
     def heartbeat(self, request: HeartbeatRequest, effects: Effects) -> ErrorCode:
         """Heartbeat: REBALANCE_IN_PROGRESS when the member must join again."""
+        consumer_group = self.consumers.get(request.group_id)
+        if consumer_group is not None:
+            return self.consumers.classic.heartbeat(consumer_group, request, effects)
         group = self.groups.get(request.group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -284,6 +312,9 @@ class GroupShard:
         self, group_id: str, members: list[MemberIdentity], effects: Effects, now_ms: int
     ) -> list[MemberResponse]:
         """LeaveGroup: one result for each of the members."""
+        consumer_group = self.consumers.get(group_id)
+        if consumer_group is not None:
+            return self.consumers.classic.leave(consumer_group, members, effects, now_ms)
         group = self.groups.get(group_id)
         if group is not None:
             return leave(group, members, self.group_rules, effects, now_ms)

@@ -2,82 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.apache.messages import Fields
 from tests.differential.case import case
 from tests.differential.members import ready, stable
+from tests.differential.new_members import (
+    NewMember,
+    commit,
+    describe,
+    fetch,
+    make,
+    settled,
+    until,
+)
 from tests.differential.peer import Peer
 
 BEAT, DESCRIBE = "ConsumerGroupHeartbeat", "ConsumerGroupDescribe"
-CLASSIC_TOO = {"subscribed_topic_regex": None}
-
-
-class NewMember:
-    """A member of the new protocol, which says after each answer what it owns."""
-
-    def __init__(self, peer: Peer, group: str, name: str, version: int, **fields: Any) -> None:
-        self.peer, self.group, self.name, self.version = peer, group, name, version
-        self.member_id = f"{peer.prefix}-{name}"
-        self.instance_id: str | None = fields.pop("instance_id", None)
-        self.first = fields
-        self.epoch = 0
-        self.owned: list[Fields] = []
-
-    def request(self, **fields: Any) -> Fields:
-        said: Fields = {
-            "group_id": self.group,
-            "member_id": self.member_id,
-            "member_epoch": self.epoch,
-            "instance_id": self.instance_id,
-            "rack_id": None,
-            "rebalance_timeout_ms": -1,
-            "subscribed_topic_names": None,
-            "server_assignor": None,
-            "topic_partitions": None,
-        }
-        if self.version >= 1:
-            said["subscribed_topic_regex"] = None
-        return said | fields
-
-    def join(self, *topics: str, label: str = "joins", **fields: Any) -> Fields:
-        """Say everything, as a member does that is new."""
-        self.epoch, self.owned = 0, []
-        names = list(topics) if topics else None
-        said = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": names}
-        return self.beat(label, **(said | self.first | {"topic_partitions": []} | fields))
-
-    def beat(self, label: str = "", **fields: Any) -> Fields:
-        request = self.request(**fields)
-        answer = self.peer.ask(BEAT, self.version, request, f"{self.name} {label}".strip())
-        if not answer.get("error_code"):
-            self.epoch = answer["member_epoch"]
-            if answer["assignment"] is not None:
-                self.owned = answer["assignment"]["topic_partitions"]
-        return answer
-
-    def says_owned(self, label: str = "says what it owns") -> Fields:
-        return self.beat(label, topic_partitions=self.owned)
-
-    def leave(self, epoch: int = -1, label: str = "leaves") -> Fields:
-        return self.beat(label, member_epoch=epoch)
-
-
-def describe(peer: Peer, group: str, label: str = "", version: int = 1) -> None:
-    peer.ask(DESCRIBE, version, {"group_ids": [group]}, label)
-
-
-def make(peer: Peer, stem: str = "topic", *, partitions: int = 1) -> str:
-    """A topic that the group coordinator knows too: Kafka's is the last to see a new one."""
-    name = peer.create_topic(stem, partitions=partitions)
-    peer.settle()
-    return name
-
-
-def settled(members: list[NewMember], beats: int = 3) -> None:
-    for number in range(beats):
-        for member in members:
-            member.says_owned(f"round {number}")
 
 
 @case(BEAT)
@@ -314,19 +253,6 @@ def every_topic(peer: Peer, version: int) -> None:
     one.leave()
 
 
-def until(member: NewMember, partitions: int) -> None:
-    """The coordinator resolves patterns beside requests."""
-
-    def enough(answer: Fields) -> bool:
-        found = (answer["assignment"] or {}).get("topic_partitions", ())
-        return sum(len(each["partitions"]) for each in found) == partitions
-
-    answer = member.peer.ask_until(
-        BEAT, member.version, member.request(), enough, f"{member.name} gets {partitions}"
-    )
-    member.epoch, member.owned = answer["member_epoch"], answer["assignment"]["topic_partitions"]
-
-
 @case(BEAT)
 def topics_change(peer: Peer, version: int) -> None:
     """Partitions that are added, and a topic that is made later."""
@@ -388,33 +314,6 @@ def commits(peer: Peer, version: int) -> None:
     commit(peer, 9, topic, group, one.member_id, one.epoch)
     fetch(peer, topic, group, one.member_id, one.epoch)
     peer.ask("OffsetDelete", 0, {"group_id": group, "topics": delete}, "empty")
-
-
-def commit(
-    peer: Peer,
-    api_version: int,
-    topic: str,
-    group: str,
-    member_id: str,
-    epoch: int,
-    partition: int = 0,
-) -> None:
-    part = {"partition_index": partition, "committed_offset": 1, "committed_metadata": ""}
-    request: Fields = {
-        "group_id": group,
-        "generation_id_or_member_epoch": epoch,
-        "member_id": member_id,
-        "group_instance_id": None,
-        "topics": [{"name": topic, "partitions": [part]}],
-    }
-    peer.ask("OffsetCommit", api_version, request, f"{member_id} epoch {epoch} of {partition}")
-
-
-def fetch(peer: Peer, topic: str, group: str, member_id: str | None, epoch: int) -> None:
-    topics = [{"name": topic, "partition_indexes": [0]}]
-    asked = {"group_id": group, "member_id": member_id, "member_epoch": epoch, "topics": topics}
-    request: Fields = {"groups": [asked], "require_stable": False}
-    peer.ask("OffsetFetch", 9, request, f"{member_id} epoch {epoch}")
 
 
 @case(DESCRIBE)

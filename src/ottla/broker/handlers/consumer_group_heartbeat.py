@@ -6,7 +6,7 @@ from ottla.broker.context import Context, Pending
 from ottla.broker.coordinators import PendingReply
 from ottla.broker.handlers.join_group import client_host
 from ottla.broker.new_groups import refuse_invalid, uuid_text
-from ottla.coordinator.consumer_groups import Asking
+from ottla.coordinator.consumer_heartbeat import Asking
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.new_group import (
     JOINING_EPOCH,
