@@ -64,7 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "log": {"wire"} | SHARED,
     "replica": {"log", "wire"} | SHARED,
     "metadata_store": SHARED,
-    "cluster": {"metadata_store", "wire"} | SHARED,
+    "cluster": {"metadata_store", "security", "wire"} | SHARED,
     "coordinator": {"cluster.image", "replica.partition", "wire"} | SHARED,
     "broker": {"wire", "log", "replica", "metadata_store", "cluster", "coordinator", "security"}
     | SHARED,
