@@ -1,0 +1,318 @@
+"""The window of a share partition, beside a twin that keeps each record by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.broker.shares.acknowledgements import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    AcknowledgedBatch,
+    InvalidAcknowledgement,
+)
+from ottla.broker.shares.in_flight import InFlight
+from ottla.broker.shares.ranges import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    BatchBounds,
+    Limits,
+)
+from ottla.coordinator.share_state import StateBatch
+from ottla.wire.errors import ErrorCode
+
+LIMITS = Limits(deliveries_max=5, records_max=20, lock_ms=1000)
+FEW = Limits(deliveries_max=2, records_max=20, lock_ms=1000)
+BATCH = 5  # records in each batch of the twin's log
+
+
+def batches(first: int, last: int) -> list[BatchBounds]:
+    """The batches of a log of BATCH records each that hold these offsets."""
+    base = first // BATCH * BATCH
+    return [BatchBounds(at, at + BATCH - 1) for at in range(base, last + 1, BATCH)]
+
+
+def take(
+    window: InFlight, member: str = "m", records_max: int = 5, now_ms: int = 0, **more: Any
+) -> list[tuple[int, int, int]]:
+    """Acquire from the next offset on; the log is long enough for all."""
+    limits = more.pop("limits", LIMITS)
+    offset = window.next_offset()
+    wanted = window.last_wanted(offset, records_max, limits)
+    found = window.acquire(
+        member,
+        offset,
+        records_max,
+        batches(offset, max(wanted, offset)),
+        limits,
+        now_ms=now_ms,
+        batch_size=more.pop("batch_size", 500),
+        **more,
+    )
+    return [tuple(each) for each in found]
+
+
+def say(
+    window: InFlight,
+    first: int,
+    last: int,
+    *types: int,
+    member: str = "m",
+    now_ms: int = 0,
+    limits: Limits = LIMITS,
+) -> None:
+    window.commit(
+        window.acknowledge(member, [AcknowledgedBatch(first, last, types)], limits, now_ms)
+    )
+
+
+def test_whole_batches_are_acquired_unless_the_limit_is_exact() -> None:
+    """A limit inside a batch is rounded up to its end; in the mode record_limit it is not."""
+    assert take(InFlight(0), records_max=7) == [(0, 9, 1)]
+    assert take(InFlight(0), records_max=7, exact=True) == [(0, 6, 1)]
+    assert take(InFlight(3), records_max=1) == [(3, 4, 1)]
+
+
+def test_acquired_records_are_cut_at_the_clients_batch_size() -> None:
+    """Several ranges are answered where the client wants smaller ones; each ends with a batch."""
+    assert take(InFlight(0), records_max=20, batch_size=8) == [(0, 9, 1), (10, 19, 1)]
+
+
+def test_the_limit_of_records_under_way() -> None:
+    """Behind 20 records nothing more is acquired; what is done with makes way."""
+    window = InFlight(0)
+    assert take(window, records_max=50) == [(0, 19, 1)]
+    assert not window.can_acquire(LIMITS)
+    say(window, 5, 9, ACCEPT)
+    assert window.can_acquire(LIMITS)
+    assert take(window, records_max=50) == [(20, 24, 1)]
+    assert window.count == 20
+
+
+def test_acknowledged_from_the_front_the_window_moves_on() -> None:
+    """The start offset follows what is done with; gaps in it are remembered until then."""
+    window = InFlight(0)
+    take(window, records_max=10)
+    say(window, 5, 9, ACCEPT)
+    assert (window.start, window.done_count) == (0, 5)
+    say(window, 0, 4, ACCEPT, REJECT, ACCEPT, GAP, ACCEPT)
+    assert (window.start, window.end, window.done_count, window.ranges) == (10, 9, 0, [])
+
+
+def test_released_records_are_delivered_again_until_the_last_attempt() -> None:
+    """A release counts; the fifth delivery is the last, after it the record is archived."""
+    window = InFlight(0)
+    counts = []
+    for _ in range(5):
+        [(first, last, count)] = take(window, records_max=1, exact=True)
+        counts.append(count)
+        say(window, first, last, RELEASE)
+    assert counts == [1, 2, 3, 4, 5]
+    assert window.start == 1
+
+
+def test_the_last_attempt_is_alone_and_those_before_it_are_few() -> None:
+    """From the half of the attempts on fewer are delivered together: 20, 20, 20, 10, then one."""
+    window = InFlight(0)
+    sizes = []
+    for _ in range(3):
+        taken = take(window, records_max=20)
+        sizes.append(sum(last - first + 1 for first, last, _ in taken))
+        say(window, 0, 19, RELEASE)
+    assert sizes == [20, 20, 20]
+    assert take(window, records_max=20) == [(0, 9, 4)]
+    say(window, 0, 9, RELEASE)
+    assert take(window, records_max=20) == [(0, 0, 5)]
+    assert take(window, records_max=20) == [(1, 1, 5)]
+
+
+def test_with_two_attempts_nothing_is_delivered_alone() -> None:
+    """Where every second delivery is the last, all go together as before."""
+    window = InFlight(0)
+    take(window, records_max=5, limits=FEW)
+    say(window, 0, 4, RELEASE, limits=FEW)
+    assert take(window, records_max=5, limits=FEW) == [(0, 4, 2)]
+
+
+def test_a_lock_that_is_over_gives_the_records_to_others() -> None:
+    """After its time another member gets the records, and the first may not acknowledge them."""
+    window = InFlight(0)
+    take(window, now_ms=0)
+    assert window.expire(LIMITS, 999) == []
+    assert len(window.expire(LIMITS, 1000)) == 1
+    assert take(window, "other", now_ms=1000) == [(0, 4, 2)]
+    with pytest.raises(InvalidAcknowledgement) as refused:
+        say(window, 0, 4, ACCEPT)
+    assert refused.value.error is ErrorCode.INVALID_RECORD_STATE
+
+
+def test_a_renewed_lock_lasts_longer() -> None:
+    """RENEW begins the time of some records anew."""
+    window = InFlight(0)
+    take(window, now_ms=0)
+    say(window, 0, 1, RENEW, now_ms=900)
+    window.expire(LIMITS, 1000)
+    assert [(each.first, each.state) for each in window.ranges] == [(0, ACQUIRED), (2, AVAILABLE)]
+    assert window.next_deadline_ms() == 1900
+
+
+def test_a_refused_acknowledgement_changes_nothing() -> None:
+    """One batch that is wrong takes the whole acknowledgement of the partition with it."""
+    window = InFlight(0)
+    take(window)
+    with pytest.raises(InvalidAcknowledgement):
+        window.acknowledge(
+            "m",
+            [AcknowledgedBatch(0, 1, [ACCEPT]), AcknowledgedBatch(4, 5, [ACCEPT])],
+            LIMITS,
+            0,
+        )
+    say(window, 0, 4, ACCEPT)
+    assert window.start == 5
+
+
+def test_what_is_being_written_is_for_nobody() -> None:
+    """Between a release and its write the records are neither available nor acknowledged again."""
+    window = InFlight(0)
+    take(window)
+    noted = window.acknowledge("m", [AcknowledgedBatch(0, 4, [RELEASE])], LIMITS, 0)
+    assert window.next_offset() == 5
+    with pytest.raises(InvalidAcknowledgement):
+        say(window, 0, 4, ACCEPT)
+    window.roll_back(noted, LIMITS, 10)
+    say(window, 0, 4, ACCEPT)
+    noted = window.release("m", LIMITS)
+    assert noted == []
+
+
+def test_records_that_compaction_took_are_done_with() -> None:
+    """Where the log has no records any more, the window does not wait for them."""
+    window = InFlight(0, [StateBatch(8, 9, ACKNOWLEDGED, 1)])
+    assert window.next_offset() == 0
+    found = window.acquire("m", 0, 5, [BatchBounds(4, 7)], LIMITS, now_ms=0, batch_size=500)
+    assert [tuple(each) for each in found] == [(4, 7, 1)]
+    assert window.start == 4
+
+
+def test_a_log_that_begins_later() -> None:
+    """Deleted records leave the window; who holds them may acknowledge them without effect."""
+    window = InFlight(0)
+    take(window, records_max=10)
+    window.begin_at(7)
+    assert (window.start, window.count) == (7, 3)
+    say(window, 0, 4, ACCEPT)
+    say(window, 5, 9, ACCEPT)
+    assert window.start == 10
+
+
+class Twin:
+    """The state of each record by itself."""
+
+    def __init__(self) -> None:
+        self.states: dict[int, int] = {}
+        self.counts: dict[int, int] = {}
+        self.owners: dict[int, str] = {}
+        self.deadlines: dict[int, int] = {}
+
+    def acquired(self, member: str, found: list[tuple[int, int, int]], now_ms: int) -> None:
+        for first, last, count in found:
+            for offset in range(first, last + 1):
+                assert self.states.get(offset, AVAILABLE) == AVAILABLE
+                self.counts[offset] = self.counts.get(offset, 0) + 1
+                assert self.counts[offset] == count
+                self.states[offset] = ACQUIRED
+                self.owners[offset] = member
+                self.deadlines[offset] = now_ms + LIMITS.lock_ms
+
+    def may(self, member: str, first: int, last: int) -> bool:
+        return all(
+            self.states.get(offset) == ACQUIRED and self.owners[offset] == member
+            for offset in range(first, last + 1)
+        )
+
+    def said(self, first: int, last: int, kind: int, now_ms: int) -> None:
+        for offset in range(first, last + 1):
+            if kind == RENEW:
+                self.deadlines[offset] = now_ms + LIMITS.lock_ms
+            elif kind == RELEASE:
+                self.free(offset)
+            else:
+                self.states[offset] = ACKNOWLEDGED if kind == ACCEPT else ARCHIVED
+
+    def free(self, offset: int) -> None:
+        given_up = self.counts[offset] >= LIMITS.deliveries_max
+        self.states[offset] = ARCHIVED if given_up else AVAILABLE
+
+    def expire(self, now_ms: int) -> None:
+        for offset, state in self.states.items():
+            if state == ACQUIRED and self.deadlines[offset] <= now_ms:
+                self.free(offset)
+
+    def check(self, window: InFlight) -> None:
+        at = window.start
+        for each in window.ranges:
+            assert each.first == at
+            assert each.last >= each.first
+            at = each.last + 1
+            for offset in range(each.first, each.last + 1):
+                assert self.states.get(offset, AVAILABLE) == each.state, offset
+        assert at == window.end + 1
+        done = (ACKNOWLEDGED, ARCHIVED)
+        assert all(self.states[offset] in done for offset in range(window.start))
+        inside = range(window.start, window.end + 1)
+        assert window.done_count == sum(self.states[offset] in done for offset in inside)
+        assert window.count <= LIMITS.records_max + BATCH - 1
+        assert len(window.ranges) <= 2 * (LIMITS.records_max + BATCH)
+
+
+members = st.sampled_from(["a", "b", "c"])
+steps = st.one_of(
+    st.tuples(st.just("take"), members, st.integers(1, 12), st.booleans()),
+    st.tuples(
+        st.just("say"), members, st.integers(0, 40), st.integers(0, 6), st.sampled_from(range(5))
+    ),
+    st.tuples(st.just("leave"), members),
+    st.tuples(st.just("wait"), st.integers(1, 600)),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(steps, max_size=60))
+def test_as_if_each_record_was_kept_by_itself(plan: list[tuple[Any, ...]]) -> None:
+    """Whatever members do: ranges say of each record what the twin says, and stay few."""
+    window, twin, now_ms = InFlight(0), Twin(), 0
+    for step in plan:
+        if step[0] == "take" and window.can_acquire(LIMITS):
+            _, member, count, exact = step
+            found = take(window, member, count, now_ms, exact=exact)
+            assert found
+            twin.acquired(member, found, now_ms)
+        elif step[0] == "say":
+            _, member, first, more, kind = step
+            first, last = first + window.start, first + window.start + more
+            may = twin.may(member, first, last)
+            try:
+                say(window, first, last, kind, member=member, now_ms=now_ms)
+            except InvalidAcknowledgement:
+                assert not may
+            else:
+                assert may
+                twin.said(first, last, kind, now_ms)
+        elif step[0] == "leave":
+            window.commit(window.release(step[1], LIMITS))
+            for offset, state in list(twin.states.items()):
+                if state == ACQUIRED and twin.owners[offset] == step[1]:
+                    twin.free(offset)
+        elif step[0] == "wait":
+            now_ms += step[1]
+            window.expire(LIMITS, now_ms)
+            twin.expire(now_ms)
+        twin.check(window)
