@@ -6,7 +6,12 @@ from functools import partial
 
 from ottla.broker.context import Context, Pending
 from ottla.broker.gather import Gather, Part
+from ottla.broker.shares.sessions import Place
+from ottla.coordinator.coordinator_partition import CoordinatorPartition
 from ottla.coordinator.effects import Effects
+from ottla.coordinator.group_shard import GroupShard
+from ottla.coordinator.new_group import Refused
+from ottla.coordinator.share_group_offsets import delete_group, state_to_delete
 from ottla.wire.api.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -34,9 +39,43 @@ def delete_one(group_id: str, context: Context, part: Part) -> None:
         part.fail(coordinator)
         return
     shard = coordinator.shard
+    if shard.shares.get(group_id) is not None:
+        delete_share_group(group_id, coordinator, context, part)
+        return
 
     def decide(effects: Effects, now_ms: int) -> None:
         effects.reply(part, result(group_id, shard.delete_group(group_id, effects)))
+
+    coordinator.run(decide)
+
+
+def delete_share_group(
+    group_id: str,
+    coordinator: CoordinatorPartition[GroupShard],
+    context: Context,
+    part: Part,
+) -> None:
+    """The state that the share coordinators keep goes first, so that none is left behind."""
+    shares = coordinator.shard.shares
+    persister = context.broker.coordinators.share_manager.persister
+
+    def decide(effects: Effects, now_ms: int) -> None:
+        try:
+            partitions = state_to_delete(shares, group_id)
+        except Refused as refused:
+            effects.reply(part, result(group_id, refused.error))
+            return
+        effects.after_commit(lambda: persister.delete(group_id, partitions, deleted))
+
+    def deleted(errors: dict[Place, ErrorCode]) -> None:
+        failed = [error for error in errors.values() if error]
+        if failed:
+            part.fail(failed[0])
+        else:
+            coordinator.run(end)
+
+    def end(effects: Effects, now_ms: int) -> None:
+        effects.reply(part, result(group_id, delete_group(shares, group_id, effects)))
 
     coordinator.run(decide)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.partitions import missing
 from ottla.broker.shares.group_configs import ShareConfigs
 from ottla.broker.shares.persister import Persister
 from ottla.broker.shares.sessions import Place, ShareSession, ShareSessions
-from ottla.broker.shares.share_partition import SharePartition
+from ottla.broker.shares.share_partition import Outcome, SharePartition
 from ottla.coordinator.group_options import GroupOptions
 from ottla.coordinator.share_state import SharePartitionKey
 from ottla.wire.errors import ErrorCode
@@ -67,20 +68,22 @@ class ShareManager:
         return known if known is not None and known.is_current else None
 
     def release(self, session: ShareSession) -> None:
-        """What the member of a session holds is for others."""
-        for place in session.partitions:
-            known = self.known(session.group_id, place)
-            if known is not None:
-                known.release(session.member_id, lambda outcome: None)
+        """What the member of a session holds is for others.
+
+        With a group's last session here its share partitions go: all that they know is written,
+        and the group's offsets may be changed before somebody reads on.
+        """
+        for key, known in list(self._partitions.items()):
+            if key.group_id == session.group_id:
+                known.release(session.member_id, partial(self._released, known))
+
+    def _released(self, known: SharePartition, outcome: Outcome) -> None:
+        if known.is_idle and not self.sessions.has_group(known.key.group_id):
+            self._drop(known)
 
     def follow(self, image: ClusterImage) -> None:
         """The cluster image has changed: drop what this broker does not lead any more."""
         for each in [each for each in self._partitions.values() if not each.is_current]:
-            self._drop(each)
-
-    def forget_group(self, group_id: str) -> None:
-        """A group is deleted, or its offsets are changed: what is here is not true any more."""
-        for each in [each for key, each in self._partitions.items() if key.group_id == group_id]:
             self._drop(each)
 
     def close(self) -> None:

@@ -161,10 +161,11 @@ class Persister:
             group_id,
             epoch,
             dict.fromkeys(places, NO_START_OFFSET),
-            partial(self._initialized, group_id),
+            partial(self.initialized, group_id),
         )
 
-    def _initialized(self, group_id: str, errors: dict[Place, ErrorCode]) -> None:
+    def initialized(self, group_id: str, errors: dict[Place, ErrorCode]) -> None:
+        """Let the group's coordinator know which state has begun."""
         coordinator = self._broker.coordinators.groups.coordinator_for(group_id)
         if isinstance(coordinator, ErrorCode):
             return  # the next coordinator asks again

@@ -7,6 +7,7 @@ are for others again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -59,9 +60,14 @@ class ShareSessions:
         self._on_gone = on_gone
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._by_peer: dict[Peer, set[SessionKey]] = {}
+        self._count_by_group: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether a member of this group has a session here."""
+        return self._count_by_group[group_id] > 0
 
     def get(self, group_id: str, member_id: str) -> ShareSession | None:
         return self._sessions.get((group_id, member_id))
@@ -73,6 +79,7 @@ class ShareSessions:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
         session = ShareSession(group_id, member_id, peer)
         self._sessions[group_id, member_id] = session
+        self._count_by_group[group_id] += 1
         keys = self._by_peer.get(peer)
         if keys is None:
             keys = self._by_peer[peer] = set()
@@ -91,15 +98,23 @@ class ShareSessions:
         return session
 
     def remove(self, group_id: str, member_id: str) -> ShareSession | None:
-        session = self._sessions.pop((group_id, member_id), None)
+        session = self._pop((group_id, member_id))
         if session is not None:
             keys = self._by_peer.get(session.peer)
             if keys is not None:
                 keys.discard((group_id, member_id))
         return session
 
+    def _pop(self, key: SessionKey) -> ShareSession | None:
+        session = self._sessions.pop(key, None)
+        if session is not None:
+            self._count_by_group[session.group_id] -= 1
+            if not self._count_by_group[session.group_id]:
+                del self._count_by_group[session.group_id]
+        return session
+
     def _closed(self, peer: Peer) -> None:
         for key in self._by_peer.pop(peer, ()):
-            session = self._sessions.pop(key, None)
+            session = self._pop(key)
             if session is not None:
                 self._on_gone(session)

@@ -110,6 +110,11 @@ class SharePartition:
             and partition.offline is None
         )
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that it knows is written."""
+        return not (self._writing or self._noted or self._taken_back)
+
     # ---- loading ---------------------------------------------------------------------------------
 
     def load(self) -> None:
