@@ -10,12 +10,14 @@ from .acting import Action, route_of
 from .actions import configs as config_actions
 from .actions import groups as group_actions
 from .actions import topics as topic_actions
-from .pages import brokers, groups, overview, topic, topics
+from .actions import transactions as transaction_actions
+from .pages import brokers, groups, overview, topic, topics, transactions
 
 ACTIONS: tuple[Action, ...] = (
     *topic_actions.ACTIONS,
     *config_actions.ACTIONS,
     *group_actions.ACTIONS,
+    *transaction_actions.ACTIONS,
 )
 
 
@@ -26,6 +28,7 @@ def routes(console: Console) -> list[BaseRoute]:
         *topics.routes,
         *topic.routes,
         *groups.routes,
+        *transactions.routes,
         *series.routes,
         *events.routes,
         *map(route_of, ACTIONS),
