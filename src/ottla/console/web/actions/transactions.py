@@ -42,10 +42,7 @@ class EndTransaction(Action):
             "End transaction",
             [
                 "What it wrote is aborted: readers of committed records will not see it.",
-                (
-                    "Its producer is fenced, as if another one of the same id had begun; it fails with "
-                    "its next call."
-                ),
+                "Its producer is fenced, as by another one of the same id: its next call fails.",
             ],
             [],
             ("Of the transaction", "Value"),
