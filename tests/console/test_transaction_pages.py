@@ -72,8 +72,8 @@ def test_a_hanging_transaction_is_aborted_on_its_partition() -> None:
     pages = browser(picture(), admin)
     address = "/c/main/abort-transaction"
     fields = {"topic": "topic-0000", "partition": "1", "producer": "7"}
-    assert "end that instead" not in pages.get(address, params=fields).text
-    assert "end that instead" in pages.get(address, params={**fields, "producer": "1000"}).text
+    assert "has it open: end that" not in pages.get(address, params=fields).text
+    assert "has it open: end that" in pages.get(address, params={**fields, "producer": "1000"}).text
     assert "no transaction open" in pages.get(address, params={**fields, "producer": "8"}).text
     done = pages.submit(address, {**fields, "step": "do", "confirm": "topic-0000-1"})
     assert "was aborted" in done.text

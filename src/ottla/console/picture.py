@@ -154,6 +154,15 @@ class ReassignmentPicture:
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
+    copied_bytes: int | None = None  # to the brokers that are added, all together
+    wanted_bytes: int | None = None
+
+    @property
+    def progress(self) -> float | None:
+        """From 0 to 1."""
+        if self.copied_bytes is None or self.wanted_bytes is None:
+            return None
+        return min(1.0, self.copied_bytes / self.wanted_bytes) if self.wanted_bytes else 1.0
 
 
 @dataclass(frozen=True, slots=True)

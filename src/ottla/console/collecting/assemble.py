@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from ottla.client.structs import TopicPartition
@@ -14,6 +15,7 @@ from ..picture import (
     GroupPicture,
     LagPicture,
     PartitionPicture,
+    ReassignmentPicture,
     TopicPicture,
 )
 from .endpoints import BrokerFigures, TopicFigures
@@ -51,7 +53,7 @@ def picture_of(name: str, known: Known, figures: Figures, lag_ms: LagTime) -> Cl
             for each in sorted(known.groups.values(), key=lambda each: each.group_id)
         },
         transactions=known.transactions,
-        reassignments=known.reassignments,
+        reassignments=tuple(with_progress(each, known) for each in known.reassignments),
         pipelines=known.pipelines,
         problems=known.problems.all(),
         bytes_in_rate=total(
@@ -60,6 +62,19 @@ def picture_of(name: str, known: Known, figures: Figures, lag_ms: LagTime) -> Cl
         ),
         bytes_out_rate=total([each.bytes_out_rate for each in brokers]),
         records_in_rate=total([each.records_in_rate for each in topics.values()]),
+    )
+
+
+def with_progress(each: ReassignmentPicture, known: Known) -> ReassignmentPicture:
+    """With what was copied to the brokers that are added, of the leader's size for each."""
+    where = TopicPartition(each.topic, each.partition)
+    copied, leader = known.moving_sizes.get(where), known.leader_sizes.get(where)
+    if copied is None or leader is None:
+        return each
+    return replace(
+        each,
+        copied_bytes=sum(min(leader, size) for size in copied.values()),
+        wanted_bytes=leader * len(each.adding),
     )
 
 

@@ -159,6 +159,8 @@ class CollectedCluster:
         self._ends.add(asked_ms, ends)
         self._records_in.read(asked_ms, ends)
         for what, every_s in EVERY_S.items():
+            if self._known.reassignments and what in MOVING_EVERY_S:
+                every_s = MOVING_EVERY_S[what]  # somebody looks how far they are
             if self._is_due(what, every_s):
                 getattr(questions, what)()
                 if what == "log_dirs":
@@ -221,8 +223,9 @@ EVERY_S: dict[str, float] = {
     "groups": 10,
     "committed": 10,
     "members": 20,
+    "reassignments": 20,
     "log_dirs": 30,
     "starts": 60,
     "transactions": 30,
-    "reassignments": 20,
 }
+MOVING_EVERY_S: dict[str, float] = {"reassignments": 10, "log_dirs": 10}

@@ -92,6 +92,7 @@ class Known:
         self.starts: dict[TopicPartition, int] = {}
         self.ends: dict[TopicPartition, int] = {}
         self.leader_sizes: dict[TopicPartition, int] = {}
+        self.moving_sizes: dict[TopicPartition, dict[int, int]] = {}  # of each replica that comes
         self.topic_sizes: dict[str, int] = {}  # of all replicas
         self.groups: dict[str, KnownGroup] = {}
         self.transactions: tuple[TransactionPicture, ...] = ()

@@ -93,6 +93,10 @@ class Round:
         leaders = {each: broker for broker, theirs in known.by_leader.items() for each in theirs}
         topic_sizes: dict[str, int] = defaultdict(int)
         sizes = dict(known.leader_sizes)
+        coming = {
+            TopicPartition(each.topic, each.partition): each.adding for each in known.reassignments
+        }
+        moving: dict[TopicPartition, dict[int, int]] = {each: {} for each in coming}
         for node_id, directories in found.items():
             pictures = []
             for each in directories:
@@ -104,6 +108,8 @@ class Round:
                         where = TopicPartition(topic.name, part.partition_index)
                         if leaders.get(where) == node_id and not part.is_future_key:
                             sizes[where] = part.partition_size
+                        if node_id in coming.get(where, ()):
+                            moving[where][node_id] = part.partition_size
                     topic_sizes[topic.name] += of_topic
                     used += of_topic
                 pictures.append(
@@ -118,6 +124,7 @@ class Round:
                 )
             known.brokers[node_id].log_dirs = tuple(pictures)
         known.leader_sizes = of_existing(known, sizes)
+        known.moving_sizes = moving
         if found and not errors:
             known.topic_sizes = dict(topic_sizes)
         else:  # of half the brokers only: no less than before

@@ -9,15 +9,17 @@ from . import events, series
 from .acting import Action, route_of
 from .actions import configs as config_actions
 from .actions import groups as group_actions
+from .actions import placement
 from .actions import topics as topic_actions
 from .actions import transactions as transaction_actions
-from .pages import brokers, groups, overview, topic, topics, transactions
+from .pages import brokers, groups, overview, reassignments, topic, topics, transactions
 
 ACTIONS: tuple[Action, ...] = (
     *topic_actions.ACTIONS,
     *config_actions.ACTIONS,
     *group_actions.ACTIONS,
     *transaction_actions.ACTIONS,
+    *placement.ACTIONS,
 )
 
 
@@ -29,6 +31,7 @@ def routes(console: Console) -> list[BaseRoute]:
         *topic.routes,
         *groups.routes,
         *transactions.routes,
+        *reassignments.routes,
         *series.routes,
         *events.routes,
         *map(route_of, ACTIONS),

@@ -100,12 +100,7 @@ class AbortTransaction(Action):
             f"Abort the transaction of producer {producer.producer_id} in {self.target(asking)}",
             "Abort",
             ["What it wrote there is aborted, and readers of committed records go on."],
-            [
-                (
-                    f"Its coordinator knows it as open, of {known[0]}: end that instead, or it may be "
-                    "committed elsewhere and aborted here."
-                )
-            ]
+            [f"{known[0]} has it open: end that, or it may be committed elsewhere, aborted here."]
             if known
             else [],
             ("Of the transaction", "Value"),
