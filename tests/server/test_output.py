@@ -8,7 +8,12 @@ from collections.abc import Sequence
 import pytest
 
 from ottla.seams.network import Data, FileTooShort, Readable
-from ottla.server.limits import INLINE_BYTES_MAX, PREAD_BYTES_MAX
+from ottla.server.limits import (
+    CACHE_ASK_BYTES,
+    INLINE_BYTES_MAX,
+    PREAD_BYTES_MAX,
+    SEND_BYTES_PER_TURN,
+)
 from ottla.server.output import Output
 from ottla.wire.out import FileRange, Out
 from tests.server.fake import MemoryFile, answer, file_answer
@@ -34,6 +39,24 @@ class SlowStream:
         data = file.pread(min(size, self.takes), position)
         self.sent += data
         return len(data)
+
+
+class AskedFile(MemoryFile):
+    """Notes what it was asked to have in the cache, and gives out nothing else."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.asked: list[tuple[int, int]] = []
+        self.known_to = 0
+
+    def is_cached(self, position: int, size: int) -> bool:
+        self.asked.append((position, size))
+        self.known_to = position + size
+        return True
+
+    def pread(self, size: int, position: int) -> bytes:
+        assert position + size <= self.known_to
+        return super().pread(size, position)
 
 
 def sent_by(output: Output, takes: int) -> SlowStream:
@@ -93,3 +116,37 @@ def test_any_answers_leave_whole_and_in_order() -> None:
             output.put(out)
             expected += whole
         assert sent_by(output, chance.choice((1000, 5000, 10**6))).sent == expected
+
+
+def test_a_socket_that_takes_little_is_no_reason_to_ask_the_cache_often() -> None:
+    """One question for each piece of 4 MiB, and nothing is sent that no question was about."""
+    size = 2 * CACHE_ASK_BYTES + 5
+    file, output = AskedFile(bytes(size)), Output(asks_cache=True)
+    output.put(file_answer(b"head", file, 0, size, b"tags"))
+    sent_by(output, takes=100_000)
+    piece = CACHE_ASK_BYTES
+    assert file.asked == [(0, piece), (piece, piece), (2 * piece, 5)]
+
+
+def test_what_lies_behind_the_bytes_read_ahead_is_not_sent_unasked() -> None:
+    """A turn's worth of bytes may begin in what was read ahead and end beyond it."""
+    file, output = AskedFile(bytes(300_000)), Output(asks_cache=True)
+    output.put(file_answer(b"", file, 0, 300_000, b""))
+    output.cold_at = 0
+    output.read_ahead(100_000)
+    file.known_to = 100_000
+    sent_by(output, takes=1_000_000)
+    assert file.asked == [(100_000, 200_000)]
+
+
+def test_after_a_pause_the_cache_is_asked_again() -> None:
+    """The bytes may have left it meanwhile."""
+    size = 2 * SEND_BYTES_PER_TURN
+    file, output = AskedFile(bytes(size)), Output(asks_cache=True)
+    output.put(file_answer(b"", file, 0, size, b""))
+    stream = SlowStream(takes=size)
+    assert not output.send(stream)  # type: ignore[arg-type]
+    sent = len(stream.sent) - 4
+    output.ask_again()
+    sent_by(output, takes=size)
+    assert file.asked == [(0, size), (sent, size - sent)]

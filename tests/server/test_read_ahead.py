@@ -111,6 +111,35 @@ def test_what_cannot_be_read_ahead_is_sent_all_the_same(failure: str) -> None:
     asyncio.run(run())
 
 
+class AskedFile(MemoryFile):
+    """Counts the questions whether it is cached."""
+
+    questions = 0
+
+    def is_cached(self, position: int, size: int) -> bool:
+        self.questions += 1
+        return True
+
+
+@pytest.mark.parametrize("pauses", [False, True])
+def test_the_cache_is_asked_again_for_a_reader_that_pauses(
+    pauses: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that takes all it can get is asked for once in 4 MiB, however small the parts."""
+    monkeypatch.setattr("ottla.server.connection.CACHED_S", -1.0 if pauses else 1e9)
+
+    async def run() -> None:
+        async with running_server(background=Waiting()) as running:  # type: ignore[arg-type]
+            client, file = await running.client(), AskedFile(bytes(SIZE))
+            await client.ask(b"pwarm")
+            await running.until(lambda: len(running.script.seen) == 1)
+            running.script.settle(b"warm", file_answer(b"", file, 0, SIZE, b""))
+            assert len(await client.exactly(4 + SIZE)) == 4 + SIZE
+            assert (file.questions > SIZE // READ_AHEAD_BYTES) == pauses
+
+    asyncio.run(run())
+
+
 def test_a_client_that_goes_meanwhile_is_forgotten() -> None:
     """Nothing is sent to it when the bytes are there."""
 

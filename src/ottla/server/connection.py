@@ -18,7 +18,7 @@ from collections.abc import Callable
 from ottla.broker.dispatch import Peer, PeerError, Pending
 from ottla.seams.network import FileTooShort, Stream
 from ottla.server.input import SIZE_BYTES, Input, why_not_a_frame
-from ottla.server.limits import REQUESTS_PER_TURN, UNSENT_BYTES
+from ottla.server.limits import CACHED_S, REQUESTS_PER_TURN, UNSENT_BYTES
 from ottla.server.output import Output
 from ottla.server.read_ahead import READ_AHEAD_BYTES
 from ottla.server.shared import Shared
@@ -327,7 +327,10 @@ class Connection:
             self._shared.flush_soon(self)
 
     def _writable(self) -> None:
-        self.last_active = self._shared.monotonic()
+        now_s = self._shared.monotonic()
+        if now_s - self.last_active > CACHED_S:
+            self._output.ask_again()
+        self.last_active = now_s
         self.flush()
 
     def _count_output(self) -> None:

@@ -11,6 +11,7 @@ from collections import deque
 from ottla.seams.network import Data, FileTooShort, Stream
 from ottla.server.limits import (
     BUFFERS_PER_SEND,
+    CACHE_ASK_BYTES,
     INLINE_BYTES_MAX,
     PREAD_BYTES_MAX,
     SEND_BYTES_PER_TURN,
@@ -28,7 +29,8 @@ class Output:
         self.pieces: deque[Data | FileRange] = deque()
         self._file_sent = 0
         self._asks_cache = asks_cache
-        self._cached_to = 0  # in the file of the first piece, by reading ahead
+        # In the file of the first piece: up to here it is cached, as was asked or by reading ahead.
+        self._cached_to = 0
         # Where the first piece, a file, goes on with what the device must be waited for; -1 when
         # it does not. The caller has it read, and says so with `read_ahead`.
         self.cold_at = -1
@@ -83,6 +85,10 @@ class Output:
         self._cached_to = self.cold_at + size
         self.cold_at = -1
 
+    def ask_again(self) -> None:
+        """The peer has paused: what was cached then may have left the cache since."""
+        self._cached_to = 0
+
     def clear(self) -> None:
         self.pieces.clear()
         self._file_sent = self._cached_to = self.held = 0
@@ -98,13 +104,16 @@ class Output:
             raise FileTooShort
         done = self._file_sent
         position, size = range_.position + done, min(range_.size - done, budget)
-        if (
-            self._asks_cache
-            and position >= self._cached_to
-            and not range_.file.is_cached(position, size)
-        ):
-            self.cold_at = position
-            return 0
+        if self._asks_cache:
+            cached = self._cached_to - position
+            if cached <= 0:
+                # For more than is sent now: a socket takes it in many small parts.
+                cached = min(range_.size - done, CACHE_ASK_BYTES)
+                if not range_.file.is_cached(position, cached):
+                    self.cold_at = position
+                    return 0
+                self._cached_to = position + cached
+            size = min(size, cached)
         sent = stream.send_file(range_.file, position, size)
         done += sent
         if done >= range_.size:
