@@ -25,10 +25,19 @@ from ottla.client.structs import TopicPartition
 
 from ..context import Cluster
 from . import duck
-from .columns import Field, Shape, fields_of, relation, schema_of, shape_for
+from .columns import (
+    EXTRA_COLUMNS,
+    RECORD_COLUMNS,
+    Field,
+    Shape,
+    fields_of,
+    relation,
+    schema_of,
+    shape_for,
+)
 from .positions import PARTITIONS_MAX, Bounds, at_time, bounds_of, partitions_of, sample
 from .pushdown import Limits, limits_in
-from .statements import Statement, parsed
+from .statements import Statement, nodes, parsed
 from .work import Deadline, Emit, Problem, Stop
 
 ROWS_MAX = 10_000  # of a result
@@ -42,6 +51,7 @@ STEP_TIMEOUT_MS = 30_000
 PROGRESS_MS = 250
 ROWS_A_LINE = 200
 SAFE_INTEGER = 2**53  # a browser's numbers are exact up to here
+OWN_COLUMNS = {*RECORD_COLUMNS, *EXTRA_COLUMNS}
 ISOLATION = ("read_committed", "read_uncommitted")
 
 
@@ -173,7 +183,7 @@ class Query:
         }
         ranges = {each: at for each, at in ranges.items() if at.start < at.end}
         fields: list[Field] = []
-        if statement.star or statement.names:
+        if needs_fields(statement):
             # Where nothing is read, the others still say which columns there are.
             shown = ranges or bounds_of(admin, topic, every[:PARTITIONS_MAX], self.isolation_level)
             fields = fields_of(connection, sample(admin, topic, shown))
@@ -262,6 +272,22 @@ class Stream:
             schema_of(self._source.shape), self._query.batches(self._source, self._progress)
         )
         return reader.__arrow_c_stream__(requested_schema)
+
+
+def needs_fields(statement: Statement) -> bool:
+    """Whether it may name a column that is no record's own."""
+    tables = {
+        str(each.get(name)).lower()
+        for each in nodes(statement.tree)
+        if each.get("type") == "BASE_TABLE"
+        for name in ("alias", "table_name")
+    }
+    for node in nodes(statement.tree):
+        if node.get("class") == "COLUMN_REF":
+            *outer, last = [str(each).lower() for each in node.get("column_names", ())]
+            if last not in OWN_COLUMNS or not all(each in tables for each in outer):
+                return True
+    return statement.star
 
 
 def _bare(text: str) -> str:
