@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from ottla.agent import delivery
 from ottla.agent.channels.file import FileChannel
 from ottla.agent.channels.memory import MemoryChannel
 from ottla.agent.delivery import DELIVERY_EVENTS_MAX, TAKE_EVENTS_MIN, Delivery
@@ -298,3 +299,40 @@ def test_a_stop_delivers_what_is_in_the_channel() -> None:
         assert sink.numbers == list(range(50))
 
     asyncio.run(scenario())
+
+
+def test_positions_that_cannot_be_written_deliver_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk: what was delivered is noted as soon as it can be, and delivered once. Before,
+    each try doubled it."""
+    monkeypatch.setattr(delivery, "NOTE_AGAIN_S", 0.0)
+    file = PositionFile(tmp_path / "positions")
+    tries: list[int] = []
+    write = file.write
+
+    def failing(positions: Iterable[Position]) -> None:
+        tries.append(1)
+        if len(tries) in (1, 2, 3):
+            raise OSError(28, "No space left on device")
+        write(positions)
+
+    monkeypatch.setattr(file, "write", failing)
+    sink = FakeSink()
+
+    async def run() -> None:
+        channel = MemoryChannel("c1", 1000, 1 << 20)
+        made = Delivery(sink, channel, 10, file)
+        await made.start()
+        running = asyncio.create_task(made.run())
+        await channel.put(EventBatch([b"x"], position=Position("s/a", 1), ends=[1]))
+        await made.delivered.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await made.stop()
+
+    asyncio.run(run())
+    assert sink.deliveries == [[b"x"]]
+    assert PositionFile(tmp_path / "positions").open()["s/a"].offset == 1
+    said = [record for record in caplog.records if "cannot be noted" in record.getMessage()]
+    assert len(said) == 1

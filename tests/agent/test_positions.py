@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -117,3 +119,47 @@ def test_an_instance_file_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> N
         open_instance(tmp_path, "a1")
     path.unlink()
     open_instance(tmp_path, "a1").close()
+
+
+@pytest.mark.parametrize("what", ["file", "directory"])
+def test_a_file_that_is_deleted_is_written_again(tmp_path: Path, what: str) -> None:
+    """Before, positions went to where nobody could find them, and a restart delivered all again."""
+    path = tmp_path / "data" / "positions"
+    kept = PositionFile(path)
+    kept.open()
+    kept.write([Position("s/a", 1), Position("s/b", 2)])
+    if what == "file":
+        path.unlink()
+    else:
+        shutil.rmtree(path.parent)
+    kept.write([Position("s/a", 3)])
+    assert {each.offset for each in PositionFile(path).open().values()} == {2, 3}
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes after it is not lost behind a line that was half written."""
+    path = tmp_path / "positions"
+    kept = PositionFile(path)
+    kept.open()
+    kept.write([Position("s/a", 1)])
+
+    class Full:
+        """As a file whose disk has space for a few bytes more."""
+
+        def __init__(self, descriptor: int) -> None:
+            self.fileno = lambda: descriptor
+
+        def write(self, data: bytes) -> None:
+            os.write(self.fileno(), data[:5])
+            raise OSError(28, "No space left on device")
+
+        def close(self) -> None:
+            os.close(self.fileno())
+
+    assert kept._out is not None
+    monkeypatch.setattr(kept, "_out", Full(os.dup(kept._out.fileno())))
+    with pytest.raises(OSError, match="No space"):
+        kept.write([Position("s/a", 2)])
+    kept.write([Position("s/b", 3)])
+    found = PositionFile(path).open()
+    assert {name: each.offset for name, each in found.items()} == {"s/a": 2, "s/b": 3}

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -43,6 +43,7 @@ HINTS = {
     "INVALID_TIMESTAMP": "An event has a time that its topic does not take: raise "
     "message.timestamp.after.max.ms, or leave timestampHeader out",
 }
+NOTE_AGAIN_S = 1.0
 STOP_S = 5.0  # for the delivery under way when the agent stops
 
 
@@ -104,6 +105,7 @@ class Delivery:
         self._taking: asyncio.Task[list[EventBatch]] | None = None
         self._sending: asyncio.Task[None] | None = None
         self._sending_since = 0.0
+        self._ending = asyncio.Event()
         self._open: list[EventBatch] = []  # taken, and neither committed nor rolled back
         name = f"sink-{sink.name}"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
@@ -170,6 +172,7 @@ class Delivery:
                     pause_s = PAUSE_MIN_S
                 self._warn_of(error, pause_s)
             except asyncio.CancelledError:
+                self._ending.set()
                 await self._give_up(STOP_S)
                 raise
             await self._give_up(None)
@@ -256,7 +259,7 @@ class Delivery:
         new = self._moved(self._progress.deliver(gathered.taken))
         kept = [position for position in new.values() if not is_of_group(position)]
         if self._file is not None and kept:
-            await loop.run_in_executor(self._thread, self._file.write, kept)
+            await self._write(self._file, kept)
         del self._open[: len(gathered.taken)]
         self.channel.commit(gathered.taken)
         for stream, position in new.items():
@@ -270,6 +273,26 @@ class Delivery:
         counts.full += events >= self.batch_events
         counts.send_s += time.monotonic() - self._sending_since
         self.delivered.set()
+
+    async def _write(self, file: PositionFile, kept: Sequence[Position]) -> None:
+        """Until it succeeds: to deliver again because a disk is full would only double events."""
+        loop = asyncio.get_running_loop()
+        said = False
+        while True:
+            try:
+                await loop.run_in_executor(self._thread, file.write, kept)
+                return
+            except OSError as problem:
+                if self._ending.is_set():
+                    raise
+                if not said:
+                    logger.error(
+                        "Sink %s: what is delivered cannot be noted, a restart would deliver it "
+                        "again: %s. Trying again each second", self.sink.name, problem,
+                    )  # fmt: skip
+                    said = True
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), NOTE_AGAIN_S)
 
     def _moved(self, passed: Mapping[str, Position]) -> dict[str, Position]:
         """Those that are not behind what the sink has: what was skipped moves nothing back."""

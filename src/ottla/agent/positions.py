@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import time
 import uuid
 import zlib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -75,7 +77,11 @@ def common_options(options: Mapping[str, object]) -> dict[str, object]:
     names = {option.name for option in COMMON} | {
         name for option in COMMON for name in option.properties
     }
-    return {name: value for name, value in options.items() if name.replace(".", "_") in names}
+    return {
+        name: value
+        for name, value in options.items()
+        if name in names or name.replace(".", "_") in names
+    }
 
 
 class PositionTopic:
@@ -267,11 +273,19 @@ class PositionFile:
         if not lines:
             return
         self._lines += len(lines)
-        if self._out is None or self._lines > LINES_MIN + 2 * len(self._positions):
+        if (
+            self._out is None
+            or self._lines > LINES_MIN + 2 * len(self._positions)
+            or not os.fstat(self._out.fileno()).st_nlink  # somebody has deleted it
+        ):
             self._rewrite()
-        else:
+            return
+        try:
             self._out.write(b"".join(lines))
             self._out.flush()
+        except OSError:
+            self.close()  # half a line may be there: the next one writes the file anew
+            raise
 
     def _keep(self, position: Position) -> None:
         if position.offset == FORGET:
@@ -281,6 +295,7 @@ class PositionFile:
 
     def _rewrite(self) -> None:
         self.close()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(self._path, b"".join(map(_line_of, self._positions.values())))
         self._lines = len(self._positions)
         self._out = self._path.open("ab")
@@ -288,7 +303,8 @@ class PositionFile:
     def close(self) -> None:
         out, self._out = self._out, None
         if out is not None:
-            out.close()
+            with suppress(OSError):  # what could not be written is said by who wrote it
+                out.close()
 
 
 def _line_of(position: Position) -> bytes:

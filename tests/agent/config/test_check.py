@@ -165,15 +165,15 @@ WRONG = {
     "encryption of a connection": case(
         with_sink(
             "type = kafka", "kafka.bootstrap.servers = h:1", "requiredAcks = 1",
-            "kafka.producer.ssl.truststore.location = /t.jks",
-            "kafka.producer.ssl.truststore.password = 1234",
+            "kafka.producer.ssl.engine.factory.class = x.Y",
+            "kafka.producer.sasl.login.secret = 1234",
         ),
-        "f.conf line 11: a1.sinks.k1.kafka.producer.ssl.truststore.location cannot be honoured: "
-        "encryption and login are not there yet (got '/t.jks')\n"
-        "Try: a listener of the brokers without them, in a network that is trusted",
-        "f.conf line 12: a1.sinks.k1.kafka.producer.ssl.truststore.password cannot be honoured: "
-        "encryption and login are not there yet (got '(hidden)')\n"
-        "Try: a listener of the brokers without them, in a network that is trusted",
+        "f.conf line 11: a1.sinks.k1.kafka.producer.ssl.engine.factory.class cannot be honoured: "
+        "our clients have no such option (got 'x.Y')\n"
+        "Try: keys and certificates in PEM or PKCS12, a login with PLAIN or SCRAM",
+        "f.conf line 12: a1.sinks.k1.kafka.producer.sasl.login.secret cannot be honoured: "
+        "our clients have no such option (got '(hidden)')\n"
+        "Try: keys and certificates in PEM or PKCS12, a login with PLAIN or SCRAM",
     ),
     "options that contradict each other": case(
         with_sink(

@@ -14,7 +14,9 @@ from collections.abc import Mapping, Sequence
 
 from ottla.client.structs import TopicPartition
 
+from ..config.client_options import check_security
 from ..config.options import Options
+from ..config.promises import CONSUMER, PRODUCER
 from ..context import Context
 from ..delivery import Delivery
 from ..events import EventBatch, Position
@@ -186,6 +188,8 @@ class KafkaChannel:
 
 def from_options(name: str, options: Options, context: Context) -> KafkaChannel:
     servers = options.text("kafka.bootstrap.servers")
+    for family in (PRODUCER, CONSUMER):
+        check_security(family, options.family(family))
     routing = Routing(
         options.text("kafka.topic"),
         allow_topic_override=False,

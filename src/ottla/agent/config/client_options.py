@@ -12,6 +12,7 @@ from ottla.client.config import Option as ClientOption
 from ottla.client.config import parse, servers
 from ottla.client.consumer.options import CONSUMER
 from ottla.client.errors import KafkaConfigurationError
+from ottla.client.network.security import Security
 from ottla.client.producer.options import PRODUCER, agree
 
 from .options import BadValue, Rule, Value
@@ -21,8 +22,13 @@ CLIENTS: dict[str, tuple[ClientOption, ...]] = {
     "kafka.consumer.": CONSUMER,
 }
 SECURITY = ("security.", "ssl.", "sasl.")
-NO_SECURITY = "cannot be honoured: encryption and login are not there yet"
-NO_SECURITY_HINT = "a listener of the brokers without them, in a network that is trusted"
+UNKNOWN_SECURITY = "cannot be honoured: our clients have no such option"
+UNKNOWN_SECURITY_HINT = "keys and certificates in PEM or PKCS12, a login with PLAIN or SCRAM"
+# Which of Java's own parts do the work.
+JAVA_SECURITY = (
+    "ssl.protocol", "ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm",
+    "ssl.secure.random.implementation",
+)  # fmt: skip
 JAVA_CLASSES = ("interceptor.classes", "partitioner.class", "metric.reporters")
 NO_JAVA = "cannot be honoured: Java's classes do not run here"
 # Classes that turn strings and bytes into bytes: an agent's records are bytes already.
@@ -44,10 +50,8 @@ def check_client_option(family: str, name: str, value: str) -> str:
     """Why an option is ignored; empty if it is not. Raises BadValue."""
     if name in SERIALIZERS:
         return "records are bytes already"
-    if name.startswith(SECURITY):
-        if name == "security.protocol" and value == "PLAINTEXT":
-            return ""
-        raise BadValue(NO_SECURITY, "", NO_SECURITY_HINT)
+    if name in JAVA_SECURITY:
+        return "it chooses a part of Java's"
     if name in JAVA_CLASSES:
         raise BadValue(NO_JAVA, "", f"without {family}{name}")
     options = CLIENTS[family]
@@ -55,6 +59,8 @@ def check_client_option(family: str, name: str, value: str) -> str:
     known = next(
         (option for option in options if option.name == word or name in option.properties), None
     )
+    if known is None and name.startswith(SECURITY):
+        raise BadValue(UNKNOWN_SECURITY, "", UNKNOWN_SECURITY_HINT)
     if known is None:
         return f"it is no option of our {family.split('.')[1]}"
     try:
@@ -63,6 +69,13 @@ def check_client_option(family: str, name: str, value: str) -> str:
         hint = "" if known.default is None else str(known.default)
         raise BadValue(f"must be {rule}", hint, f"without {family}{name}") from None
     return ""
+
+
+def check_security(family: str, options: Mapping[str, object]) -> None:
+    """Reads keys, certificates and logins as a connection would: ValueError says what is wrong."""
+    own = {name: value for name, value in options.items() if name.startswith(SECURITY)}
+    if own:
+        Security.of(parse(CLIENTS[family], {}, own, who=family.split(".")[1]))  # type: ignore[arg-type]
 
 
 def producer_conflict(options: Mapping[str, object]) -> str:

@@ -17,8 +17,9 @@ from typing import NamedTuple
 from ottla.client.errors import KafkaError
 from ottla.client.producer.raw_producer import RawProducer
 
+from ..config.client_options import check_security
 from ..config.options import Options
-from ..config.promises import producer_options
+from ..config.promises import PRODUCER, producer_options
 from ..context import Context
 from ..escapes import event_ms
 from ..events import NO_HEADERS, EventBatch, Position, bytes_of, is_of_group
@@ -242,6 +243,7 @@ class KafkaSink:
 
 def from_options(name: str, options: Options, context: Context) -> KafkaSink:
     producer = producer_options(options, exactly_once=context.exactly_once)
+    check_security(PRODUCER, producer)
     identity = None
     if context.exactly_once:
         identity = SinkIdentity(context.instance, context.agent, name)

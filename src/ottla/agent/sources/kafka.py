@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..config.client_options import check_security
 from ..config.options import Options
 from ..config.patterns import python_pattern
 from ..config.promises import CONSUMER, SERVERS
@@ -149,6 +150,7 @@ def from_options(name: str, options: Options, context: Context) -> KafkaSource:
         "group.id": groups.group,
         "enable.auto.commit": False,
     }
+    check_security(CONSUMER, consumer)
     form = RecordForm(
         options.text("topicHeader") if options.flag("setTopicHeader") else None,
         flume_format,
