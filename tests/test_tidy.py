@@ -100,6 +100,7 @@ MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/console.py": {"console"},
     "cli/control.py": {"broker.faults", "wire"},
     "cli/pipeline.py": {"spark"},
+    "cli/pipeline_publishing.py": {"spark"},
     "cli/pipeline_run.py": {"spark"},
     "cli/pipeline_view.py": {"spark"},
     "cli/log.py": {"log", "wire"} | SHARED,

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.failure import Failure
+from ottla.cli.pipeline_publishing import Publisher
 from ottla.cli.pipeline_view import View, say
 from ottla.spark.pipelines.bounds import Bound
 from ottla.spark.pipelines.declaring import Pipeline
@@ -187,6 +188,8 @@ def run_stream(wanted: Wanted, spark: SparkSession) -> int:
     stop.listen()
     runs: list[Run] = []
     view = View(sys.stdout, as_json=wanted.as_json)
+    publisher = Publisher(wanted.servers)
+    problem: str | None = None
     try:
         for each in wanted.pipelines:
             if stop.asked:
@@ -202,8 +205,10 @@ def run_stream(wanted: Wanted, spark: SparkSession) -> int:
                 )
             )
             tell_start(runs[-1], wanted)
-        follow(runs, view, stop)
+            publisher.began(each)
+        follow(runs, view, stop, publisher)
     except Exception as error:
+        problem = str(error) or type(error).__name__
         if not is_gone(error):
             raise
         raise Failure(
@@ -211,18 +216,20 @@ def run_stream(wanted: Wanted, spark: SparkSession) -> int:
         ) from error
     finally:
         finish(runs, view)
+        publisher.end(problem)
         stop.forget()
     tell_end(wanted, view, stopped=stop.asked)
     return 0
 
 
-def follow(runs: list[Run], view: View, stop: Stop) -> None:
+def follow(runs: list[Run], view: View, stop: Stop, publisher: Publisher) -> None:
     """Show what the queries say until they end, one fails, or somebody stops them."""
     guard = int(os.environ.get(SUPERVISED, 0))
     while not stop.asked:
         for each in runs:
             for reading in each.readings():
                 view.show(reading)
+                publisher.take(reading)
         for each in runs:
             failed = each.failure()
             if failed is not None:

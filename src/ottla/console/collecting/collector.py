@@ -25,6 +25,7 @@ from .endpoints import Endpoints
 from .ends import EndHistory
 from .known import Known
 from .lag_times import LagTimes
+from .pipelines import Pipelines
 from .questions import TIMEOUT_MS, Round
 from .rates import Rates
 from .samples import samples_of
@@ -64,6 +65,7 @@ class CollectedCluster:
         self._endpoints = Endpoints(metrics)
         self._ends = EndHistory(now_ms())
         self._lag_times = LagTimes(self._ends)
+        self._pipelines = Pipelines()
         self._records_in: Rates[TopicPartition] = Rates()
         self._bytes_in: Rates[TopicPartition] = Rates()
         self._due: dict[str, float] = {}
@@ -170,6 +172,7 @@ class CollectedCluster:
         questions.finish()
         self._endpoints.finish_reading()
         self._lag_times.read_records(self._asking, self._known)
+        self._known.pipelines = self._pipelines.read(self._asking, self._known, now_ms())
         if self._failures:
             log.info("%s answers again", self.name)
         self._failures = 0

@@ -1,7 +1,7 @@
 """The numbers of a picture that change while a page is shown, by the subjects that pages name.
 
 A subject is `""` (the cluster), `broker:1`, `topic:orders`, `partition:3:orders` (of a topic),
-`group:web` or `lag:3:orders:web` (what a group lacks of a partition).
+`group:web`, `lag:3:orders:web` (what a group lacks of a partition) or `pipeline:counts`.
 """
 
 from __future__ import annotations
@@ -99,6 +99,18 @@ def _lag(picture: ClusterPicture, name: str) -> Values | None:
     return None
 
 
+def _pipeline(picture: ClusterPicture, name: str) -> Values | None:
+    for each in picture.pipelines:
+        if each.name == name:
+            return {
+                "state": each.state,
+                "rows_rate": each.rows_rate,
+                "lag": each.lag,
+                "batch_ms": each.batch_ms,
+            }
+    return None
+
+
 KINDS: dict[str, Callable[[ClusterPicture, str], Values | None]] = {
     "": _cluster,
     "broker": _broker,
@@ -106,4 +118,5 @@ KINDS: dict[str, Callable[[ClusterPicture, str], Values | None]] = {
     "partition": _partition,
     "group": _group,
     "lag": _lag,
+    "pipeline": _pipeline,
 }

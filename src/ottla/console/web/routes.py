@@ -12,7 +12,16 @@ from .actions import groups as group_actions
 from .actions import placement
 from .actions import topics as topic_actions
 from .actions import transactions as transaction_actions
-from .pages import brokers, groups, overview, reassignments, topic, topics, transactions
+from .pages import (
+    brokers,
+    groups,
+    overview,
+    pipelines,
+    reassignments,
+    topic,
+    topics,
+    transactions,
+)
 
 ACTIONS: tuple[Action, ...] = (
     *topic_actions.ACTIONS,
@@ -32,6 +41,7 @@ def routes(console: Console) -> list[BaseRoute]:
         *groups.routes,
         *transactions.routes,
         *reassignments.routes,
+        *pipelines.routes,
         *series.routes,
         *events.routes,
         *map(route_of, ACTIONS),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..access.permissions import Permission, Principal
-from ..picture import ClusterPicture, GroupPicture
+from ..picture import ClusterPicture, GroupPicture, PipelinePicture
 
 
 def visible(principal: Principal, picture: ClusterPicture) -> ClusterPicture:
@@ -32,6 +32,16 @@ def visible(principal: Principal, picture: ClusterPicture) -> ClusterPicture:
             lag_ms=max((each.lag_ms for each in lags if each.lag_ms is not None), default=None),
         )
 
+    def pipeline_seen(pipeline: PipelinePicture) -> PipelinePicture:
+        bad = pipeline.bad_records_topic
+        return replace(
+            pipeline,
+            sinks=tuple(
+                each for each in pipeline.sinks if each not in picture.topics or seen(each)
+            ),
+            bad_records_topic=bad if bad is None or seen(bad) else None,
+        )
+
     groups = {
         name: shown
         for name, group in picture.groups.items()
@@ -48,6 +58,8 @@ def visible(principal: Principal, picture: ClusterPicture) -> ClusterPicture:
         ),
         reassignments=tuple(each for each in picture.reassignments if seen(each.topic)),
         pipelines=tuple(
-            each for each in picture.pipelines if all(seen(name) for name in each.sources)
+            pipeline_seen(each)
+            for each in picture.pipelines
+            if all(seen(name) for name in each.sources)
         ),
     )
