@@ -150,6 +150,71 @@ class Surveys(AdminBase):
         }
         return Survey(found, errors)
 
+    def survey_new_members(
+        self, by_coordinator: Mapping[int, Iterable[str]], kind: str, timeout_ms: float
+    ) -> Survey[dict[str, Any]]:
+        """Groups of the new protocols (KIP-848 `consumer`, KIP-932 `share`) as their coordinators
+        describe them."""
+        from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
+        from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest
+
+        request: type[Any] = {
+            "consumer": ConsumerGroupDescribeRequest,
+            "share": ShareGroupDescribeRequest,
+        }[kind]
+        answers: dict[int, list[Any]]
+        answers, errors = self._survey(
+            {
+                broker: [request(group_ids=part) for part in cut(groups, GROUPS_PER_REQUEST)]
+                for broker, groups in by_coordinator.items()
+            },
+            timeout_ms,
+        )
+        found = {
+            group.group_id: group
+            for answer in flat(answers)
+            for group in answer.groups
+            if not group.error_code
+        }
+        return Survey(found, errors)
+
+    def survey_share_starts(
+        self, by_coordinator: Mapping[int, Iterable[str]], timeout_ms: float
+    ) -> Survey[dict[str, dict[TopicPartition, int]]]:
+        """Where share groups start in each of their partitions."""
+        from ottla.wire.api.describe_share_group_offsets import (
+            DescribeShareGroupOffsetsRequest,
+            DescribeShareGroupOffsetsRequestGroup,
+        )
+
+        answers, errors = self._survey(
+            {
+                broker: [
+                    DescribeShareGroupOffsetsRequest(
+                        groups=[
+                            DescribeShareGroupOffsetsRequestGroup(group_id=each, topics=None)
+                            for each in part
+                        ]
+                    )
+                    for part in cut(groups, GROUPS_PER_REQUEST)
+                ]
+                for broker, groups in by_coordinator.items()
+            },
+            timeout_ms,
+        )
+        found = {
+            group.group_id: {
+                TopicPartition(topic.topic_name, each.partition_index): each.start_offset
+                for topic in group.topics
+                for each in topic.partitions
+                if not each.error_code and each.start_offset >= 0
+            }
+            for answer in flat(answers)
+            for group in answer.groups
+            if not group.error_code
+        }
+        return Survey(found, errors)
+
     def survey_committed(
         self, by_coordinator: Mapping[int, Iterable[str]], timeout_ms: float
     ) -> Survey[dict[str, dict[TopicPartition, OffsetAndMetadata]]]:

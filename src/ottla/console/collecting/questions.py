@@ -13,7 +13,7 @@ from typing import Any
 from ottla.client.admin import Admin, OffsetSpec
 from ottla.client.errors import KafkaError, UnsupportedVersionError
 from ottla.client.kafka_releases import METADATA, release_name
-from ottla.client.structs import TopicPartition
+from ottla.client.structs import OffsetAndMetadata, TopicPartition
 
 from ..picture import LogDirPicture, MemberPicture, ReassignmentPicture, TransactionPicture
 from .known import Known, KnownBroker, KnownGroup, KnownPartition, KnownTopic
@@ -154,7 +154,7 @@ class Round:
         known.groups = listed
 
     def members(self) -> None:
-        """State, members and assignments of the classic groups; the others' are not asked yet."""
+        """State, members and assignments of groups, each kind by its own API."""
         known = self.known
         asked = [each for each in known.groups.values() if each.kind not in OTHER_KINDS]
         found, errors = self.admin.survey_members(by_coordinator(known, asked), TIMEOUT_MS)
@@ -166,6 +166,26 @@ class Round:
             group.protocol = described["protocol_data"]
             group.members = tuple(member_in(each) for each in described["members"][:left])
             left -= len(group.members)
+        for kind in NEW_KINDS:
+            left = self._new_members(kind, left)
+
+    def _new_members(self, kind: str, left: int) -> int:
+        """Of the groups of a new protocol; how many members may still be taken."""
+        known = self.known
+        asked = [each for each in known.groups.values() if each.kind == kind]
+        if not asked:
+            return left
+        found, errors = self.admin.survey_new_members(
+            by_coordinator(known, asked), kind, TIMEOUT_MS
+        )
+        self._note({at: each for at, each in errors.items() if not lacks(each)})
+        for group_id, described in found.items():
+            group = known.groups[group_id]
+            group.state = described.group_state or group.state
+            group.protocol = described.assignor_name
+            group.members = tuple(new_member_in(each) for each in described.members[:left])
+            left -= len(group.members)
+        return left
 
     def committed(self) -> None:
         known = self.known
@@ -174,6 +194,15 @@ class Round:
         self._note(errors)
         for group_id, offsets in found.items():
             known.groups[group_id].committed = offsets
+        shares = [each for each in known.groups.values() if each.kind == "share"]
+        if not shares:
+            return
+        starts, errors = self.admin.survey_share_starts(by_coordinator(known, shares), TIMEOUT_MS)
+        self._note({at: each for at, each in errors.items() if not lacks(each)})
+        for group_id, theirs in starts.items():
+            known.groups[group_id].committed = {
+                at: OffsetAndMetadata(offset) for at, offset in theirs.items()
+            }
 
     def transactions(self) -> None:
         found, errors = self.admin.survey_transactions(
@@ -239,7 +268,8 @@ class Round:
             )
 
 
-OTHER_KINDS = ("consumer", "share", "streams")  # described by other APIs
+NEW_KINDS = ("consumer", "share")
+OTHER_KINDS = (*NEW_KINDS, "streams")  # described by other APIs
 
 
 def lacks(error: KafkaError) -> bool:
@@ -288,6 +318,22 @@ def member_in(described: Mapping[str, Any]) -> MemberPicture:
         client_id=described["client_id"],
         host=described["client_host"],
         assigned=tuple(sorted(assigned)),
+    )
+
+
+def new_member_in(described: Any) -> MemberPicture:
+    return MemberPicture(
+        member_id=described.member_id,
+        instance_id=getattr(described, "instance_id", None),
+        client_id=described.client_id,
+        host=described.client_host,
+        assigned=tuple(
+            sorted(
+                (each.topic_name, index)
+                for each in described.assignment.topic_partitions
+                for index in each.partitions
+            )
+        ),
     )
 
 
