@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from .client.serializers import Deserializer as Deserializer
     from .client.serializers import JsonSerializer as JsonSerializer
     from .client.serializers import Serializer as Serializer
+    from .client.share.queue import Queue as Queue
+    from .client.share.share_consumer import ShareConsumer as ShareConsumer
+    from .client.share.structs import AcknowledgeType as AcknowledgeType
+    from .client.share.structs import ShareRecord as ShareRecord
     from .client.structs import ConsumerGroupMetadata as ConsumerGroupMetadata
     from .client.structs import ConsumerRecord as ConsumerRecord
     from .client.structs import IsolationLevel as IsolationLevel
@@ -68,9 +72,14 @@ LAZY: dict[str, tuple[str, str]] = {
     "ConsumerGroupMetadata": (".client.structs", "ConsumerGroupMetadata"),
     "TopicPartitionReplica": (".client.structs", "TopicPartitionReplica"),
     "IsolationLevel": (".client.structs", "IsolationLevel"),
+    "ShareConsumer": (".client.share.share_consumer", "ShareConsumer"),
+    "ShareRecord": (".client.share.structs", "ShareRecord"),
+    "AcknowledgeType": (".client.share.structs", "AcknowledgeType"),
+    "Queue": (".client.share.queue", "Queue"),
 }
 
 __all__ = [
+    "AcknowledgeType",
     "Admin",
     "AsyncConsumerRebalanceListener",
     "ConfigResource",
@@ -91,7 +100,10 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetSpec",
     "Producer",
+    "Queue",
     "Serializer",
+    "ShareConsumer",
+    "ShareRecord",
     "TopicPartition",
     "TopicPartitionReplica",
     "__version__",

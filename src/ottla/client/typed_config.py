@@ -137,3 +137,20 @@ class ConsumerConfig(ClientConfig):
     exclude_internal_topics: bool
     interceptors: list[ConsumerInterceptorOption]
     metric_group_prefix: str
+
+
+class ShareConsumerConfig(ClientConfig):
+    """Options of the share consumer (`share.options.SHARE_CONSUMER`)."""
+
+    client_rack: str
+    group_id: str
+    key_deserializer: SerializerOption
+    value_deserializer: SerializerOption
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    check_crcs: bool
+    max_poll_records: int
+    share_acknowledgement_mode: str
+    share_acquire_mode: str
+    consumer_timeout_ms: float
