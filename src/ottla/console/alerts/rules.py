@@ -137,6 +137,9 @@ class Silence:
     user: str
     note: str = ""
 
+    def covers_cluster(self, cluster: str) -> bool:
+        return fnmatchcase(cluster, self.clusters)
+
     def covers(self, rule: str, cluster: str, subject: str) -> bool:
         return (
             fnmatchcase(rule, self.rules)
