@@ -113,6 +113,8 @@ class ConsumerConfig(ClientConfig):
 
     client_rack: str
     group_id: str | None
+    group_protocol: str
+    group_remote_assignor: str | None
     group_instance_id: str | None
     key_deserializer: SerializerOption
     value_deserializer: SerializerOption

@@ -37,14 +37,15 @@ from ..typed_config import CommitCallback
 from .committer import Committer
 from .deserializers import Deserializers
 from .fetcher import Fetcher
-from .group_membership import Group
 from .interceptors import ConsumerInterceptors
 from .list_offsets import BEGINNING, END, Offsets
+from .memberships import Membership, handover, membership
 from .offset_commits import Commits, offsets_to_commit
 from .options import CONSUMER, read_options
 from .pending_errors import PendingErrors
 from .positions import Positions
 from .rebalance import Rebalance
+from .reconciliation import Reconciliation
 from .record_delivery import RecordDelivery
 from .subscription import Listener, PartitionState, Subscription, check_partition
 from .wakeup_signal import Signal
@@ -105,10 +106,10 @@ class Consumer(Generic[K, V]):
         client, subscription = self._client, self._subscription
         isolation_level = int(self.config["isolation_level"] == "read_committed")
         self._offsets = Offsets(client, isolation_level)
-        self._group: Group | None = None
+        self._group: Membership | None = None
         self._commits: Commits | None = None
         if self.config["group_id"] is not None:
-            self._group = Group(client, subscription, self._signal.set)
+            self._group = membership(client, subscription, self._signal.set)
             self._commits = Commits(
                 client,
                 self.config["group_id"],
@@ -124,9 +125,9 @@ class Consumer(Generic[K, V]):
         self._committer = Committer(
             self._commits, subscription, self.config, self._interceptors, self._signal.set
         )
-        self._rebalance: Rebalance | None = None
+        self._rebalance: Rebalance | Reconciliation | None = None
         if self._group is not None:
-            self._rebalance = Rebalance(
+            self._rebalance = handover(
                 client, self._group, subscription, self._committer.before_rebalance, self._wake
             )
 

@@ -68,6 +68,10 @@ CONSUMER: tuple[Option, ...] = (
     *COMMON,
     Option("client_rack", text, "", "where this client is, for fetching from near replicas"),
     Option("group_id", optional(text), None, "the group to join and to commit for"),
+    Option("group_protocol", one_of("classic", "consumer"), "classic",
+           "who assigns partitions: a member, or with 'consumer' the broker (KIP-848)"),
+    Option("group_remote_assignor", optional(text), None,
+           "the broker's assignor ('uniform', 'range'); without it the broker chooses"),
     Option("group_instance_id", optional(instance_id), None, "name of a static member (KIP-345)"),
     Option("key_deserializer", serializer_option, None, "bytes to key: a function or a name"),
     Option("value_deserializer", serializer_option, None, "bytes to value, likewise"),
@@ -109,6 +113,7 @@ def read_options(
     config["partition_assignment_strategy"] = assignors(config["partition_assignment_strategy"])
     if config["group_instance_id"] is not None and config["group_id"] is None:
         raise KafkaConfigurationError("Consumer: group_instance_id needs a group_id\nTry: group_id")
+    check_protocol(config, {name.replace(".", "_") for name in (*keywords, *(properties or {}))})
     if config["heartbeat_interval_ms"] >= config["session_timeout_ms"]:
         raise KafkaConfigurationError(
             f"Consumer: heartbeat_interval_ms ({config['heartbeat_interval_ms']}) must be less "
@@ -125,3 +130,23 @@ def read_options(
     frame_bytes = config["fetch_max_bytes"] + config["max_partition_fetch_bytes"]
     config["receive_message_max_bytes"] = max(config["receive_message_max_bytes"], frame_bytes)
     return config
+
+
+def check_protocol(config: ConsumerConfig, given: set[str]) -> None:
+    """Options that only one of the two group protocols has."""
+    consumer = config["group_protocol"] == "consumer"
+    for name, where in (
+        ("session_timeout_ms", "consumer.session.timeout.ms"),
+        ("heartbeat_interval_ms", "consumer.heartbeat.interval.ms"),
+        ("partition_assignment_strategy", "group_remote_assignor"),
+    ):
+        if consumer and name in given:
+            raise KafkaConfigurationError(
+                f"Consumer: {name} cannot be set with group_protocol='consumer': the broker "
+                f"decides\nTry: without it; {where} takes its place"
+            )
+    if config["group_remote_assignor"] is not None and not consumer:
+        raise KafkaConfigurationError(
+            "Consumer: group_remote_assignor is for group_protocol='consumer' alone\n"
+            "Try: partition_assignment_strategy, or group_protocol='consumer'"
+        )

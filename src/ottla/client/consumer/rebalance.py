@@ -10,6 +10,7 @@ import inspect
 import logging
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from ..network.cluster_client import ConsumerClient
 from ..structs import TopicPartition
@@ -19,13 +20,20 @@ from .subscription import Subscription
 log = logging.getLogger("ottla.client")
 
 
-class Rebalance:
-    """Acts on what the group wants; `save` commits what was read before partitions go."""
+class Membership(Protocol):
+    """What the caller's thread needs of a membership, of either protocol."""
+
+    lost: bool
+    rejoin: bool
+
+
+class Handover:
+    """Gives partitions up and takes them; `save` commits what was read before partitions go."""
 
     def __init__(
         self,
         client: ConsumerClient,
-        group: Group,
+        group: Membership,
         subscription: Subscription,
         save: Callable[[], object],
         wake: Callable[[], object],
@@ -35,6 +43,58 @@ class Rebalance:
         self.subscription = subscription
         self.save = save
         self.wake = wake
+
+    def _gone(
+        self, have: list[TopicPartition], gone: list[TopicPartition], *, lost: bool = False
+    ) -> None:
+        """Tell the listener, while they are still there, then let go of them."""
+        if not gone:
+            return
+        try:
+            self._tell("on_partitions_lost" if lost else "on_partitions_revoked", gone)
+        finally:
+            left = set(have) - set(gone)
+            self.subscription.replace([each for each in have if each in left])
+
+    def _take(
+        self, partitions: list[TopicPartition], added: list[TopicPartition], *, silent: bool = False
+    ) -> None:
+        """Have these partitions; the listener learns of those that were added."""
+        self.subscription.replace(partitions, held=True)
+        self.client.metadata.track({each.topic for each in partitions})
+        try:
+            if not silent:
+                self._tell("on_partitions_assigned", added)
+        finally:
+            for state in self.subscription.states.values():
+                state.held = False
+            self.wake()
+
+    def leave(self) -> None:
+        """Give everything up and go, because the caller wants no more."""
+        have = sorted(self.subscription.states)
+        lost, self.group.lost = self.group.lost, False
+        try:
+            self._gone(have, have, lost=lost)
+        finally:
+            self.group.rejoin = False
+
+    def _tell(self, method: str, partitions: list[TopicPartition]) -> None:
+        listener = self.subscription.listener
+        if listener is None:
+            return
+        callback = getattr(listener, method, None) or listener.on_partitions_revoked
+        outcome = callback(list(partitions))
+        if inspect.iscoroutine(outcome):
+            import asyncio
+
+            asyncio.run(outcome)
+
+
+class Rebalance(Handover):
+    """Acts on what a group of the classic protocol wants."""
+
+    group: Group
 
     def step(self) -> None:
         """Whatever is due."""
@@ -65,18 +125,6 @@ class Rebalance:
         kept = [each for each in have if self.group.cooperative and each.topic in wanted]
         self._gone(have, [each for each in have if each not in kept])
 
-    def _gone(
-        self, have: list[TopicPartition], gone: list[TopicPartition], *, lost: bool = False
-    ) -> None:
-        """Tell the listener, while they are still there, then let go of them."""
-        if not gone:
-            return
-        try:
-            self._tell("on_partitions_lost" if lost else "on_partitions_revoked", gone)
-        finally:
-            left = set(have) - set(gone)
-            self.subscription.replace([each for each in have if each in left])
-
     def _complete(self) -> None:
         """Take what the group has given."""
         group, arrived = self.group, self.group.arrived
@@ -95,31 +143,4 @@ class Rebalance:
             self._gone(have, gone)
         if not {each.topic for each in arrived.partitions} <= self.subscription.topics:
             group.rejoin = True  # the subscription has changed meanwhile
-        self.subscription.replace(arrived.partitions, held=True)
-        self.client.metadata.track({each.topic for each in arrived.partitions})
-        try:
-            self._tell("on_partitions_assigned", added if group.cooperative else arrived.partitions)
-        finally:
-            for state in self.subscription.states.values():
-                state.held = False
-            self.wake()
-
-    def leave(self) -> None:
-        """Give everything up and go, because the caller wants no more."""
-        have = sorted(self.subscription.states)
-        lost, self.group.lost = self.group.lost, False
-        try:
-            self._gone(have, have, lost=lost)
-        finally:
-            self.group.rejoin = False
-
-    def _tell(self, method: str, partitions: list[TopicPartition]) -> None:
-        listener = self.subscription.listener
-        if listener is None:
-            return
-        callback = getattr(listener, method, None) or listener.on_partitions_revoked
-        outcome = callback(list(partitions))
-        if inspect.iscoroutine(outcome):
-            import asyncio
-
-            asyncio.run(outcome)
+        self._take(arrived.partitions, added if group.cooperative else arrived.partitions)

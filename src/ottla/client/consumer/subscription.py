@@ -154,6 +154,7 @@ class Subscription:
         self.exclude_internal = exclude_internal
         self.topics: frozenset[str] = frozenset()
         self.pattern: re.Pattern[str] | None = None
+        self.pattern_is_compiled = False  # by the caller: it is Python's, not for a broker
         self.by_user = False
         self.listener: Listener | None = None
         self.states: dict[TopicPartition, PartitionState] = {}
@@ -194,6 +195,7 @@ class Subscription:
                 raise ValueError(
                     f"{pattern!r} is no pattern: {problem}\nTry: subscribe(pattern='orders-.*')"
                 ) from None
+            self.pattern_is_compiled = isinstance(pattern, re.Pattern)
             self.topics = frozenset()
         else:
             for topic in topics:
