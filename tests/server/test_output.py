@@ -119,7 +119,7 @@ def test_any_answers_leave_whole_and_in_order() -> None:
 
 
 def test_a_socket_that_takes_little_is_no_reason_to_ask_the_cache_often() -> None:
-    """One question for each piece of 4 MiB, and nothing is sent that no question was about."""
+    """One question for what goes out in four turns; nothing is sent that was not asked about."""
     size = 2 * CACHE_ASK_BYTES + 5
     file, output = AskedFile(bytes(size)), Output(asks_cache=True)
     output.put(file_answer(b"head", file, 0, size, b"tags"))
