@@ -184,7 +184,7 @@ def test_a_controller_of_an_earlier_level_does_not_take_over() -> None:
     with Cluster(3) as cluster:
         error = refused_start(cluster, 1, 1)
         assert isinstance(error, CorruptTree)
-        assert "the cluster has level 2 of ottla.metadata.version" in str(error)
+        assert "the cluster has level 3 of ottla.metadata.version" in str(error)
         assert "understands 1 to 1" in str(error)
         cluster.host(2)
         assert cluster.controller.image.controller_epoch == 2  # the one after the first
@@ -193,7 +193,7 @@ def test_a_controller_of_an_earlier_level_does_not_take_over() -> None:
 @pytest.mark.parametrize("kind", [UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE])
 def test_a_level_that_keeps_nothing_may_be_left_again(kind: UpgradeType) -> None:
     """After the downgrade a broker of the earlier version takes part again."""
-    with Cluster(3) as cluster:
+    with Cluster(3, ottla_metadata_version_max=2) as cluster:
         assert cluster.create("t", 1, 3, through=1).error_code == 0
         code, message = update(cluster, 1, 2, UpgradeType.UPGRADE)
         assert code == ErrorCode.INVALID_UPDATE_VERSION
@@ -203,6 +203,14 @@ def test_a_level_that_keeps_nothing_may_be_left_again(kind: UpgradeType) -> None
         assert metadata_level(cluster.image(3).features) == 1
 
 
+def test_the_level_that_keeps_who_may_do_what_is_not_left_again() -> None:
+    """Brokers of the earlier one would not learn of ACLs."""
+    with Cluster(1) as cluster:
+        code, message = update(cluster, 2, 1, UpgradeType.SAFE_DOWNGRADE)
+        assert code == ErrorCode.INVALID_UPDATE_VERSION
+        assert "it might delete metadata information" in message
+
+
 def test_a_controller_learns_from_polls_what_brokers_understand() -> None:
     """They may have registered with one of a version that did not keep it."""
     with Cluster(3) as cluster:
@@ -210,5 +218,5 @@ def test_a_controller_learns_from_polls_what_brokers_understand() -> None:
         known = state.image.brokers[2]
         forgotten = known._replace(levels=Levels())
         cluster.run(cluster.brokers[1].node, write_registration(state, forgotten, NOBODY))
-        assert cluster.controller.image.brokers[2].levels == OLD
+        assert cluster.controller.image.brokers[2].levels == Levels()
         cluster.wait(lambda: cluster.controller.image.brokers[2] == known)

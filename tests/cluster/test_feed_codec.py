@@ -14,6 +14,7 @@ from ottla.cluster.feed_codec import (
 )
 from ottla.cluster.image import (
     APPLY,
+    AclsChanged,
     BrokerConfigured,
     BrokerGone,
     BrokerInfo,
@@ -36,6 +37,8 @@ from ottla.cluster.image import (
     TopicDeleted,
     TopicImage,
 )
+from ottla.security.acls import Acl, Operation, PatternType, Permission, ResourcePattern
+from ottla.security.acls import ResourceType as AclResourceType
 from ottla.wire import feed_records
 from ottla.wire.malformed import MalformedMessage
 
@@ -95,6 +98,16 @@ STRATEGIES: dict[type, st.SearchStrategy[Change]] = {
     TopicConfigured: st.builds(TopicConfigured, names, configs),
     BrokerConfigured: st.builds(BrokerConfigured, names, configs),
     GroupConfigured: st.builds(GroupConfigured, names, configs),
+    AclsChanged: st.builds(
+        AclsChanged,
+        st.builds(
+            ResourcePattern, st.sampled_from(AclResourceType), names, st.sampled_from(PatternType)
+        ),
+        st.lists(
+            st.builds(Acl, names, names, st.sampled_from(Operation), st.sampled_from(Permission)),
+            max_size=3,
+        ).map(tuple),
+    ),
     FeaturesChanged: st.builds(FeaturesChanged, features),
 }
 
@@ -144,6 +157,7 @@ def test_changes_keep_their_order(changes: list[Change]) -> None:
             st.builds(lambda name: TopicDeleted(name, b"an older one----", 1), names),
             STRATEGIES[BrokerConfigured],
             STRATEGIES[GroupConfigured],
+            STRATEGIES[AclsChanged],
             STRATEGIES[FeaturesChanged],
         ),
         max_size=8,

@@ -6,6 +6,7 @@ from typing import TypeVar
 from ottla.cluster import configs, features, leadership, nodes
 from ottla.cluster.configs import ConfigRules
 from ottla.cluster.image import (
+    AclsChanged,
     BrokerConfigured,
     BrokerRegistered,
     Change,
@@ -108,6 +109,7 @@ async def update_features(
         if features.metadata_level(new) > features.metadata_level(old):
             # Fields of the new level, which were left out until now.
             changes += [BrokerRegistered(broker) for broker in brokers.values()]
+            changes += [AclsChanged(*each) for each in state.image.acls.items()]
         await state.write([*first, Step(operations, changes)])
         if before != after:
             await leadership.settle(state)

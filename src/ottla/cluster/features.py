@@ -31,7 +31,13 @@ class Supported(NamedTuple):
 # What Apache Kafka 4.3 supports and finalizes in a new cluster, and our own. Level 2 of that: the
 # feed says which levels each broker understands.
 SUPPORTED: Mapping[str, Supported] = {
-    METADATA_LEVEL: Supported(UNDERSTOOD.lowest, UNDERSTOOD.highest, UNDERSTOOD.highest),
+    METADATA_LEVEL: Supported(
+        UNDERSTOOD.lowest,
+        UNDERSTOOD.highest,
+        UNDERSTOOD.highest,
+        # Below it brokers would not learn who may do what.
+        kept=(feed_records.SECURITY_LEVEL,),
+    ),
     METADATA_VERSION: Supported(7, 30, 30, kept=range(8, 31)),
     KRAFT_VERSION: Supported(0, 1, 0),
     "transaction.version": Supported(0, 2, 2),

@@ -11,6 +11,7 @@ from typing import Any
 
 from ottla.cluster.feed import Batch
 from ottla.cluster.image import (
+    AclsChanged,
     BrokerConfigured,
     BrokerGone,
     BrokerInfo,
@@ -34,6 +35,14 @@ from ottla.cluster.image import (
     TopicImage,
 )
 from ottla.cluster.requests import ResourceType
+from ottla.security.acls import (
+    Acl,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+)
+from ottla.security.acls import ResourceType as AclResourceType
 from ottla.wire import feed_records as wire
 from ottla.wire.malformed import Buffer, MalformedMessage
 from ottla.wire.schema import Struct
@@ -88,6 +97,8 @@ def changes_of(image: ClusterImage) -> Iterator[Change]:
         yield BrokerConfigured(name, configs)
     for name, configs in image.group_configs.items():
         yield GroupConfigured(name, configs)
+    for pattern, acls in image.acls.items():
+        yield AclsChanged(pattern, acls)
     yield FeaturesChanged(image.features)
 
 
@@ -127,6 +138,8 @@ def to_message(change: Change) -> Struct:
             return configs_record(ResourceType.BROKER, name, configs)
         case GroupConfigured(name=name, configs=configs):
             return configs_record(ResourceType.GROUP, name, configs)
+        case AclsChanged(pattern=pattern, acls=acls):
+            return acls_record(pattern, acls)
         case FeaturesChanged(features=features):
             levels = [
                 wire.RecordFeature(name=name, level=level)
@@ -162,6 +175,8 @@ def from_message(message: Struct) -> Change:
             if configured is None:
                 raise MalformedMessage(f"configs of resource type {message.resource_type}")
             return configured(message.name, configs_of(message.configs))
+        case wire.AclsRecord():
+            return acls_of(message)
         case wire.FeaturesRecord():
             levels = {feature.name: feature.level for feature in message.levels}
             return FeaturesChanged(FeatureImage(levels, message.epoch))
@@ -207,6 +222,45 @@ def broker_of(record: wire.BrokerRecord) -> BrokerInfo:
         tuple(record.directories),
         Levels(record.lowest_level, record.highest_level),
     )
+
+
+def acls_record(pattern: ResourcePattern, acls: Sequence[Acl]) -> wire.AclsRecord:
+    return wire.AclsRecord(
+        resource_type=pattern.type,
+        name=pattern.name,
+        pattern_type=pattern.pattern,
+        acls=[
+            wire.RecordAcl(
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission=acl.permission,
+            )
+            for acl in acls
+        ],
+    )
+
+
+def acls_of(record: wire.AclsRecord) -> AclsChanged:
+    try:
+        return AclsChanged(
+            ResourcePattern(
+                AclResourceType(record.resource_type),
+                record.name,
+                PatternType(record.pattern_type),
+            ),
+            tuple(
+                Acl(
+                    each.principal,
+                    each.host,
+                    Operation(each.operation),
+                    Permission(each.permission),
+                )
+                for each in record.acls
+            ),
+        )
+    except ValueError as error:
+        raise MalformedMessage(f"ACLs of an unknown kind: {error}") from None
 
 
 def partition_records(partitions: Sequence[PartitionImage]) -> wire.RecordPartitions:

@@ -9,6 +9,7 @@ the controller itself uses it, so every broker that applies the feed has the con
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from ottla.security.acls import Acl, ResourcePattern
 from ottla.wire.feed_records import FIRST_LEVEL, HIGHEST_LEVEL
 
 NO_LEADER = -1
@@ -173,6 +174,13 @@ class GroupConfigured(NamedTuple):
     configs: Mapping[str, str]
 
 
+class AclsChanged(NamedTuple):
+    """All ACLs that a resource pattern now has."""
+
+    pattern: ResourcePattern
+    acls: tuple[Acl, ...]
+
+
 class FeaturesChanged(NamedTuple):
     """The finalized features as they are now."""
 
@@ -192,6 +200,7 @@ Change: TypeAlias = (
     | TopicConfigured
     | BrokerConfigured
     | GroupConfigured
+    | AclsChanged
     | FeaturesChanged
 )
 
@@ -213,6 +222,7 @@ class ClusterImage(NamedTuple):
     group_configs: Mapping[str, Mapping[str, str]] = {}
     features: FeatureImage = FeatureImage({}, 0)
     deletions: Mapping[bytes, str] = {}
+    acls: Mapping[ResourcePattern, tuple[Acl, ...]] = {}
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, if there is one."""
@@ -319,6 +329,12 @@ class Draft:
     def group_configured(self, change: GroupConfigured) -> None:
         self._configure("group_configs", change.name, change.configs)
 
+    def acls_changed(self, change: AclsChanged) -> None:
+        acls = self._part("acls")
+        acls.pop(change.pattern, None)
+        if change.acls:
+            acls[change.pattern] = change.acls
+
     def features_changed(self, change: FeaturesChanged) -> None:
         self.features = change.features
 
@@ -367,5 +383,6 @@ APPLY: dict[type, Callable[[Draft, Any], None]] = {
     TopicConfigured: Draft.topic_configured,
     BrokerConfigured: Draft.broker_configured,
     GroupConfigured: Draft.group_configured,
+    AclsChanged: Draft.acls_changed,
     FeaturesChanged: Draft.features_changed,
 }

@@ -153,6 +153,22 @@ class FeaturesRecord(Struct, key=10, versions=(0, 0), flexible=0):
     epoch: Int64 = 0
 
 
+class RecordAcl(Struct):
+    principal: String = ""
+    host: String = ""
+    operation: Int8 = 0
+    permission: Int8 = 0
+
+
+class AclsRecord(Struct, key=11, versions=(0, 0), flexible=0):
+    """All ACLs that a resource pattern now has; none: it has no more."""
+
+    resource_type: Int8 = 0
+    name: String = ""
+    pattern_type: Int8 = 0
+    acls: list[RecordAcl] = []
+
+
 RECORDS: dict[int, type[Struct]] = {
     kind: each
     for each in (
@@ -167,14 +183,19 @@ RECORDS: dict[int, type[Struct]] = {
         PartitionsChangedRecord,
         ConfigsRecord,
         FeaturesRecord,
+        AclsRecord,
     )
     if (kind := each.__schema__.key) is not None
 }
 TYPES = {cls: kind for kind, cls in RECORDS.items()}
 # The levels from which on a record is sent in version 0, 1 and so on; in version 0 from the first
 # level on unless it is here.
-LEVELS: dict[type[Struct], tuple[int, ...]] = {BrokerRecord: (FIRST_LEVEL, 2)}
-HIGHEST_LEVEL = 2  # that this version understands
+SECURITY_LEVEL = 3
+LEVELS: dict[type[Struct], tuple[int, ...]] = {
+    BrokerRecord: (FIRST_LEVEL, 2),
+    AclsRecord: (SECURITY_LEVEL,),
+}
+HIGHEST_LEVEL = SECURITY_LEVEL  # that this version understands
 
 
 S = TypeVar("S", bound=Struct)
