@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import mmap
 import os
 from collections.abc import Callable
@@ -209,8 +210,8 @@ def test_a_missing_page_is_noticed(tmp_path: Path) -> None:
     try:
         assert is_cached(descriptor, 0, 9 * page)
         assert is_cached(descriptor, 10 * page, 54 * page)
-        assert not is_cached(descriptor, 9 * page, 1)
         assert not is_cached(descriptor, 10, 64 * page - 10)
+        assert not is_cached(descriptor, 9 * page, 1)
     finally:
         os.close(descriptor)
 
@@ -221,6 +222,31 @@ def test_where_the_kernel_does_not_count_a_byte_of_each_piece_tells(
     """Kernels before 6.5 have no cachestat."""
     monkeypatch.setattr("ottla.seams.page_cache.pages_cached", lambda: None)
     test_a_file_is_in_the_page_cache_after_it_was_read_ahead(tmp_path)
+
+
+def test_a_count_is_not_believed_that_misses_what_was_just_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """File systems that keep the pages with a file below theirs count none of their own."""
+    monkeypatch.setattr("ottla.seams.page_cache.pages_cached", lambda: lambda *_: 0)
+    test_a_file_is_in_the_page_cache_after_it_was_read_ahead(tmp_path)
+
+
+def test_a_file_system_that_cannot_say_what_is_cached_counts_as_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In containers: overlayfs counts no pages and cannot read without waiting. Otherwise all that
+    is sent would be read in a thread before, again and again."""
+    path = tmp_path / "log"
+    path.write_bytes(bytes(SIZE))
+
+    def cannot(*_: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "preadv", cannot)
+    monkeypatch.setattr("ottla.seams.page_cache.pages_cached", lambda: lambda *_: 0)
+    with open(path, "rb") as file:
+        assert is_cached(file.fileno(), 0, SIZE)
 
 
 def test_where_the_system_cannot_tell_all_counts_as_cached(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,16 +23,17 @@ def is_cached(descriptor: int, position: int, size: int) -> bool:
     """
     if _NO_WAIT is None or size <= 0:
         return True
-    counting = pages_cached()
-    counted = -1 if counting is None else counting(descriptor, position, size)
-    if 0 <= counted < pages_of(position, size):
-        return False
-    # A page that is there may still be on its way from the device: at the beginning, for reading
-    # ahead goes on behind what was asked for.
-    step = CACHE_PROBE_BYTES if counted < 0 else size
     probe = (bytearray(1),)
     try:
-        for at in range(position, position + size, step):
+        # A page that is counted may still be on its way from the device: at the beginning, for
+        # reading ahead goes on behind what was asked for.
+        os.preadv(descriptor, probe, position, _NO_WAIT)
+        counting = pages_cached()
+        counted = -1 if counting is None else counting(descriptor, position, size)
+        if counted > 0:
+            return counted >= pages_of(position, size)
+        # None at all, though one was just read: this file system keeps them with another file.
+        for at in range(position + CACHE_PROBE_BYTES, position + size, CACHE_PROBE_BYTES):
             os.preadv(descriptor, probe, at, _NO_WAIT)
     except BlockingIOError:
         return False
@@ -51,7 +52,7 @@ def pages_cached() -> PagesCached | None:
     """What counts the pages of a range that are in the cache (-1: it cannot, for this file); None
     where the kernel has no cachestat(2), or does not allow it.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux" or not hasattr(os, "memfd_create"):
         return None
     import ctypes  # not at the start: it takes milliseconds
 
