@@ -257,6 +257,24 @@ def test_a_folder_that_was_not_made_yet_costs_nothing() -> None:
         cluster.wait(lambda: decided(cluster).leader >= 0)
 
 
+@pytest.mark.parametrize("stop", ["killed", "power"])
+def test_a_new_cluster_ends_before_it_has_made_a_folder(stop: str) -> None:
+    """Nothing on the disks says that its first topic was ever there, and no high watermark has been
+    written since: all replicas are eligible, for they lack nothing.
+    """
+    with Cluster(3, log_flush_before_ack="true" if stop == "power" else "false") as cluster:
+        assert cluster.create("t", 1, 3, through=2).error_code == 0
+        cluster.wait(lambda: cluster.images_agree((1, 2, 3)))
+        for broker in cluster.brokers.values():
+            broker.crash(power=stop == "power")
+            disk = broker.node.disk
+            if disk.exists(f"{DATA}/t-0"):
+                disk.rmtree(f"{DATA}/t-0")
+            assert b"t 0" not in (read_if_there(disk, f"{DATA}/{HIGH_WATERMARKS}") or b"")
+        start_all(cluster)
+        cluster.wait(lambda: sorted(decided(cluster).isr) == [1, 2, 3])
+
+
 def test_a_copied_directory_is_not_eligible() -> None:
     """It may be older than what the broker acknowledged after the copy was made.
 
