@@ -6,7 +6,15 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import compaction, fetching, groups, measures, wide_groups
+from benchmarks import (
+    compaction,
+    fetching,
+    groups,
+    measures,
+    new_groups,
+    share_groups,
+    wide_groups,
+)
 from benchmarks.measures import Run
 from benchmarks.report import plot, summary, table
 from tests.apache import jars
@@ -16,6 +24,8 @@ MEASURES = {
     **measures.MEASURES,
     **groups.MEASURES,
     **wide_groups.MEASURES,
+    **new_groups.MEASURES,
+    **share_groups.MEASURES,
     **fetching.MEASURES,
     **compaction.MEASURES,
 }

@@ -25,7 +25,8 @@ from ottla.wire.schema import reader, writer
 
 BY_REQUEST = {f"{api.name}Request": api for api in API.values()}
 VERSIONS = {"JoinGroup": 5, "SyncGroup": 3, "Heartbeat": 3, "FindCoordinator": 2}
-VERSIONS |= {"OffsetFetch": 8, "Fetch": 11}
+VERSIONS |= {"OffsetFetch": 8, "Fetch": 11, "ConsumerGroupHeartbeat": 1}
+VERSIONS |= {"ShareGroupHeartbeat": 1, "ShareFetch": 2}
 SESSION_MS = 60_000
 # A subscription of version 0 to nothing, without user data.
 METADATA = struct.pack(">hii", 0, 0, -1)

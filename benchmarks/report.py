@@ -47,6 +47,15 @@ TARGETS: Targets = {
     "5 sessions of 4,000 partitions, 40 records/s: % of a core": [("value", AT_MOST, 5)],
     "5 sessions of 4,000 partitions, 40 records/s: produce p99, ms": [("value", AT_MOST, 5)],
     "next produce after an append that wakes 5,000 readers, ms": [("value", AT_MOST, 10)],
+    "1,000 members on 1,000 partitions: settle, s": [("ratio", AT_MOST, 1.0)],
+    "1,000 members on 1,000 partitions: a heartbeat a second each, % of a core": [
+        ("ratio", AT_MOST, 0.5)
+    ],
+    "1,000 members on 1,000 partitions: one leaves, others moved": [("value", AT_MOST, 1)],
+    "share groups: deliveries/s": [("ratio", AT_LEAST, 1.0)],
+    "share groups: CPU s per million": [("ratio", AT_MOST, 0.8)],
+    "share groups, every second record by itself: deliveries/s": [("ratio", AT_LEAST, 0.7)],
+    "share groups: memory after the load, MB": [("value", AT_MOST, 100)],
 }
 
 Row = dict[str, Any]
