@@ -68,6 +68,7 @@ public class NewGroups {
         final Set<TopicPartition> taken = new HashSet<>();
         final String protocol;
         int lost;
+        boolean commits;
 
         Reader(String group, String protocol, Object... options) {
             this.protocol = protocol;
@@ -107,6 +108,9 @@ public class NewGroups {
 
         @Override
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+            if (commits) {
+                consumer.commitSync();
+            }
             taken.addAll(partitions);
         }
 
@@ -219,6 +223,8 @@ public class NewGroups {
             String protocol = step.substring(1);
             if (step.startsWith("+")) {
                 Reader reader = new Reader("moving", protocol);
+                // On a busy machine a rebalance may come between a poll and the commit after it.
+                reader.commits = true;
                 all.add(reader.subscribe("moving"));
                 readers.add(reader);
             } else {
