@@ -83,6 +83,7 @@ def test_a_file_names_several_clusters(tmp_path: Path) -> None:
         ("port = '1'", "port must be a whole number"),
         ("port = 70000\n[clusters.a]\nbootstrap_servers='b:1'", "--port must be from 0"),
         ("login = false\nhost = '0.0.0.0'\n[clusters.a]\nbootstrap_servers='b:1'", "--no-login"),
+        ("host = '0.0.0.0'\n[clusters.a]\nbootstrap_servers='b:1'", "--certificate"),
         ("[clusters.a]", "bootstrap_servers is missing"),
         ("[clusters.'a/b']\nbootstrap_servers='b:1'", "a cluster's name"),
         ("[clusters.a]\nbootstrap_servers='b:1'\nmetrics='b:1'", "must be URLs"),
@@ -148,3 +149,11 @@ def test_later_names_and_no_list_of_aliases(tmp_path: Path) -> None:
     assert servers_beside("a") == "a:9092"
     with pytest.raises(ConfigError, match="names no cluster"):
         options_of(config=write(tmp_path, "empty.properties", "kafka.eagle.url=jdbc:x"))
+
+
+def test_what_is_encrypted_may_be_open(tmp_path: Path) -> None:
+    """A console of other machines has a certificate, or whoever runs it insists."""
+    text = "host = '0.0.0.0'\ncertificate = 'c.pem'\n[clusters.a]\nbootstrap_servers='b:1'"
+    options = options_of(config=write(tmp_path, "console.toml", text))
+    assert options.certificate == str(tmp_path / "c.pem")
+    assert options_of(bootstrap="b:1", host="0.0.0.0", insecure=True).insecure

@@ -60,6 +60,12 @@ log = logging.getLogger("ottla.console")
     help="A name under which browsers ask for it, besides this host's; may be repeated.",
 )
 @click.option("--no-login", is_flag=True, help="Everybody on this machine may do everything.")
+@click.option(
+    "--certificate",
+    metavar="FILE",
+    help="Serve https with this certificate and its key, in one file (PEM).",
+)
+@click.option("--insecure", is_flag=True, help="Let other machines in without encryption.")
 @click.option("--read-only", is_flag=True, help="Nobody may change anything.")
 @click.option(
     "--log-level",
@@ -79,6 +85,8 @@ def console(
     data_dir: str | None,
     names: tuple[str, ...],
     no_login: bool,
+    certificate: str | None,
+    insecure: bool,
     read_only: bool,
     log_level: str,
     until_input_ends: bool,
@@ -119,6 +127,8 @@ def console(
             data_dir=data_dir,
             names=names,
             login=not no_login,
+            certificate=certificate,
+            insecure=insecure,
             read_only=read_only,
         )
     except ConfigError as error:
@@ -128,7 +138,11 @@ def console(
         log.warning("%s", warning)
     options = replace(options, clusters=tuple(map(with_servers, options.clusters)))
     try:
+        context = serving.context_of(options.certificate)
         access = serving.access_of(options)
+    except ConfigError as error:
+        fact, _, hint = str(error).partition("\nTry: ")
+        raise Failure(fact, hint) from None
     except AccessFileError as error:
         fact, _, hint = str(error).partition("\nTry: ")
         raise Failure(fact, hint) from None
@@ -142,7 +156,13 @@ def console(
     if until_input_ends:
         threading.Thread(target=end_with_input, name="input", daemon=True).start()
     try:
-        serving.run(options, access, listener, lambda: say_ready(listener, password))
+        serving.run(
+            options,
+            access,
+            listener,
+            lambda: say_ready(listener, password, secured=context is not None),
+            context,
+        )
     except HistoryFileError as error:
         fact, _, hint = str(error).partition("\nTry: ")
         raise Failure(fact, hint) from None
@@ -177,11 +197,12 @@ def end_with_input() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def say_ready(listener: socket.socket, password: str | None) -> None:
+def say_ready(listener: socket.socket, password: str | None, *, secured: bool = False) -> None:
     host, port, *_ = listener.getsockname()
     shown = f"[{host}]" if ":" in host else host
     try:
-        print(f"ottla console ready on http://{shown}:{port}/", flush=True)
+        scheme = "https" if secured else "http"
+        print(f"ottla console ready on {scheme}://{shown}:{port}/", flush=True)
         if password is not None:
             print(f"Log in as admin with {password}, which works once.", flush=True)
     except OSError:  # nobody reads it

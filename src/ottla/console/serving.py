@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from .alerts.service import AlertService
 from .alerts.settings import alerts_of
 from .app import protected_app
 from .collecting.collector import CollectedCluster
-from .config.options import ConsoleOptions
+from .config.options import ConfigError, ConsoleOptions
 from .context import Console
 from .data.schemas import schemas_of
 from .history.kept import KeptHistory
@@ -60,12 +61,38 @@ def listening(host: str, port: int) -> socket.socket:
 def access_of(options: ConsoleOptions) -> LocalAccess | OpenAccess:
     """Who may come in. Raises AccessFileError."""
     if options.login:
-        return local(Path(options.data_directory), read_only=options.read_only)
+        return local(
+            Path(options.data_directory),
+            read_only=options.read_only,
+            tls=bool(options.certificate),
+        )
     return OpenAccess(everybody(options.read_only))
 
 
+def context_of(certificate: str) -> ssl.SSLContext | None:
+    """What https is served with; None without a certificate. Raises ConfigError."""
+    if not certificate:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        # Without a password OpenSSL would ask for one at the terminal.
+        context.load_cert_chain(certificate, password=lambda: "")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)
+        said = str(reason).lower().replace("_", " ")
+        raise ConfigError(
+            f"--certificate: {certificate} cannot be used: {said}\n"
+            "Try: a file with the certificate and its private key in PEM, unencrypted"
+        ) from None
+    return context
+
+
 def run(
-    options: ConsoleOptions, access: Access, at: socket.socket, ready: Callable[[], None]
+    options: ConsoleOptions,
+    access: Access,
+    at: socket.socket,
+    ready: Callable[[], None],
+    context: ssl.SSLContext | None = None,
 ) -> None:
     """Until SIGINT or SIGTERM; `ready` is called when pages are served. Raises HistoryFileError,
     RuleError, SchemaError."""
@@ -85,13 +112,13 @@ def run(
     }
     alerts = AlertService(clusters, directory, settings.rules, settings.receivers)
     console = Console(clusters, history, options.read_only, access, alerts, schemas)
-    app = protected_app(console, hosts=(options.host, *options.names))
+    app = protected_app(console, hosts=(options.host, *options.names), tls=context is not None)
     history.start()
     alerts.start()
     for cluster in clusters.values():
         cluster.start()
     try:
-        asyncio.run(serve(app, at, ready))
+        asyncio.run(serve(app, at, ready, context))
     finally:
         alerts.stop()
         for cluster in clusters.values():
@@ -99,7 +126,12 @@ def run(
         history.close()
 
 
-async def serve(app: ASGIApp, at: socket.socket, ready: Callable[[], None]) -> None:
+async def serve(
+    app: ASGIApp,
+    at: socket.socket,
+    ready: Callable[[], None],
+    context: ssl.SSLContext | None = None,
+) -> None:
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -109,6 +141,8 @@ async def serve(app: ASGIApp, at: socket.socket, ready: Callable[[], None]) -> N
         server_header=False,
         timeout_graceful_shutdown=DRAIN_S,
     )
+    config.load()
+    config.ssl = context
     server = Server(config)
 
     def stop() -> None:

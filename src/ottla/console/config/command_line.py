@@ -26,6 +26,8 @@ def options_of(
     names: tuple[str, ...] = (),
     read_only: bool = False,
     login: bool = True,
+    certificate: str | None = None,
+    insecure: bool = False,
 ) -> ConsoleOptions:
     """Raises ConfigError with what to try."""
     options = ConsoleOptions(())
@@ -49,6 +51,8 @@ def options_of(
             names=(*options.names, *names),
             read_only=read_only or options.read_only,
             login=login and options.login,
+            certificate=certificate or options.certificate,
+            insecure=insecure or options.insecure,
         )
     )
 

@@ -50,6 +50,8 @@ class ConsoleOptions:
     names: tuple[str, ...] = ()  # under which browsers may ask for it, besides this host's own
     read_only: bool = False
     login: bool = True
+    certificate: str = ""  # a file with certificate and key (PEM); empty: it is not encrypted
+    insecure: bool = False  # other machines may come in without encryption
     alerts: Mapping[str, Any] = field(default_factory=dict)  # the table `alerts` of the file
     schemas: Sequence[Mapping[str, Any]] = ()  # its tables `schemas`
     directory: str = "."  # where its paths begin
@@ -62,10 +64,17 @@ def check(options: ConsoleOptions) -> ConsoleOptions:
         raise ConfigError(
             f"--port must be from 0 to {PORT_MAX} (got {options.port})\nTry: --port {PORT}"
         )
-    if not options.login and not is_loopback(options.host):
+    beyond = not is_loopback(options.host) and not options.insecure
+    if not options.login and beyond:
         raise ConfigError(
             f"--no-login would let everybody in who reaches {options.host}\n"
             "Try: without --host, so that only this machine does, or with login"
+        )
+    if not options.certificate and beyond:
+        raise ConfigError(
+            f"--host {options.host} would have passwords come from other machines unencrypted\n"
+            "Try: --certificate broker.pem, as `ottla secure` makes one; without --host, behind a "
+            "proxy that encrypts; or --insecure"
         )
     if not 0 < len(options.clusters) <= CLUSTERS_MAX:
         raise ConfigError(

@@ -26,6 +26,8 @@ TOP: dict[str, tuple[str, type]] = {
     "names": ("names", list),
     "read_only": ("read_only", bool),
     "login": ("login", bool),
+    "certificate": ("certificate", str),
+    "insecure": ("insecure", bool),
 }
 TABLES = ("clusters", "alerts", "schemas")
 CLUSTER = ("bootstrap_servers", "metrics", "properties", "properties_file")
@@ -46,8 +48,9 @@ def options_of_toml(path: str) -> ConsoleOptions:
             values[option] = checked(given[name], kind, f"{path}: {name}")
     values["names"] = tuple(strings(values.get("names", []), f"{path}: names"))
     folder = Path(path).parent
-    if "data_directory" in values:
-        values["data_directory"] = str(folder / values["data_directory"])
+    for name in ("data_directory", "certificate"):
+        if values.get(name):
+            values[name] = str(folder / values[name])
     tables = checked(given.get("clusters", {}), dict, f"{path}: clusters")
     clusters, warnings = [], []
     for name, table in tables.items():
