@@ -101,7 +101,8 @@ class Member(Broker):
 
 class OttlaMember(Member):
     def command(self) -> list[str]:
-        options = replication_options(BROKERS) | self.cluster.options
+        # Nobody else is on the network of the namespaces.
+        options = replication_options(BROKERS) | {"ottla.insecure": "true"} | self.cluster.options
         plan = ClusterPlan(self.cluster.directory, (), options)
         return plan.command(BrokerPlan(self.node_id, self.host, self.port))
 

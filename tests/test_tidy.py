@@ -104,11 +104,13 @@ MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/pipeline_run.py": {"spark"},
     "cli/pipeline_view.py": {"spark"},
     "cli/log.py": {"log", "wire"} | SHARED,
+    "cli/secure.py": {"tls.authority"},
+    "cli/server_exposure.py": {"server.listener"} | SHARED,
     "cli/server_options.py": {"server.listener"} | SHARED,
     "cli/server_sasl.py": {"broker.context", "broker.login", "broker.login_network", "security"}
     | {"wire.exchange"}
     | SHARED,
-    "cli/server_tls.py": {"server.server", "tls"} | SHARED,
+    "cli/server_tls.py": {"broker.context", "security", "tls"} | SHARED,
     "cli/server_workers.py": {"supervisor"} | SHARED,
     "cli/server_zookeeper.py": {"broker.drawn_id", "log.checkpoints", "metadata_store"} | SHARED,
     "cli/start_failure.py": {"metadata_store.tree"},

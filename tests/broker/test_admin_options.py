@@ -26,6 +26,7 @@ OURS = {
     "log.scrub.bytes.per.second",
     "log.scrub.interval.ms",
     "ottla.cluster.directory",
+    "ottla.insecure",
 }
 # With ZooKeeper, which Kafka 4 knows no more.
 KAFKA_3 = {

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.failure import Failure
-from ottla.cli.server_options import read_settings
+from ottla.cli.server_options import MetricsAddress, read_settings
 from ottla.cli.server_workers import Draw, Workers, planned
 from ottla.supervisor.plan import ClusterPlan
 from ottla.supervisor.ports import free_ports
@@ -29,7 +29,7 @@ def no_draw(count: int) -> list[int]:
 
 
 def plan_of(
-    directory: Path, *assignments: str, count: int = 2, metrics: tuple[str, int] | None = None
+    directory: Path, *assignments: str, count: int = 2, metrics: MetricsAddress | None = None
 ) -> ClusterPlan:
     settings = read_settings(None, assignments, str(directory), None)
     return planned(settings, Workers(count, None, assignments, metrics, "info", False), no_draw)
@@ -49,7 +49,7 @@ def test_workers_have_consecutive_numbers_and_ports(tmp_path: Path) -> None:
         "broker.id=5",
         "listeners=PLAINTEXT://0.0.0.0:9092",
         "advertised.listeners=PLAINTEXT://kafka.example:19092",
-        metrics=("127.0.0.1", 9404),
+        metrics=MetricsAddress("127.0.0.1", 9404),
     )
     assert [each.node_id for each in plan.brokers] == [5, 6]
     second = sets(plan, 1)

@@ -145,7 +145,10 @@ class NamespaceCluster:
         self.network = network
         brokers = tuple(BrokerPlan(each, network.address(each), PORT) for each in network.brokers)
         named = {name.replace("_", "."): value for name, value in options.items()}
-        every = replication_options(len(brokers)) | {"group.initial.rebalance.delay.ms": "0"}
+        every = replication_options(len(brokers)) | {
+            "group.initial.rebalance.delay.ms": "0",
+            "ottla.insecure": "true",  # nobody else is on this network
+        }
         self.plan = ClusterPlan(directory, brokers, every | named)
         self.bootstrap_servers = self.plan.bootstrap_servers
         self._processes: dict[int, subprocess.Popen[bytes]] = {}

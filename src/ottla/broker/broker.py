@@ -124,6 +124,8 @@ class Broker:
         controller_metrics.watch(self)
         # Called with the settings in force whenever dynamic configs may have changed.
         self.on_configured: list[Callable[[Settings], object]] = []
+        # What is wrong with settings that an operator wants for this broker; None: nothing.
+        self.config_checks: list[Callable[[Settings], str | None]] = []
         # The image that requests are answered from, and the one being applied, if any.
         self.image = ClusterImage()
         self.next_image = self.image
@@ -388,6 +390,10 @@ class Broker:
         self.logs.configure(topic, self.log_config(topic))
         self.logs.keep_configs(topic)
         self.replication.topic_configured()
+
+    def settings_with(self, default: Mapping[str, str], own: Mapping[str, str]) -> Settings:
+        """What the settings would be with these dynamic configs."""
+        return self._base_settings.with_dynamic(default, own)
 
     def configure(self) -> None:
         """The broker's dynamic configs may have changed, and with them every topic's defaults."""

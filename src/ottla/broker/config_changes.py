@@ -125,7 +125,14 @@ def _wrong_node(context: Context, name: str, words: str) -> Refusal | None:
 
 def _validated(context: Context, resource: Resource, configs: Mapping[str, str]) -> Refusal | None:
     settings = context.broker.settings
-    complaint = validate_broker_configs(settings, configs, per_broker=bool(resource.name))
+    per_broker = bool(resource.name)
+    complaint = validate_broker_configs(settings, configs, per_broker=per_broker)
+    if complaint is None and context.broker.config_checks:
+        default = settings.dynamic_default if per_broker else configs
+        own = configs if per_broker else settings.dynamic
+        wanted = context.broker.settings_with(default, own)
+        found = (check(wanted) for check in context.broker.config_checks)
+        complaint = next((each for each in found if each is not None), None)
     return None if complaint is None else Refusal(ErrorCode.INVALID_REQUEST, complaint)
 
 

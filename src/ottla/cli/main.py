@@ -34,6 +34,7 @@ COMMANDS = {
     "transactions": ("ottla.cli.transactions", "transactions"),
     "pipeline": ("ottla.cli.pipeline", "pipeline"),
     "console": ("ottla.cli.console", "console"),
+    "secure": ("ottla.cli.secure", "secure"),
     "agent": ("ottla.cli.agent", "agent"),
     "simulate": ("ottla.cli.simulate", "simulate"),
 }

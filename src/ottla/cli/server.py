@@ -21,6 +21,7 @@ import click
 from ottla import __version__
 from ottla.cli.failure import Failure, cannot_listen
 from ottla.cli.logs import LEVELS, change_level, start_logging
+from ottla.cli.server_exposure import check_exposure
 from ottla.cli.server_options import metrics_address, read_settings
 from ottla.cli.server_zookeeper import broker_id_of, drawn_ids, tree_of
 from ottla.cli.start_failure import why_not_started
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.cli.control import Control
     from ottla.cli.server_console import ConsoleBeside
+    from ottla.cli.server_options import MetricsAddress
     from ottla.metrics import Metrics
     from ottla.server.limits import Limits
     from ottla.server.metrics_http import MetricsServer
@@ -82,6 +84,11 @@ GC_THRESHOLDS = (20_000, 20, 50)
     metavar="[PORT]",
     help="A console in the browser beside the broker.  [PORT: 8084]",
 )
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Let other machines in without encryption and logins; or ottla.insecure=true.",
+)
 @click.option("--list-options", is_flag=True, help="Print every option and its meaning, and end.")
 @click.option("--control", is_flag=True, hidden=True, help="For tests: faults on demand, by stdin.")
 def server(
@@ -93,14 +100,16 @@ def server(
     log_level: str,
     workers: int | None,
     console_port: int | None,
+    insecure: bool,
     list_options: bool,
     control: bool,
 ) -> int:
     """Run a broker that Kafka clients connect to.
 
     Without options it listens on 127.0.0.1:9092, for this machine alone, and keeps its data in
-    ./ottla-data. It prints one line when it is ready and logs on stderr. SIGTERM or Ctrl-C stops
-    it cleanly; SIGUSR1 logs more, SIGUSR2 as much as at the start.
+    ./ottla-data; for other machines `ottla secure` makes a server.properties. It prints one line
+    when it is ready and logs on stderr. SIGTERM or Ctrl-C stops it cleanly; SIGUSR1 logs more,
+    SIGUSR2 as much as at the start.
 
     A broker is one process on one core. With --workers N brokers form a cluster on this host: one
     that ends is started again, after a pause if it ends again and again.
@@ -109,12 +118,15 @@ def server(
         print_options()
         return 0
     start_logging(log_level)
+    if insecure:
+        assignments = (*assignments, "ottla.insecure=true")
     settings = read_settings(config, assignments, data_dir, listen)
+    address = metrics_address(metrics)
+    check_exposure(settings, address)
     for warning in settings.warnings:
         log.warning("%s", warning)
     if settings.idle:
         log.info("options that change nothing here: %s", ", ".join(settings.idle))
-    address = metrics_address(metrics)
     if workers is not None:
         from ottla.cli.server_workers import Workers, run_workers
 
@@ -216,7 +228,7 @@ class Running:
         self,
         loop: asyncio.AbstractEventLoop,
         settings: Settings,
-        metrics_address: tuple[str, int] | None,
+        metrics_address: MetricsAddress | None,
         log_level: str,
         controlled: bool = False,
         console_port: int | None = None,
@@ -284,6 +296,7 @@ class Running:
             logins=sasl.listeners,
         )
         self.broker.on_configured.append(self._configured)
+        self.broker.config_checks.append(self._tls.check)
 
     def _put_under_control(self, loop: asyncio.AbstractEventLoop) -> Control:
         from ottla.broker.faults import Faults, FaultyDispatcher
@@ -296,6 +309,7 @@ class Running:
     def _configured(self, settings: Settings) -> None:
         """The broker's dynamic configs have changed, or hold for the first time."""
         self.server.change_limits(limits_of(settings, self._connections_fit))
+        self._tls.configure(settings)
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -345,12 +359,13 @@ class Running:
         from ottla.metadata_store.tree import TreeError
         from ottla.wire.errors import ErrorCode
 
+        self._tls.watch(self.background)
         try:
             self.server.open()
         except OSError as error:
             raise cannot_listen(error, str(error.filename), "--listen") from None
         if self._metrics_address is not None:
-            self._start_metrics(*self._metrics_address)
+            self._start_metrics(self._metrics_address)
         directory = os.path.abspath(self._settings.data_directory)
         try:
             if not await self._start_broker():
@@ -388,7 +403,7 @@ class Running:
             return False
         return True
 
-    def _start_metrics(self, host: str, port: int) -> None:
+    def _start_metrics(self, address: MetricsAddress) -> None:
         from ottla.broker.readiness import why_behind
         from ottla.broker.replication_metrics import missing_replicas
         from ottla.server.listener import address_text
@@ -408,14 +423,19 @@ class Running:
                 if broker.node_id in partition.replicas
             ],
         )
-        self._metrics_server = MetricsServer(
-            self.network, self.clock, self.metrics, lambda: self._not_ready or why_behind(broker)
+        network = (
+            self.network if not address.secured else self._tls.network_of_metrics(self.network)
         )
+        self._metrics_server = MetricsServer(
+            network, self.clock, self.metrics, lambda: self._not_ready or why_behind(broker)
+        )
+        host, port = address.host, address.port
         try:
             port = self._metrics_server.listen(host, port)
         except OSError as error:
             raise cannot_listen(error, address_text(host, port), "--metrics") from None
-        self._metrics_url = f"http://{address_text(host, port)}/metrics"
+        scheme = "https" if address.secured else "http"
+        self._metrics_url = f"{scheme}://{address_text(host, port)}/metrics"
         log.info("metrics on %s", self._metrics_url)
 
     def _start_console(self, port: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.failure import Failure
 
@@ -11,6 +11,17 @@ if TYPE_CHECKING:
     from ottla.settings import Entry, Settings
 
 DATA_DIRECTORY = "ottla-data"  # in the directory where the server was started
+
+
+class MetricsAddress(NamedTuple):
+    host: str
+    port: int
+    secured: bool = False  # by TLS, and asks for a certificate
+
+    def __str__(self) -> str:
+        from ottla.server.listener import address_text
+
+        return ("https://" if self.secured else "") + address_text(self.host, self.port)
 
 
 def read_settings(
@@ -86,10 +97,15 @@ def split_option(option: str, text: str, hint: str) -> tuple[str, int]:
         raise Failure(f"{option}: {error} (got {text!r})", hint, exit_code=2) from None
 
 
-def metrics_address(option: str | None) -> tuple[str, int] | None:
+def metrics_address(option: str | None) -> MetricsAddress | None:
     if option is not None:
-        return split_option("--metrics", option, "ottla server --metrics 127.0.0.1:9404")
+        secured = option.startswith("https://")
+        where = option.removeprefix("https://").removeprefix("http://").rstrip("/")
+        hint = "ottla server --metrics 127.0.0.1:9404"
+        return MetricsAddress(*split_option("--metrics", where, hint), secured)
     port = os.environ.get("JMX_PORT", "")  # as operators of Kafka know it
     if port and not port.isdecimal():
         raise Failure(f"JMX_PORT: must be a port (got {port!r})", "JMX_PORT=9404", exit_code=2)
-    return split_option("JMX_PORT", f"127.0.0.1:{port}", "JMX_PORT=9404") if port else None
+    if not port:
+        return None
+    return MetricsAddress(*split_option("JMX_PORT", f"127.0.0.1:{port}", "JMX_PORT=9404"))

@@ -22,6 +22,7 @@ from ottla import __version__
 from ottla.cli.failure import Failure
 
 if TYPE_CHECKING:
+    from ottla.cli.server_options import MetricsAddress
     from ottla.settings import Settings
     from ottla.settings.listeners import Listener
     from ottla.supervisor.plan import BrokerPlan, ClusterPlan
@@ -42,7 +43,7 @@ class Workers(NamedTuple):
     number: int
     config: str | None
     assignments: tuple[str, ...]
-    metrics: tuple[str, int] | None
+    metrics: MetricsAddress | None
     log_level: str
     controlled: bool
 
@@ -151,9 +152,9 @@ def worker(
         )
     arguments = ["--log-level", workers.log_level]
     if workers.metrics is not None:
-        metrics_host, metrics_port = workers.metrics
-        metrics_host = f"[{metrics_host}]" if ":" in metrics_host else metrics_host
-        arguments += ["--metrics", f"{metrics_host}:{metrics_port + place if metrics_port else 0}"]
+        first = workers.metrics
+        own = first._replace(port=first.port + place if first.port else 0)
+        arguments += ["--metrics", str(own)]
     return BrokerPlan(node_id, host, port, options, tuple(arguments))
 
 

@@ -68,13 +68,13 @@ class TlsStream:
         "_line",
         "_offering",
         "_on_readable",
-        "_on_settled",
         "_on_writable",
         "_queue",
         "_reading",
         "_timer",
         "_writing",
         "failure",
+        "on_settled",
         "peer",
         "peer_host",
     )
@@ -101,7 +101,7 @@ class TlsStream:
             server_hostname=server_hostname,
         )
         self._queue = queue
-        self._on_settled = on_settled
+        self.on_settled = on_settled  # may be set until the loop's next turn
         self._on_readable: Callable[[], object] | None = None
         self._on_writable: Callable[[], object] | None = None
         self._closed = self._reading = self._writing = self._offering = False
@@ -153,7 +153,7 @@ class TlsStream:
         """The handshake is over; of a failure the owner learns by its next call."""
         self.failure = failure
         self._stop_timer()
-        on_settled, self._on_settled = self._on_settled, None
+        on_settled, self.on_settled = self.on_settled, None
         if on_settled is not None:
             on_settled(self)
         if not self._closed:
@@ -291,18 +291,18 @@ class TlsStream:
         if self.failure is None:
             self._channel.end()
         self._closed = True
-        self._on_readable = self._on_writable = self._on_settled = None
+        self._on_readable = self._on_writable = self.on_settled = None
         self._line.close()
 
 
 class TlsNetwork:
     """A network whose connections to others are of TLS; it listens as the one below does."""
 
-    __slots__ = ("_context", "_network", "_queue")
+    __slots__ = ("_network", "_queue", "context")
 
     def __init__(self, network: Network, context: ssl.SSLContext, queue: HandshakeQueue) -> None:
         self._network = network
-        self._context = context
+        self.context = context  # of connections to come
         self._queue = queue
 
     def listen(self, host: str, port: int, on_stream: OnStream, *, backlog: int = 50) -> Listener:
@@ -319,7 +319,7 @@ class TlsNetwork:
 
         stream = TlsStream(
             line,
-            self._context,
+            self.context,
             self._queue,
             server_side=False,
             server_hostname=host,
@@ -334,3 +334,23 @@ class TlsNetwork:
             stream.close()
             raise stream.failure
         return stream
+
+
+class TlsListening:
+    """A network that listens for TLS; it connects as the one below does."""
+
+    __slots__ = ("_context", "_network", "_queue")
+
+    def __init__(self, network: Network, context: ssl.SSLContext, queue: HandshakeQueue) -> None:
+        self._network = network
+        self._context = context
+        self._queue = queue
+
+    def listen(self, host: str, port: int, on_stream: OnStream, *, backlog: int = 50) -> Listener:
+        def secured(line: Stream) -> None:
+            on_stream(TlsStream(line, self._context, self._queue))
+
+        return self._network.listen(host, port, secured, backlog=backlog)
+
+    async def connect(self, host: str, port: int) -> Stream:
+        return await self._network.connect(host, port)

@@ -18,7 +18,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.dispatch import Peer
 from ottla.seams.background import Background
@@ -47,8 +47,19 @@ log = logging.getLogger("ottla.server")
 # repeated (17.5 s until the last was accepted, 0.12 s with this).
 BACKLOG = 2_048
 
-Secure = Callable[[Stream], Stream]  # a stream of TLS over the one accepted
 NewLogin = Callable[[Peer], "Login"]
+
+
+class Secure(Protocol):
+    """TLS of one listener."""
+
+    def stream(self, line: Stream) -> Stream:
+        """A stream of TLS over the one accepted."""
+        ...
+
+    def identify(self, stream: Stream, peer: Peer) -> None:
+        """Sets the peer's principal when its certificate is known."""
+        ...
 
 
 class Server:
@@ -165,8 +176,10 @@ class Server:
         log.debug("%s connected to %s", stream.peer, listener_name)
         secure = self._secure.get(listener_name)
         if secure is not None:
-            stream = secure(stream)
+            stream = secure.stream(stream)
         connection = Connection(self.shared, stream, listener_name, self._closed)
+        if secure is not None:
+            secure.identify(stream, connection.peer)
         new_login = self._logins.get(listener_name)
         if new_login is not None:
             connection.peer.login = new_login(connection.peer)

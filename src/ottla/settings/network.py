@@ -33,6 +33,9 @@ NETWORK_OPTIONS = (
     Option("security.inter.broker.protocol", STRING,
            "PLAINTEXT", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), MEDIUM,
            "The protocol brokers use among themselves, when no listener is named for it."),
+    Option("ottla.insecure", BOOLEAN, False, None, MEDIUM,
+           "Whether listeners that other machines reach may do without encryption and logins. Not "
+           "in Kafka."),
     idle("early.start.listeners", LIST, None, ITEMS, HIGH,
          "Listeners that open before authorization is ready."),
     Option("socket.send.buffer.bytes", INT, 100 * KiB, None, HIGH,
