@@ -32,6 +32,13 @@ def kcat() -> str:
     return _program("kcat", "kcat, from the package of that name")
 
 
+def chromium() -> str:
+    """The path of a Chromium that Playwright can drive (Debian's package of that name)."""
+    if importlib.util.find_spec("playwright") is None:
+        missing("playwright is not installed (the extra `unit`)")
+    return _program("chromium", "Chromium, from the package of that name")
+
+
 def logrotate() -> str:
     """The path of `logrotate` (Debian's package of that name)."""
     return _program("logrotate", "logrotate, from the package of that name")

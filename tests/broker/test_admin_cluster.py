@@ -172,6 +172,7 @@ def test_log_dirs_tell_the_size_of_partitions(harness: BrokerHarness, version: i
     assert sizes(harness, {}, version) == {}
     result = harness.ask(DescribeLogDirsRequest(topics=[]), version).results[0]
     assert (result.usable_bytes >= 0) == (version >= 4)
+    assert (result.total_bytes >= max(0, result.usable_bytes)) == (version >= 4)
 
 
 def test_log_dirs_know_logs_that_nobody_has_opened(harness: BrokerHarness) -> None:

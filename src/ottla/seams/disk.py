@@ -161,6 +161,8 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int: ...
 
+    def total_bytes(self, path: str) -> int: ...
+
     def boot_id(self) -> str:
         """The name of the machine's present boot: while it is the same, what was written is there,
         synced or not. Empty if that is unknown.
@@ -475,6 +477,9 @@ class RealDisk:
 
     def free_bytes(self, path: str) -> int:
         return shutil.disk_usage(path).free
+
+    def total_bytes(self, path: str) -> int:
+        return shutil.disk_usage(path).total
 
     def boot_id(self) -> str:
         return boot_id()

@@ -95,6 +95,6 @@ def _result(
     return DescribeLogDirsResult(
         log_dir=path,
         topics=[DescribeLogDirsTopic(name=name, partitions=topics[name]) for name in topics],
-        total_bytes=disk.total_bytes(path) if hasattr(disk, "total_bytes") else -1,
+        total_bytes=disk.total_bytes(path),
         usable_bytes=disk.free_bytes(path),
     )

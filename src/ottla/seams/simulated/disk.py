@@ -345,8 +345,10 @@ class SimulatedDisk:
         return _connect(address)
 
     def free_bytes(self, path: str) -> int:
-        capacity = 1 << 40 if self.capacity_bytes is None else self.capacity_bytes
-        return capacity - self._used(self._root)
+        return self.total_bytes(path) - self._used(self._root)
+
+    def total_bytes(self, path: str) -> int:
+        return 1 << 40 if self.capacity_bytes is None else self.capacity_bytes
 
     def boot_id(self) -> str:
         return f"boot {self._boots}"

@@ -60,8 +60,8 @@ export function tableRows(row, base) {
     element("td", { class: "number" }, String(row.partition)),
     element("td", { class: "number" }, open),
     element("td", { class: "nowrap" }, time(row.timestamp)),
-    element("td", {}, preview(row.key)),
-    element("td", {}, state ? element("span", { class: "badge bad" }, state) : "", " ", preview(row.value)),
+    element("td", { class: "data-key" }, preview(row.key)),
+    element("td", { class: "data-value" }, state ? element("span", { class: "badge bad" }, state) : "", " ", preview(row.value)),
     element("td", { class: "number" }, count(row.size)));
   const cell = element("td", { colspan: "7" });
   const below = element("tr", { class: "data-below", id, hidden: true }, cell);

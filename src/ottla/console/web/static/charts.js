@@ -105,6 +105,7 @@ class Chart {
   }
 
   show(rangeMs, to) {
+    this.chosen = true;
     this.rangeMs = Math.max(RANGE_MIN_MS, Math.min(RANGES[RANGES.length - 1][1], rangeMs));
     this.to = to !== null && to < Date.now() ? to : null;
     this.cursor = null;
@@ -130,6 +131,7 @@ class Chart {
       const found = await read(this.options.url, keys, to - this.rangeMs, to, points, asked.signal);
       found.forEach((series, index) => { this.lines[index].series = series; });
       this.shownTo = to;
+      if (this.young(found, to)) return;
       this.status.textContent = found.some((series) => series.points.length) ? "" : "No values in this range yet.";
     } catch (error) {
       if (asked.signal.aborted) return;
@@ -139,6 +141,16 @@ class Chart {
     if (this.to === null) {
       this.timer = setTimeout(() => this.again(), Math.max(REFRESH_MIN_MS, this.rangeMs / POINTS_MAX));
     }
+  }
+
+  // A console that was just started has minutes of history: they fill the chart, not its last edge.
+  young(found, to) {
+    if (this.chosen || this.to !== null) return false;
+    this.chosen = true;
+    const first = Math.min(...found.filter((series) => series.points.length).map((series) => series.points[0][0]));
+    if (!Number.isFinite(first) || first <= to - RANGES[0][1] || this.rangeMs <= RANGES[0][1]) return false;
+    this.show(RANGES[0][1], null);
+    return true;
   }
 
   again() {

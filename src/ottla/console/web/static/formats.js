@@ -42,7 +42,7 @@ const FORMATS = {
   size_rate: (value) => `${FORMATS.size(value)}/s`,
   percent: (value) => `${(value * 100).toFixed(0)} %`,
   duration,
-  number: (value) => String(Number(value.toPrecision(4))),
+  number: (value) => String(Number(value.toPrecision(Math.abs(value) < 1 ? 2 : 4))),
 };
 
 export function show(format, value) {
