@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -61,13 +61,16 @@ class Pages(TestClient):
 
 @contextmanager
 def pages(
-    bootstrap_servers: str, principal: Principal = EVERYBODY, **options: Any
+    bootstrap_servers: str,
+    principal: Principal = EVERYBODY,
+    parts: Sequence[str] = ("data", "web"),
+    **options: Any,
 ) -> Iterator[Pages]:
     """The console's pages for one who may do all, or less."""
     cluster = LiveCluster(bootstrap_servers)
     access = OpenAccess(principal)
     console = Console({cluster.name: cast(Any, cluster)}, FakeHistory(), **options)
-    app = protect(create_app(console, parts=("data", "web")), access)
+    app = protect(create_app(console, parts=parts), access)
     made = Pages(app, base_url="http://localhost", raise_server_exceptions=False)
     made.access, made.cluster = access, cluster
     try:

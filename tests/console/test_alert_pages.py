@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -49,7 +49,7 @@ class Alerts:
         clusters = {of.name: self.cluster}
         self.service = AlertService(clusters, data_dir, rules, clock=lambda: TAKEN_MS)
         self.console = Console(clusters, self.history, alerts=self.service)
-        self.app = create_app(self.console, parts=("alerts", "web"))
+        self.app = create_app(self.console, parts=("alerts", "api", "web"))
 
     def browser(self, principal: Principal = EVERYBODY) -> Browser:
         return Browser(self.app, self.cluster, self.history, principal)
@@ -227,3 +227,46 @@ def test_rules_of_the_file_cannot_be_changed_here(tmp_path: Path) -> None:
     answer = browser.submit("/alerts/rules/delete", {"name": "behind"})
     assert "stands in the console&#39;s file" in answer.text
     made.service.stop()
+
+
+def test_the_api_steers_alerts(alerts: Alerts) -> None:
+    """A receiver and a rule are put, the receiver tested, the alert fires, is listed, silenced and
+    in the history; secrets are in no answer, and a viewer changes nothing."""
+    browser, viewer = alerts.browser(), alerts.browser(VIEWER)
+
+    def send(method: str, path: str, by: Browser = browser, **body: Any) -> Any:
+        headers = {"X-CSRF-Token": by.access.anonymous_csrf(cast(Any, None))[0]}
+        return by.request(method, f"/api/v1/alerts{path}", json=body, headers=headers)
+
+    with HttpReceiver() as hook:
+        receiver = {"kind": "json", "url": hook.url}
+        assert send("PUT", "/receivers/hook", viewer, **receiver).status_code == 403
+        made = send("PUT", "/receivers/hook", **receiver)
+        assert made.status_code == 200, made.text
+        assert send("POST", "/receivers/hook/test").json() == {"taken": True, "error": ""}
+        assert hook.next()
+    assert send("POST", "/receivers/hook/test").status_code == 502
+    rule = {"watch": "group.lag", "threshold": 2, "for_s": 0, "receivers": ["hook"]}
+    assert send("PUT", "/rules/behind", viewer, **rule).status_code == 403
+    assert send("PUT", "/rules/behind", **rule).json()["threshold"] == 2
+    for wrong in ({**rule, "colour": "red"}, {**rule, "threshold": "2"}, {"watch": "x"}):
+        assert send("PUT", "/rules/wrong", **wrong).status_code == 422
+    alerts.service.look()
+    found = browser.get("/api/v1/alerts").json()["items"]
+    assert {(each["subject"], each["phase"]) for each in found} >= {("group-002", "firing")}
+    assert send("POST", "/silences", minutes="5").status_code == 422
+    silence = send("POST", "/silences", subjects="group-*", minutes=5).json()["id"]
+    assert all(each["silenced"] for each in browser.get("/api/v1/alerts").json()["items"])
+    assert browser.get("/api/v1/alerts/silences").json()["total"] == 1
+    assert send("DELETE", f"/silences/{silence}").status_code == 200
+    assert browser.get("/api/v1/alerts/history").json()["items"][0]["rule"] == "behind"
+    assert len(browser.get("/api/v1/alerts/deliveries").json()["items"]) >= 2
+    everything = "".join(
+        browser.get(f"/api/v1/alerts{each}").text
+        for each in ("", "/rules", "/receivers", "/silences", "/history", "/deliveries")
+    )
+    assert "hidden" not in everything + made.text
+    assert send("DELETE", "/receivers/hook").status_code == 422
+    assert send("DELETE", "/rules/behind").status_code == 200
+    alerts.service.look()
+    assert send("DELETE", "/receivers/hook").status_code == 200

@@ -48,7 +48,8 @@ class ConsoleProcess:
         return self
 
     def _line(self, wanted: re.Pattern[str]) -> str:
-        assert self._process is not None and self._process.stdout is not None
+        assert self._process is not None
+        assert self._process.stdout is not None
         for line in self._process.stdout:
             if found := wanted.search(line):
                 return found[1]

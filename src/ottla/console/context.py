@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.client.admin import Admin
@@ -14,9 +14,6 @@ from ottla.client.admin import Admin
 from .access.guard import Access
 from .picture import ClusterPicture
 from .series import History
-
-if TYPE_CHECKING:
-    from .alerts.service import AlertService
 
 if TYPE_CHECKING:
     from .alerts.service import AlertService
@@ -52,3 +49,4 @@ class Console:
     access: Access | None = None  # None: open to everybody who reaches the address
     alerts: AlertService | None = None
     schemas: Schemas | None = None
+    shared: dict[str, Any] = field(default_factory=dict)  # what parts make once and share

@@ -9,13 +9,13 @@ from starlette.staticfiles import StaticFiles
 
 from ..context import Console
 from .messages import Messages
-from .service import Data
+from .service import data_of
 from .sql import Sql
 from .writing_routes import Writing
 
 
 def routes(console: Console) -> list[BaseRoute]:
-    data = Data(console)
+    data = data_of(console)
     static = Path(__file__).parent / "static"
     return [
         Mount("/data/static", StaticFiles(directory=static), name="data-static"),

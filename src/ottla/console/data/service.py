@@ -42,6 +42,14 @@ class Data:
         )
 
 
+def data_of(console: Console) -> Data:
+    """The one of this console: its pages and its API share limits of threads."""
+    if console.shared.get("data") is None:
+        console.shared["data"] = Data(console)
+    found: Data = console.shared["data"]
+    return found
+
+
 def topic_of(request: Request, permission: Permission = Permission.READ) -> tuple[Cluster, str]:
     """The cluster and the topic that the path names, for one who may do this with it."""
     cluster = cluster_of(request)

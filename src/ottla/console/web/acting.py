@@ -191,6 +191,13 @@ async def _done(action: Action, asking: Asking) -> Response:
     word = action.word(asking)
     if word and asking.fields.one("confirm") != word:
         return await _preview(action, asking, f"Type {word} to confirm; nothing was changed.")
+    outcome = await carried_out(action, asking)
+    where = action.after(asking) if outcome.good else action.back(asking)
+    return go_to(asking.request, where, outcome.text, outcome.good)
+
+
+async def carried_out(action: Action, asking: Asking) -> Outcome:
+    """Done and audited; where it was done, a picture that shows it is waited for."""
     before = asking.cluster.picture
     limiter = asked_of(asking.request).limiter(asking.cluster.name)
     outcome = await to_thread.run_sync(_attempt, action, asking, limiter=limiter)
@@ -198,8 +205,7 @@ async def _done(action: Action, asking: Asking) -> Response:
         asked_of(asking.request).forget(asking.cluster.name)
         asking.cluster.refresh()
         await _newer_picture(asking.cluster, before)
-    where = action.after(asking) if outcome.good else action.back(asking)
-    return go_to(asking.request, where, outcome.text, outcome.good)
+    return outcome
 
 
 def _attempt(action: Action, asking: Asking) -> Outcome:
