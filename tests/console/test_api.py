@@ -141,7 +141,7 @@ def names(answer: Any, name: str = "name") -> Iterator[str]:
 
 
 def test_a_page_of_one_who_sees_one_topic() -> None:
-    """The same holds for a session: pictures are cut before they are told."""
+    """The same holds for a session: pictures are cut before they are shown."""
     pages = browser(picture(), principal=VIEWER, parts=("api",))
     found = pages.get(f"{API}/clusters").json()["items"][0]["counts"]
     assert (found["topics"], found["groups"]) == (1, 1)
@@ -149,7 +149,7 @@ def test_a_page_of_one_who_sees_one_topic() -> None:
 
 def test_users_are_changed_by_admins(people: People) -> None:
     """A user is made, gets other roles, is shut out and deleted; all of it is in the audit log,
-    and nothing that is secret is told."""
+    and nothing that is secret is in an answer."""
     people.admin()
     script = token(people, Role.ADMIN)
     roles = [{"role": "operator", "clusters": "main", "topics": "shop.*"}]
