@@ -215,8 +215,8 @@ def test_zookeeper_connect(value: str) -> None:
             {"zookeeper.connect": "a", "node.id": "1", "ottla.cluster.directory": "/d"},
             "a cluster has one place for its state",
         ),
-        ({"authorizer.class.name": "x.Y"}, "cannot be honoured yet"),
-        ({"super.users": "User:admin"}, "cannot be honoured yet"),
+        ({"authorizer.class.name": "x.Y"}, "runs no Java classes"),
+        ({"super.users": "User:admin"}, "means nothing without an authorizer"),
         ({"remote.log.storage.system.enable": "true"}, "tiered storage is not there"),
         ({"create.topic.policy.class.name": "x.Y"}, "Class x.Y could not be found"),
         ({"replica.selector.class": "x.Y"}, "runs no Java classes"),
@@ -386,7 +386,7 @@ def test_the_table_of_options_is_complete() -> None:
     assert rows["message.max.bytes"].update == "at once"
     assert rows["num.partitions"].update == "at start"
     assert rows["num.io.threads"].standing == "no effect here"
-    assert rows["authorizer.class.name"].standing == "refused"
+    assert rows["authorizer.class.name"].standing == ""
     topics = {row.name: row for row in topic_rows()}
     assert topics["segment.ms"].default == "604800000 (log.roll.ms, log.roll.hours)"
     assert "internal.segment.bytes" not in topics

@@ -12,6 +12,7 @@ ROOT = Path(ottla.__file__).parent
 # Read in `settings` itself, to make sense of the other options.
 READ_BY_SETTINGS = {
     "advertised.listeners",
+    "authorizer.class.name",
     "broker.id",
     "broker.rack",
     "controller.listener.names",

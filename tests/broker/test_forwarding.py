@@ -6,14 +6,19 @@ from typing import Any
 
 from ottla.broker.forwarding import FORWARDED
 from ottla.cluster.requests import ResourceType
+from ottla.security.acls import Operation, PatternType, Permission
+from ottla.security.acls import ResourceType as AclResourceType
+from ottla.settings.authorization import STANDARD
 from ottla.wire.api import alter_configs, incremental_alter_configs
 from ottla.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
+from ottla.wire.api.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.api.elect_leaders import ElectLeadersRequest
 from ottla.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
@@ -40,6 +45,30 @@ REQUESTS: list[Any] = [
         resources=[
             alter_configs.AlterConfigsResource(
                 **TOPIC, configs=[alter_configs.AlterableConfig(name="retention.ms", value="7")]
+            )
+        ]
+    ),
+    CreateAclsRequest(
+        creations=[
+            AclCreation(
+                resource_type=AclResourceType.TOPIC,
+                resource_name=name,
+                principal="User:alice",
+                host="*",
+                operation=Operation.READ,
+                permission_type=Permission.ALLOW,
+            )
+            for name in ("t", "")
+        ]
+    ),
+    DeleteAclsRequest(
+        filters=[
+            DeleteAclsFilter(
+                resource_type_filter=AclResourceType.ANY,
+                resource_name_filter="unknown",
+                pattern_type_filter=PatternType.ANY,
+                operation=Operation.ANY,
+                permission_type=Permission.ANY,
             )
         ]
     ),
@@ -81,7 +110,7 @@ REQUESTS: list[Any] = [
 
 def test_every_broker_gives_the_controllers_answer() -> None:
     """For each API that is forwarded; what was changed is applied where it was asked for."""
-    with Cluster(3) as cluster:
+    with Cluster(3, authorizer_class_name=STANDARD, super_users="User:ANONYMOUS") as cluster:
         assert cluster.create("t", 1, 2, through=1).error_code == 0
         asked = set()
         for request in REQUESTS:
@@ -91,4 +120,5 @@ def test_every_broker_gives_the_controllers_answer() -> None:
             direct = cluster.ask(1, request, version)
             assert cluster.ask(3, request, version) == direct, type(request).__name__
         assert asked == FORWARDED.keys()
+        assert [pattern.name for pattern in cluster.image(3).acls] == ["t"]
         assert cluster.image(3).configs_of("t") == {"retention.ms": "7"}

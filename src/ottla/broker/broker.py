@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker import controller_metrics
 from ottla.broker.adoption import adopt_topics
+from ottla.broker.authorization.choice import rules_of
 from ottla.broker.controller_options import controller_options
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
@@ -143,6 +144,7 @@ class Broker:
         self.metadata_answers = MetadataAnswers(self.fenced_lately.ids)
         self.lost_brokers = LostBrokers(clock.monotonic)
         self.image_waits = ImageWaits(self)
+        self.rules = rules_of(self)
         self.dispatcher = Dispatcher(self)
         self.local_peers = LocalPeers(self)
         self.peers: Peers = self.local_peers

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization.rights import Session
     from ottla.broker.broker import Broker
     from ottla.broker.login import Login
     from ottla.wire.out import Out
@@ -39,6 +40,7 @@ class Peer:
         "on_closed",
         "principal",
         "received_at",
+        "rights",
     )
 
     def __init__(
@@ -50,6 +52,8 @@ class Peer:
         self.listener_name = listener_name
         self.address = address
         self.principal = ANONYMOUS
+        # What the principal may do, where there is an authorizer, as far as it was asked for.
+        self.rights: Session | None = None
         # What this connection may ask before it has logged in; None where there is no login, and
         # after one that holds without an end.
         self.login: Login | None = None
@@ -66,6 +70,11 @@ class Peer:
         self.on_closed: Callable[[], object] | None = None
         # Monotonic seconds when the bytes of the current request came; 0.0 when it is not known.
         self.received_at = 0.0
+
+    @property
+    def host(self) -> str:
+        """The address without its port."""
+        return self.address.rpartition(":")[0].strip("[]")
 
     def when_closed(self, callback: Callable[[], object]) -> None:
         """Call back when the connection is closed, after those who asked for it before."""

@@ -70,6 +70,9 @@ HANDLERS: dict[int, str] = {
     26: "end_txn",
     27: "write_txn_markers",
     28: "txn_offset_commit",
+    29: "describe_acls",
+    30: "create_acls",
+    31: "delete_acls",
     32: "describe_configs",
     33: "alter_configs",
     34: "alter_replica_log_dirs",
@@ -317,11 +320,7 @@ class Dispatcher:
 
     def failed(self, route: Route, request: Any, error_code: ErrorCode, context: Context) -> Any:
         """The response that tells of an error; `PeerError` where none can."""
-        if route.failure is not None:
-            return route.failure(request, error_code, context)
-        if hasattr(route.response, "error_code"):
-            return route.response(error_code=error_code)
-        raise PeerError(f"{route} failed in the broker and its response has no place for an error")
+        return failed(route.api, route.failure, request, error_code, context)
 
     def _find_route(self, key: int, version: int) -> Route:
         name = HANDLERS.get(key)
@@ -335,6 +334,10 @@ class Dispatcher:
         if api.serves(version):
             failure = getattr(module, "failure", None)
             handle: Handle = module.handle
+            if self._broker.rules is not None:
+                from ottla.broker.authorization.dispatching import guarded
+
+                handle = guarded(self._broker.rules, api, handle, failure)
             if between_brokers:
                 handle = self._for_brokers(api, handle)
             elif self._broker.in_cluster:
@@ -360,6 +363,23 @@ class Dispatcher:
             return handle(request, context)
 
         return checked
+
+
+def failed(
+    api: Api, failure: Failure | None, request: Any, error_code: ErrorCode, context: Context
+) -> Any:
+    """The response of an API that tells of an error; `PeerError` where none can.
+
+    `failure` makes it where the response has more than one place for it.
+    """
+    if failure is not None:
+        return failure(request, error_code, context)
+    if hasattr(api.response, "error_code"):
+        return api.response(error_code=error_code)
+    raise PeerError(
+        f"{api.name} v{context.api_version} is answered with {error_code.name}, for which its "
+        "response has no place"
+    )
 
 
 def _framed(answer: Encoded, correlation_id: int, route: Route) -> Out:

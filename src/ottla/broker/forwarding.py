@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker import forwarded_acls
 from ottla.broker import forwarded_reassignments as reassignments
 from ottla.cluster.requests import (
     ConfigOutcome,
@@ -33,6 +34,7 @@ from ottla.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from ottla.wire.api.create_acls import CreateAclsRequest, CreateAclsResponse
 from ottla.wire.api.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -49,6 +51,7 @@ from ottla.wire.api.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from ottla.wire.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from ottla.wire.api.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -82,6 +85,8 @@ if TYPE_CHECKING:
 FORWARDED: dict[int, type[Struct]] = {
     19: CreateTopicsRequest,
     20: DeleteTopicsRequest,
+    30: CreateAclsRequest,
+    31: DeleteAclsRequest,
     33: whole.AlterConfigsRequest,
     37: CreatePartitionsRequest,
     43: ElectLeadersRequest,
@@ -152,6 +157,12 @@ async def carry_out(controller: ControllerChannel, request: Any) -> Struct:
                     )
                 ]
             )
+        case CreateAclsRequest():
+            bindings = [forwarded_acls.binding_of(each) for each in request.creations]
+            return forwarded_acls.create_response(await controller.create_acls(bindings))
+        case DeleteAclsRequest():
+            filters = [forwarded_acls.filter_of(each) for each in request.filters]
+            return forwarded_acls.delete_response(await controller.delete_acls(filters))
         case UpdateFeaturesRequest():
             updates = [
                 FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type)
@@ -200,8 +211,10 @@ def is_refused_by(error_code: ErrorCode, response: Any) -> bool:
         return bool(response.error_code == error_code)
     if isinstance(response, CreateTopicsResponse):
         results: list[Any] = list(response.topics)
-    elif isinstance(response, CreatePartitionsResponse):
+    elif isinstance(response, CreatePartitionsResponse | CreateAclsResponse):
         results = list(response.results)
+    elif isinstance(response, DeleteAclsResponse):
+        results = list(response.filter_results)
     else:
         results = list(response.responses)
     return bool(results) and all(each.error_code == error_code for each in results)

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker import forwarded_reassignments, forwarding
+from ottla.broker import forwarded_acls, forwarded_reassignments, forwarding
 from ottla.broker.isr_proposals import IsrProposals
 from ottla.broker.network_peers import Connections
 from ottla.cluster.feed import Batch, Snapshot, follow_batches
@@ -29,6 +29,7 @@ from ottla.cluster.image import BrokerInfo
 from ottla.cluster.requests import (
     AdoptedTopic,
     ConfigOutcome,
+    DeletedAcls,
     DeletionOutcome,
     ElectionOutcome,
     ElectionType,
@@ -50,6 +51,7 @@ from ottla.cluster.requests import (
 )
 from ottla.cluster.state import NotController, RegistrationRefused
 from ottla.seams.waiting import pause, within
+from ottla.security.acls import AclBinding, AclFilter
 from ottla.wire import feed_records
 from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.wire.api.alter_partition import AlterPartitionRequest
@@ -320,6 +322,20 @@ class RemoteController:
         response = await self._ask_until(ADMIN, request, FORWARD_S_MAX)
         if isinstance(response, ErrorCode):
             log.warning("%d deleted topics could not be confirmed for now", len(topic_ids))
+
+    # ACLs
+
+    async def create_acls(self, wanted: Sequence[AclBinding]) -> list[Refusal | None]:
+        response = await self._forward(forwarded_acls.create_request(wanted))
+        if isinstance(response, Refusal):
+            return [response] * len(wanted)
+        return forwarded_acls.create_outcomes(response)
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[DeletedAcls]:
+        response = await self._forward(forwarded_acls.delete_request(filters))
+        if isinstance(response, Refusal):
+            return [DeletedAcls(*response)] * len(filters)
+        return forwarded_acls.delete_outcomes(response)
 
     # Configs and features
 

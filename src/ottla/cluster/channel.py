@@ -18,6 +18,7 @@ from ottla.cluster.image import BrokerInfo
 from ottla.cluster.requests import (
     AdoptedTopic,
     ConfigOutcome,
+    DeletedAcls,
     DeletionOutcome,
     ElectionOutcome,
     ElectionType,
@@ -36,6 +37,7 @@ from ottla.cluster.requests import (
     TopicOutcome,
     TopicRef,
 )
+from ottla.security.acls import AclBinding, AclFilter
 from ottla.wire.errors import ErrorCode
 
 
@@ -159,6 +161,16 @@ class ControllerChannel(Protocol):
 
     async def confirm_deletions(self, broker_id: int, topic_ids: Sequence[bytes]) -> None:
         """The broker has no folder of these deleted topics any more."""
+        ...
+
+    # ACLs
+
+    async def create_acls(self, wanted: Sequence[AclBinding]) -> list[Refusal | None]:
+        """Create ACLs: None for each that there is now."""
+        ...
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[DeletedAcls]:
+        """Delete the ACLs that match a filter: for each filter, what it has deleted."""
         ...
 
     # Configs and features

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from ottla.cluster import (
+    acl_writes,
     config_writes,
     configs,
     leadership,
@@ -37,6 +38,7 @@ from ottla.cluster.request_queue import Request, RequestQueue
 from ottla.cluster.requests import (
     AdoptedTopic,
     ConfigOutcome,
+    DeletedAcls,
     DeletionOutcome,
     ElectionOutcome,
     ElectionType,
@@ -62,6 +64,7 @@ from ottla.metrics import Metrics
 from ottla.seams.chance import Chance
 from ottla.seams.clock import Clock, Timer
 from ottla.seams.waiting import pause
+from ottla.security.acls import AclBinding, AclFilter
 from ottla.wire.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -375,6 +378,18 @@ class Controller:
             lambda s: config_writes.alter(s, resources, decide, validate_only),
             [resource for resource, _ in resources],
         )
+
+    async def create_acls(self, wanted: Sequence[AclBinding]) -> list[Refusal | None]:
+        """Answers in the order asked for: None for each that there is now."""
+        answer = await self._applied(lambda s: acl_writes.create_acls(s, wanted))
+        return [answer] * len(wanted) if isinstance(answer, Refusal) else list(answer)
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[DeletedAcls]:
+        """Answers in the order asked for."""
+        answer = await self._applied(lambda s: acl_writes.delete_acls(s, filters))
+        if isinstance(answer, Refusal):
+            return [DeletedAcls(*answer)] * len(filters)
+        return list(answer)
 
     async def update_features(
         self, updates: Sequence[FeatureUpdate], validate_only: bool = False

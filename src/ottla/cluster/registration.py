@@ -8,6 +8,7 @@ controller that takes over in between finishes that (`leadership.settle`).
 from collections.abc import Mapping, Sequence
 
 from ottla.cluster import (
+    acl_nodes,
     features,
     leadership,
     loading,
@@ -43,6 +44,7 @@ from ottla.metadata_store.tree import (
 )
 from ottla.wire.errors import ErrorCode
 
+FIXED = (*nodes.FIXED, *acl_nodes.FIXED)
 ELECTION = (nodes.CLUSTER_ID, nodes.FEATURES, nodes.CONTROLLER_EPOCH)
 
 
@@ -54,8 +56,8 @@ async def elect(state: State, replace: bool = False) -> None:
     """
     await state.tree.sync()
     # Only what the election needs: the tree is read as a whole after it, when no other node writes.
-    found = await state.tree.get_many((*nodes.FIXED, *ELECTION, nodes.CONTROLLER))
-    operations: list[Operation] = [Create(path) for path in nodes.FIXED if path not in found]
+    found = await state.tree.get_many((*FIXED, *ELECTION, nodes.CONTROLLER))
+    operations: list[Operation] = [Create(path) for path in FIXED if path not in found]
     if nodes.FEATURES in found:
         check_level(state, nodes.read_features(nodes.FEATURES, found[nodes.FEATURES][0]))
     if nodes.CLUSTER_ID not in found:
@@ -159,7 +161,7 @@ async def restore_fixed(state: State) -> None:
 
     Not our own: without the registrations below it the tree is another one.
     """
-    kafkas = [path for path in nodes.FIXED if not path.startswith(nodes.OURS)]
+    kafkas = [path for path in FIXED if not path.startswith(nodes.OURS)]
     found = await state.tree.get_many(kafkas)
     missing: list[Operation] = [Create(path) for path in kafkas if path not in found]
     await state.write([Step(missing)])

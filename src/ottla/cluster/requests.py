@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.cluster.image import ZERO_ID
+from ottla.security.acls import AclBinding
 from ottla.wire.errors import ErrorCode
 
 
@@ -157,6 +158,14 @@ class PartitionsOutcome(NamedTuple):
     name: str
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
+
+
+class DeletedAcls(NamedTuple):
+    """What a filter of DeleteAcls has deleted."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    bindings: Sequence[AclBinding] = ()
 
 
 class ResourceType(IntEnum):

@@ -5,10 +5,10 @@ the topics say which partitions there are: their states are read directly, many 
 a topic that is not whole is walked through.
 """
 
-from ottla.cluster import nodes
+from ottla.cluster import acl_nodes, nodes
 from ottla.metadata_store.tree import NoNode, Tree
 
-WALKED = ("/cluster", "/config", "/admin", "/ottla")
+WALKED = ("/cluster", "/config", "/admin", "/ottla", *acl_nodes.PARENTS.values())
 SINGLE = (nodes.TOPICS, nodes.FEATURES, nodes.PRODUCER_IDS, nodes.CONTROLLER_EPOCH)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -75,6 +76,13 @@ class Acl(NamedTuple):
     permission: Permission
 
 
+class AclBinding(NamedTuple):
+    """An ACL and the resources that it is about."""
+
+    pattern: ResourcePattern
+    acl: Acl
+
+
 class AclFilter(NamedTuple):
     """What DescribeAcls and DeleteAcls ask for; None and ANY match everything."""
 
@@ -95,6 +103,11 @@ class AclFilter(NamedTuple):
             and self.permission in (Permission.ANY, acl.permission)
         )
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether a part of it is of a kind that this version does not know."""
+        return 0 in (self.type, self.pattern, self.operation, self.permission)
+
     def matches_resource(self, resource: ResourcePattern) -> bool:
         if self.type not in (ResourceType.ANY, resource.type):
             return False
@@ -105,3 +118,21 @@ class AclFilter(NamedTuple):
         if self.pattern is PatternType.MATCH:
             return resource.matches(self.name)
         return self.name == resource.name
+
+
+Acls = Mapping[ResourcePattern, tuple[Acl, ...]]
+NO_ACLS: Acls = {}
+
+
+def matching(acls: Acls, wanted: AclFilter) -> Iterator[AclBinding]:
+    """The ACLs that a filter asks for."""
+    for pattern, entries in acls.items():
+        if wanted.matches_resource(pattern):
+            for acl in entries:
+                if wanted.matches(pattern, acl):
+                    yield AclBinding(pattern, acl)
+
+
+def title(part: IntEnum) -> str:
+    """A part of an ACL as Kafka's tools and tree write it: `TransactionalId`, `Read`, `Allow`."""
+    return part.name.title().replace("_", "")

@@ -18,13 +18,16 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.security.acls import (
+    NO_ACLS,
     WILDCARD,
     Acl,
+    Acls,
     Operation,
     PatternType,
     Permission,
     ResourcePattern,
     ResourceType,
+    title,
 )
 from ottla.security.principal import Principal
 
@@ -86,9 +89,6 @@ SUPPORTED: Mapping[ResourceType, tuple[Operation, ...]] = {
     ),
 }
 
-Acls = Mapping[ResourcePattern, tuple[Acl, ...]]
-NO_ACLS: Acls = {}
-
 
 class Rule(NamedTuple):
     """A decision, and what it is based on: an ACL of a pattern, or a word of Kafka's for it."""
@@ -120,7 +120,7 @@ class Authorizer:
 
     def __init__(
         self,
-        super_users: Iterable[Principal] = (),
+        super_users: Iterable[Principal | str] = (),
         *,
         allow_if_no_acl: bool = False,
         acls: Acls = NO_ACLS,
@@ -306,14 +306,9 @@ def log_decision(
         "Allowed" if rule.allowed else "Denied",
         operation.name,
         host,
-        resource_type_name(kind),
+        title(kind),
         name,
         api,
         count,
         rule,
     )
-
-
-def resource_type_name(kind: ResourceType) -> str:
-    """As Kafka writes it: `TransactionalId`."""
-    return kind.name.title().replace("_", "")

@@ -5,15 +5,12 @@ honoured, and names nobody knows. Every problem says option, value, rule and wha
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from ottla.settings import authorization
 from ottla.settings.broker import BROKER_OPTIONS
 from ottla.settings.listeners import BadListener, Listener, resolve_listeners
 from ottla.settings.option import InvalidValue, MiB, Option, Standing, Type, Value, java_text
 from ottla.settings.properties import Entry
 
-# Names outside Kafka 4's own table that it would be a lie to ignore.
-REFUSED_NAMES = {
-    "super.users": "authorization is not there yet; leave it out and listen on loopback",
-}
 # Names that Kafka 4 no longer knows.
 LEFTOVERS = (
     "advertised.host.name",
@@ -72,13 +69,10 @@ class SettingsError(ValueError):
         self.problems = problems
 
 
-def unknown(entry: Entry, problems: list[Problem]) -> list[str]:
-    """The warnings for a name that is no option; one that must not be ignored is a problem."""
+def unknown(entry: Entry) -> list[str]:
+    """The warnings for a name that is no option."""
     name = entry.name
-    reason = REFUSED_NAMES.get(name)
-    if reason is not None:
-        rule = "is known and cannot be honoured yet"
-        problems.append(Problem(name, entry.value, rule, reason, entry.where))
+    if name in authorization.OWN_NAMES:
         return []
     origin = f" (from {entry.where})" if entry.where else ""
     if name in LEFTOVERS or name.startswith("zookeeper."):
@@ -118,6 +112,7 @@ def check_together(
         where = given[name].where if name in given else ""
         problems.append(Problem(name, java_text(values[name]), rule, hint, where))
 
+    _check_authorizer(values, given, problems)
     _check_node(values, given, complain)
     _check_shared_directory(values, given, complain)
     _check_zookeeper(values, given, complain)
@@ -125,6 +120,29 @@ def check_together(
     _check_limits(values, complain)
     _check_cluster(values, complain)
     return _check_listeners(values, given, complain, problems)
+
+
+def _check_authorizer(
+    values: Mapping[str, Value], given: Mapping[str, Entry], problems: list[Problem]
+) -> None:
+    name = values["authorizer.class.name"]
+    entry = given.get(authorization.CLASS)
+    if name and name != authorization.STANDARD:
+        rule = "this broker runs no Java classes, and knows one authorizer by its name"
+        where = entry.where if entry is not None else ""
+        hint = f"{authorization.CLASS}={authorization.STANDARD}"
+        problems.append(Problem(authorization.CLASS, str(name), rule, hint, where))
+    for user in authorization.not_principals(given):
+        rule = "expected a string in format principalType:principalName"
+        where = given[authorization.SUPER_USERS].where
+        hint = f"{authorization.SUPER_USERS}=User:{user}"
+        problems.append(Problem(authorization.SUPER_USERS, user, rule, hint, where))
+    if not name:
+        for own in authorization.OWN_NAMES:
+            if own in given:
+                rule = "means nothing without an authorizer: everybody may do everything"
+                hint = f"{authorization.CLASS}={authorization.STANDARD}"
+                problems.append(Problem(own, given[own].value, rule, hint, given[own].where))
 
 
 Complain = Callable[[str, str, str], None]

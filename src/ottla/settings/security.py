@@ -1,4 +1,4 @@
-"""Broker options about TLS, logins and permissions. Logins and permissions are not there yet."""
+"""Broker options about TLS, logins and permissions. See `authorization.py` for two more."""
 
 from ottla.settings.option import (
     BOOLEAN,
@@ -25,9 +25,7 @@ from ottla.settings.rules import FROM_1, ITEMS, between, one_of, one_of_ignoring
 
 SECURITY_OPTIONS = (
     Option("authorizer.class.name", STRING, "", None, LOW,
-           "A Java class that decides who may do what.",
-           standing=REFUSED,
-           why="authorization is not there yet; leave it out and listen on loopback"),
+           "Who decides who may do what; Kafka's StandardAuthorizer, by its name."),
     idle("principal.builder.class", CLASS,
          "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
          None, MEDIUM,

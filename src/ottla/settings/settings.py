@@ -7,6 +7,7 @@ it does not know is kept as a warning. The result never changes: a dynamic confi
 
 from collections.abc import Iterable, Mapping
 
+from ottla.settings.authorization import Authorization, authorization_of
 from ottla.settings.broker import BROKER_OPTIONS
 from ottla.settings.checks import (
     DRAWN,
@@ -75,7 +76,7 @@ class Settings:
             option = BROKER_OPTIONS.get(entry.name)
             if option is None:
                 if listener_option(entry.name) is None:
-                    warnings += unknown(entry, problems)
+                    warnings += unknown(entry)
                 continue
             try:
                 self.values[entry.name] = option.parse(entry.value)
@@ -175,6 +176,11 @@ class Settings:
     @property
     def node_id(self) -> int:
         return self.integer("node.id")
+
+    @property
+    def authorization(self) -> Authorization | None:
+        """How requests are authorized; None: everybody may do everything."""
+        return authorization_of(self.text("authorizer.class.name"), self.given)
 
     @property
     def draws_broker_id(self) -> bool:

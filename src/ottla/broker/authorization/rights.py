@@ -1,0 +1,137 @@
+"""What one connection may do: decisions of the authorizer, kept until the ACLs change.
+
+The authorizer decides by the ACLs of the image that the broker has: what was denied stays denied
+while there is no controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from ottla.broker.context import Peer
+from ottla.security.acls import CLUSTER_NAME, Operation, ResourceType
+from ottla.security.authorizer import Authorizer, audit, log_decision
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.settings.authorization import Authorization
+
+# Decisions that are kept for one connection; at more, all are forgotten.
+KNOWN_MAX = 10_000
+DEBUG = 10
+CLUSTER = ResourceType.CLUSTER
+
+Name = TypeVar("Name", bound=Hashable)
+
+
+class Session:
+    """The decisions for one connection, shared by its `Rights` in all APIs."""
+
+    __slots__ = ("authorizer", "generation", "host", "known", "principal", "rights")
+
+    def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
+        self.authorizer = authorizer
+        self.principal = principal
+        self.host = host
+        self.generation = authorizer.generation
+        self.known: dict[tuple[Operation, ResourceType, str], bool] = {}
+        self.rights: dict[str, Rights] = {}  # by API
+
+    def forget(self) -> None:
+        self.known.clear()
+        self.generation = self.authorizer.generation
+
+
+class Rights:
+    """What one connection may do in requests of one API."""
+
+    __slots__ = ("_api", "_known", "_session")
+
+    def __init__(self, session: Session, api: str) -> None:
+        self._session = session
+        self._known = session.known
+        self._api = api
+
+    def allows(
+        self,
+        operation: Operation,
+        kind: ResourceType,
+        name: str,
+        count: int = 1,
+        *,
+        log_denied: bool = True,
+    ) -> bool:
+        """Whether it is allowed; `count`: how often the request names the resource.
+
+        Unless `log_denied`, it was not asked for, and a denial is no attempt.
+        """
+        key = (operation, kind, name)
+        allowed = self._known.get(key)
+        if allowed is None:
+            session = self._session
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            rule = session.authorizer.rule(session.principal, session.host, operation, kind, name)
+            allowed = self._known[key] = rule.allowed
+        if (allowed and audit.isEnabledFor(DEBUG)) or (not allowed and log_denied):
+            self._log(operation, kind, name, count)
+        return allowed
+
+    def allows_cluster(self, operation: Operation, *, log_denied: bool = True) -> bool:
+        return self.allows(operation, CLUSTER, CLUSTER_NAME, log_denied=log_denied)
+
+    def allows_type(self, operation: Operation, kind: ResourceType) -> bool:
+        """Whether there is any resource of the type on which it is allowed."""
+        session = self._session
+        return session.authorizer.allows_type(session.principal, session.host, operation, kind)
+
+    def operations(self, kind: ResourceType, name: str) -> int:
+        """The allowed operations as bits, for fields named `authorized_operations`."""
+        session = self._session
+        return session.authorizer.operations(session.principal, session.host, kind, name)
+
+    def allowed(
+        self,
+        operation: Operation,
+        kind: ResourceType,
+        names: Iterable[str],
+        *,
+        log_denied: bool = True,
+    ) -> set[str]:
+        """Those of the names on which it is allowed."""
+        counts: dict[str, int] = {}
+        for name in names:
+            counts[name] = counts.get(name, 0) + 1
+        return {
+            name
+            for name, count in counts.items()
+            if self.allows(operation, kind, name, count, log_denied=log_denied)
+        }
+
+    def _log(self, operation: Operation, kind: ResourceType, name: str, count: int) -> None:
+        session = self._session
+        rule = session.authorizer.rule(session.principal, session.host, operation, kind, name)
+        log_decision(rule, session.principal, session.host, operation, kind, name, self._api, count)
+
+
+class Rules:
+    """The authorizer of one broker, and who asks it."""
+
+    def __init__(self, broker: Broker, options: Authorization) -> None:
+        self._broker = broker
+        self.authorizer = Authorizer(options.super_users, allow_if_no_acl=options.allow_if_no_acl)
+
+    def rights(self, peer: Peer, api: str) -> Rights:
+        """What a connection may do now in requests of an API."""
+        authorizer = self.authorizer
+        authorizer.update(self._broker.image.acls)
+        session = peer.rights
+        if session is None or session.principal != str(peer.principal):
+            session = peer.rights = Session(authorizer, str(peer.principal), peer.host)
+        elif session.generation != authorizer.generation:
+            session.forget()
+        rights = session.rights.get(api)
+        if rights is None:
+            rights = session.rights[api] = Rights(session, api)
+        return rights
