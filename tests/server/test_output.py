@@ -44,13 +44,16 @@ class SlowStream:
 class AskedFile(MemoryFile):
     """Notes what it was asked to have in the cache, and gives out nothing else."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, missing: int = -1) -> None:
         super().__init__(data)
         self.asked: list[tuple[int, int]] = []
         self.known_to = 0
+        self.missing = missing  # the position of a byte that is not cached
 
     def is_cached(self, position: int, size: int) -> bool:
         self.asked.append((position, size))
+        if position <= self.missing < position + size:
+            return False
         self.known_to = position + size
         return True
 
@@ -119,13 +122,32 @@ def test_any_answers_leave_whole_and_in_order() -> None:
 
 
 def test_a_socket_that_takes_little_is_no_reason_to_ask_the_cache_often() -> None:
-    """One question for what goes out in four turns; nothing is sent that was not asked about."""
+    """One question for what goes out in ten turns; nothing is sent that was not asked about."""
     size = 2 * CACHE_ASK_BYTES + 5
     file, output = AskedFile(bytes(size)), Output(asks_cache=True)
     output.put(file_answer(b"head", file, 0, size, b"tags"))
     sent_by(output, takes=100_000)
     piece = CACHE_ASK_BYTES
     assert file.asked == [(0, piece), (piece, piece), (2 * piece, 5)]
+
+
+def test_a_page_that_is_missing_holds_up_what_is_near_it() -> None:
+    """The turns before its own leave without waiting, one question more for each; it is waited for
+    from the beginning of its turn on, with one question more.
+    """
+    turn = SEND_BYTES_PER_TURN
+    size = 4 * turn
+    file, output = AskedFile(bytes(size), missing=2 * turn + 5), Output(asks_cache=True)
+    output.put(file_answer(b"", file, 0, size, b""))
+    stream = SlowStream(takes=size)
+    while output.cold_at < 0:
+        assert not output.send(stream)  # type: ignore[arg-type]
+    assert output.cold_at == 2 * turn == len(stream.sent) - 4
+    assert file.asked == [
+        *((0, size), (0, turn)),
+        *((turn, size - turn), (turn, turn)),
+        *((2 * turn, size - 2 * turn), (2 * turn, turn)),
+    ]
 
 
 def test_what_lies_behind_the_bytes_read_ahead_is_not_sent_unasked() -> None:

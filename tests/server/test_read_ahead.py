@@ -126,7 +126,7 @@ class AskedFile(MemoryFile):
 def test_the_cache_is_asked_again_for_a_reader_that_pauses(
     pauses: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that takes all it can get is asked for once in four turns, however small the parts."""
+    """One that takes all it can get is asked for once in ten turns, however small the parts."""
     monkeypatch.setattr("ottla.server.connection.CACHED_S", -1.0 if pauses else 1e9)
 
     async def run() -> None:

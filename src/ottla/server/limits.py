@@ -22,7 +22,8 @@ UNSENT_BYTES = 64 * KiB  # answers of one turn; beyond it each further request c
 # To one connection, then the others are served: an answer with `max.partition.fetch.bytes` of one
 # partition, and what is around the records.
 SEND_BYTES_PER_TURN = 1 * MiB + 64 * KiB
-CACHE_ASK_BYTES = 4 * SEND_BYTES_PER_TURN  # of a file, in one question whether it is cached
+# Of a file, in one question whether it is cached: what most consumers ask for at most.
+CACHE_ASK_BYTES = 10 * SEND_BYTES_PER_TURN
 CACHED_S = 1.0  # how long the answer holds for a reader that pauses
 SCRATCH_BYTES = 64 * KiB  # one buffer for every connection that has no request under way
 OWN_BUFFER_BYTES_MIN = 4 * KiB  # for the start of a request whose end is still under way

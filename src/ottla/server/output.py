@@ -107,9 +107,8 @@ class Output:
         if self._asks_cache:
             cached = self._cached_to - position
             if cached <= 0:
-                # For more than is sent now: a socket takes it in many small parts.
-                cached = min(range_.size - done, CACHE_ASK_BYTES)
-                if not range_.file.is_cached(position, cached):
+                cached = cached_from(range_, position)
+                if not cached:
                     self.cold_at = position
                     return 0
                 self._cached_to = position + cached
@@ -154,6 +153,20 @@ class Output:
             pieces.popleft()
         self.held -= sent
         return sent
+
+
+def cached_from(range_: FileRange, position: int) -> int:
+    """How many bytes of a range from `position` on are in the page cache; 0 if the first are not.
+
+    Asked is for more than is sent now: a socket takes it in many small parts. Where any of it is
+    missing, what is sent next may still be there.
+    """
+    size = min(range_.position + range_.size - position, CACHE_ASK_BYTES)
+    if range_.file.is_cached(position, size):
+        return size
+    if size > SEND_BYTES_PER_TURN and range_.file.is_cached(position, SEND_BYTES_PER_TURN):
+        return SEND_BYTES_PER_TURN
+    return 0
 
 
 def read_whole(range_: FileRange) -> Data:
