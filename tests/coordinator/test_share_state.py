@@ -35,7 +35,7 @@ class Driver:
     """A shard with its records in a list, replayed as they are appended."""
 
     def __init__(self, **rules: Any) -> None:
-        self.pruned_to = 0
+        self.committed_to = 0  # 0: all that is appended
         self.known = {KEY.topic_id}
         self.shard = ShareStateShard(
             ShareStateRules(**rules), lambda topic_id, _: topic_id in self.known, self._prune
@@ -45,7 +45,8 @@ class Driver:
         self.now_ms = 1000
 
     def _prune(self, shard: ShareStateShard) -> None:
-        self.log = [each for each in self.log if each[0] >= shard.redundant_before]
+        before = shard.redundant_before(self.committed_to or self.next_offset)
+        self.log = [each for each in self.log if each[0] >= before]
 
     def run(self, method: str, *arguments: Any) -> Any:
         effects = Effects()
@@ -107,6 +108,37 @@ def test_the_log_says_what_was_written(
     if writes:
         driver.run("due", PRUNE_TIMER)
         assert len(driver.log) <= updates + 1
+
+
+def test_pruning_keeps_what_a_lost_snapshot_would_have_replaced() -> None:
+    """A snapshot that is not committed may be lost with its leader; the next one loads the last
+    that was. So it is with the record that forgets a share partition."""
+    driver = Driver(updates_per_snapshot=0)
+    driver.write(StateBatch(0, 9, 2, 1))
+    driver.write(StateBatch(10, 19, 2, 1))
+    driver.committed_to = 1
+    driver.run("due", PRUNE_TIMER)
+    assert [offset for offset, _ in driver.log] == [0, 1]
+    driver.committed_to = 2
+    driver.run("due", PRUNE_TIMER)
+    assert [offset for offset, _ in driver.log] == [1]
+    driver.run("topics_deleted", {KEY.topic_id})
+    driver.run("due", PRUNE_TIMER)
+    assert [offset for offset, _ in driver.log] == [1, 2]
+    driver.committed_to = 3
+    driver.run("due", PRUNE_TIMER)
+    assert driver.log == []
+
+
+def test_a_late_write_takes_nothing_back() -> None:
+    """A write that its leader has repeated, and gone on from, may come once more: the start offset
+    stays, for nothing is known any more of the records before it."""
+    driver = Driver()
+    driver.write(StateBatch(0, 4, 2, 1), start=0)
+    driver.write(start=10)
+    assert driver.write(StateBatch(0, 4, 2, 1), start=0) is ErrorCode.NONE
+    assert driver.shard.states[KEY].start_offset == 10
+    assert driver.reloaded().states[KEY].start_offset == 10
 
 
 def test_a_later_leader_fences_those_before_it() -> None:

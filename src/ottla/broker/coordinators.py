@@ -264,7 +264,7 @@ class Coordinators:
             partition = coordinator.partition
             if coordinator.shard is not shard or coordinator.is_deposed:
                 continue
-            offset = min(shard.redundant_before, partition.high_watermark)
+            offset = shard.redundant_before(partition.high_watermark)
             if offset > partition.log_start_offset:
                 try:
                     partition.delete_records_before(offset)

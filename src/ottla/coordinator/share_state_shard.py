@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ottla.coordinator.effects import Effects, Producer, Record, Reply, TimerKey
 from ottla.coordinator.share_state import (
@@ -45,6 +46,13 @@ SNAPSHOTS_PER_TURN = 100
 NEXT_TURN_MS = 1
 
 
+class SnapshotAt(NamedTuple):
+    """A record of the log that says everything of a share partition, or that it is gone."""
+
+    offset: int
+    deletes: bool
+
+
 @dataclass(slots=True, frozen=True)
 class ShareStateRules:
     """The broker's options for the share coordinator."""
@@ -69,8 +77,9 @@ class ShareStateShard:
         self.states: dict[SharePartitionKey, ShareState] = {}
         self._knows_partition = knows_partition
         self._prune = prune
-        # Where each share partition's last snapshot is, and how many updates are behind it.
-        self._snapshot_offsets: dict[SharePartitionKey, int] = {}
+        # Where each share partition's snapshots are, from the last that was committed when somebody
+        # asked, and how many updates are behind the last one.
+        self._snapshots: dict[SharePartitionKey, list[SnapshotAt]] = {}
         self._updates: dict[SharePartitionKey, int] = {}
         # When each was last written, for those that are live: a load says nothing about it.
         self._written_ms: dict[SharePartitionKey, int] = {}
@@ -100,7 +109,7 @@ class ShareStateShard:
                 self._updates[key] = self._updates.get(key, 0) + 1
         elif record.value is None:
             self.states.pop(key, None)
-            self._snapshot_offsets.pop(key, None)
+            self._snapshots.setdefault(key, []).append(SnapshotAt(offset, deletes=True))
             self._updates.pop(key, None)
             self._written_ms.pop(key, None)
         else:
@@ -109,7 +118,7 @@ class ShareStateShard:
             if known is not None and known.snapshot_epoch > value.snapshot_epoch:
                 return
             self.states[key] = from_snapshot(value)
-            self._snapshot_offsets[key] = offset
+            self._snapshots.setdefault(key, []).append(SnapshotAt(offset, deletes=False))
             self._updates[key] = 0
 
     def replay_marker(self, producer: Producer, committed: bool) -> None:
@@ -129,10 +138,24 @@ class ShareStateShard:
         elif key == COLD_TIMER:
             self._snapshot_cold(effects, now_ms)
 
-    @property
-    def redundant_before(self) -> int:
-        """The offset before which no record is needed to know the state."""
-        return min(self._snapshot_offsets.values(), default=self._next_offset)
+    def redundant_before(self, committed: int) -> int:
+        """The offset before which no record is needed to know the state, whoever leads next.
+
+        `committed`: where the committed records end. A snapshot beyond that may be lost with this
+        leader: then the one before it is what there is.
+        """
+        found = min(committed, self._next_offset)
+        for key, snapshots in list(self._snapshots.items()):
+            last = max(
+                (n for n, each in enumerate(snapshots) if each.offset < committed), default=0
+            )
+            del snapshots[:last]
+            first = snapshots[0]
+            if not (first.deletes and first.offset < committed):
+                found = min(found, first.offset)
+            elif len(snapshots) == 1:
+                del self._snapshots[key]
+        return found
 
     def _snapshot_cold(self, effects: Effects, now_ms: int) -> None:
         """Write snapshots of quiet share partitions, so that old records can go."""
@@ -205,6 +228,15 @@ class ShareStateShard:
                 return ErrorCode.FENCED_LEADER_EPOCH
             if NO_EPOCH != change.state_epoch < known.state_epoch:
                 return ErrorCode.FENCED_STATE_EPOCH
+            if NO_START_OFFSET != change.start_offset < known.start_offset:
+                # A request that its leader has given up and repeated on another connection may come
+                # late. What later ones say of records before their start is not kept any more, so
+                # going back would give away again what is done with.
+                change = replace(
+                    change,
+                    start_offset=known.start_offset,
+                    complete_count=known.complete_count,
+                )
         self._append(key, change, effects, now_ms)
         return ErrorCode.NONE
 
