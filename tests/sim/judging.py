@@ -9,12 +9,18 @@ import pytest
 from ottla.testing.simulation.group_run import GroupRun
 from ottla.testing.simulation.plan import Plan
 from ottla.testing.simulation.run import ClusterRun, Outcome
+from ottla.testing.simulation.share_run import ShareRun
 from ottla.testing.simulation.shrinking import shrink
 from ottla.testing.simulation.transform_run import TransformRun
 
 # Less than `ottla simulate` takes: a test that shrinks must end before its time-out.
 RUNS_MAX = 40
-CLIENTS = {ClusterRun: "records", TransformRun: "transactions", GroupRun: "group"}
+CLIENTS = {
+    ClusterRun: "records",
+    TransformRun: "transactions",
+    GroupRun: "group",
+    ShareRun: "queue",
+}
 
 
 def judge(run: ClusterRun) -> None:

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     "--clients",
     default="records",
     show_default=True,
-    type=click.Choice(["records", "transactions", "group"]),
-    help="Producers and readers; clients that consume, transform and produce; a consumer group.",
+    type=click.Choice(["records", "transactions", "group", "queue"]),
+    help="Producers and readers; clients that consume, transform and produce; a consumer group; "
+    "a share group.",
 )
 @click.option(
     "--faults",
@@ -105,12 +106,14 @@ def _run_of(clients: str) -> type[ClusterRun]:
     """The run with these clients."""
     from ottla.testing.simulation.group_run import GroupRun
     from ottla.testing.simulation.run import ClusterRun
+    from ottla.testing.simulation.share_run import ShareRun
     from ottla.testing.simulation.transform_run import TransformRun
 
     runs: dict[str, type[ClusterRun]] = {
         "records": ClusterRun,
         "transactions": TransformRun,
         "group": GroupRun,
+        "queue": ShareRun,
     }
     return runs[clients]
 

@@ -31,6 +31,7 @@ ANSWER_S_MAX = 3.0
 TIMEOUT_MS = 2000
 RETRY_S = 0.1
 TOPIC_RESOURCE = 2
+GROUP_RESOURCE = 32
 
 
 class Admin:
@@ -117,9 +118,16 @@ class Admin:
 
     async def set_config(self, topic: str, name: str, value: str) -> None:
         """Set one config of a topic."""
+        await self._set_config(TOPIC_RESOURCE, topic, name, value)
+
+    async def set_group_config(self, group: str, name: str, value: str) -> None:
+        """Set one config of a group."""
+        await self._set_config(GROUP_RESOURCE, group, name, value)
+
+    async def _set_config(self, kind: int, resource: str, name: str, value: str) -> None:
         wanted = AlterConfigsResource(
-            resource_type=TOPIC_RESOURCE,
-            resource_name=topic,
+            resource_type=kind,
+            resource_name=resource,
             configs=[AlterableConfig(name=name, value=value)],
         )
         while True:

@@ -1,0 +1,148 @@
+"""A run of a simulated cluster with a share group: a topic as a queue (KIP-932).
+
+A producer writes to each partition; the members of `share_member.py` are given the records, while
+faults strike the leaders of the partitions and the coordinators of the group and of its state.
+After the last fault every record must come to be accepted or rejected by somebody, and the group's
+durable state must end where the log does. `ottla.testing.queue_history` judges the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+from ottla.testing.history import Poll, Report
+from ottla.testing.queue_history import QueueHistory, check
+from ottla.testing.simulation.clients import Place
+from ottla.testing.simulation.plan import Plan
+from ottla.testing.simulation.run import BROKERS, TOPIC, TOPIC_CONFIGS, ClusterRun
+from ottla.testing.simulation.share_member import GROUP, ShareMember
+from ottla.testing.simulation.transformer import GROUPS
+
+# One partition: it has the state of every share partition.
+STATES = Place("__share_group_state", 0)
+PARTITIONS = 2
+MEMBERS = 3
+LOCK_S = 1.0
+ATTEMPTS_MAX = 10
+GROUP_CONFIGS = {"share.auto.offset.reset": "earliest"}
+SETTINGS: Mapping[str, object] = {
+    "offsets.topic.num.partitions": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
+    "share.coordinator.snapshot.update.records.per.snapshot": 20,
+    "share.coordinator.state.topic.prune.interval.ms": 2000,
+    "share.coordinator.cold.partition.snapshot.interval.ms": 1500,
+    # Each replica compacts by itself: the logs of its coordinators would not match batch by batch.
+    "log.cleaner.enable": "false",
+    "group.share.min.session.timeout.ms": 1500,
+    "group.share.session.timeout.ms": 1500,
+    "group.share.min.heartbeat.interval.ms": 300,
+    "group.share.heartbeat.interval.ms": 300,
+    "group.share.assignment.interval.ms": 0,
+    "group.share.initialize.retry.interval.ms": 1000,
+    "group.share.min.record.lock.duration.ms": int(LOCK_S * 1000),
+    "group.share.record.lock.duration.ms": int(LOCK_S * 1000),
+    "group.share.delivery.count.limit": ATTEMPTS_MAX,
+}
+
+
+class ShareRun(ClusterRun):
+    """One history, with a queue."""
+
+    faults_max = 10
+    faults_s = 11.0
+
+    def __init__(
+        self,
+        seed: int,
+        plan: Plan | None = None,
+        *,
+        brokers: int = BROKERS,
+        settings: Mapping[str, object] | None = None,
+        zookeeper: bool = False,
+    ) -> None:
+        super().__init__(
+            seed,
+            plan,
+            brokers=brokers,
+            partitions=PARTITIONS,
+            settings={**SETTINGS, **(settings or {})},
+            zookeeper=zookeeper,
+        )
+        self.moved = [*self.places, GROUPS, STATES]
+        self.struck = [self.places[0], GROUPS, STATES]
+        self.queue = QueueHistory()
+        self.lock_s = LOCK_S
+        self.topic_id = b""
+        self.processed = False
+
+    async def _begin(self) -> None:
+        await super()._begin()
+        compact = {"cleanup.policy": "compact", **TOPIC_CONFIGS}
+        await self.admin.create_topic(GROUPS.topic, 1, self.replicas, compact)
+        kept = {"cleanup.policy": "delete", "retention.ms": "-1", **TOPIC_CONFIGS}
+        await self.admin.create_topic(STATES.topic, 1, self.replicas, kept)
+        for name, value in GROUP_CONFIGS.items():
+            await self.admin.set_group_config(GROUP, name, value)
+        self.topic_id = self.view.image.topics[TOPIC].id
+
+    def _start_clients(self) -> None:
+        self._start_producers(PARTITIONS)
+        self._start_readers(PARTITIONS)
+        for number in range(MEMBERS):
+            node = self.simulation.node(f"member{number}")
+            node.task(ShareMember(self, node, TOPIC).run())
+
+    def led_epoch(self, place: Place, host: str) -> int | None:
+        """The leader epoch of a host if it leads the partition, and nobody after it."""
+        for machine in self.machines.values():
+            if machine.name == host:
+                replica, known = machine.partition(place), self.view.partition(place)
+                if replica is None or known is None or not replica.is_leader:
+                    return None
+                return replica.leader_epoch if replica.leader_epoch == known.leader_epoch else None
+        return None
+
+    def _missing(self) -> str | None:
+        missing = super()._missing() or self._missing_of(GROUPS) or self._missing_of(STATES)
+        if missing is not None:
+            return missing
+        for place in self.places:
+            missing = self._left_in_queue(place)
+            if missing is not None:
+                return missing
+        self.processed = True
+        return None
+
+    def _left_in_queue(self, place: Place) -> str | None:
+        """What of a partition is not done with, as the share coordinator has it."""
+        image = self.view.partition(STATES)
+        coordinating = self.machines.get(image.leader) if image is not None else None
+        leading = self.machines.get(self.view.leader(place))
+        partition = leading.partition(place) if leading is not None else None
+        broker = coordinating.broker if coordinating is not None else None
+        if broker is None or partition is None:
+            return f"{place} or its state has no leader"
+        coordinator = broker.coordinators.shares.coordinator_for("")
+        states = getattr(getattr(coordinator, "shard", None), "states", {})
+        state = states.get((GROUP, self.topic_id, place.number))
+        if state is None:
+            return f"the share coordinator does not know {place}"
+        if state.start_offset < partition.end_offset:
+            return f"the queue of {place} is at {state.start_offset} of {partition.end_offset}"
+        return None
+
+    def _judge(self) -> Report:
+        if not self.problems:
+            report = check(self.queue, self._log(), attempts_max=ATTEMPTS_MAX)
+            if report.faults:
+                self.problem(str(report))
+        return super()._judge()
+
+    def _log(self) -> dict[Hashable, dict[int, str]]:
+        """What the readers were given of each partition."""
+        log: dict[Hashable, dict[int, str]] = {place: {} for place in self.places}
+        for event in self.history.events:
+            if isinstance(event, Poll):
+                for offset, value in event.records:
+                    log[event.partition][offset] = str(value)
+        return log
