@@ -1,0 +1,91 @@
+"""`inter.broker.listener.name` with each of the protocols: two brokers, and clients elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla import Admin, Consumer, Producer
+from ottla.admin import NewTopic
+from ottla.supervisor.ports import free_port
+from tests import needs
+from tests.live import Server
+from tests.waiting import eventually
+
+from .certificates import authority, server_identity
+from .clusters import ADMIN, BROKER, client_options, secured_options
+
+pytestmark = pytest.mark.xdist_group("cluster")
+
+# SASL_SSL has a test of its own, and PLAINTEXT is what all other clusters speak.
+PROTOCOLS = ["SSL", "SASL_PLAINTEXT"]
+if needs.LONG:
+    PROTOCOLS += ["PLAINTEXT", "SASL_SSL"]
+
+JAAS_OF_CLIENTS = "listener.name.outside.plain.sasl.jaas.config"
+# Who a broker is to the others.
+NAMES = {"PLAINTEXT": "ANONYMOUS", "SSL": "CN=broker", "SASL_PLAINTEXT": BROKER, "SASL_SSL": BROKER}
+
+
+class Member(Server):
+    """A broker with one listener for clients, of SASL_SSL, and one for brokers."""
+
+    def __init__(self, folder: Path, node_id: int, protocol: str) -> None:
+        outside, inside = free_port(), free_port()
+        self.trusted = authority().write(folder / "ca.pem")
+        keys = server_identity().write_pem(folder / "server.pem")
+        login = str(secured_options(keys, self.trusted, "OUTSIDE").pop(JAAS_OF_CLIENTS))
+        options = secured_options(keys, self.trusted, "OUTSIDE") | {
+            "node.id": node_id,
+            "ottla.cluster.directory": folder / "shared",
+            "listeners": f"OUTSIDE://127.0.0.1:{outside},INSIDE://127.0.0.1:{inside}",
+            "listener.security.protocol.map": f"OUTSIDE:SASL_SSL,INSIDE:{protocol}",
+            "inter.broker.listener.name": "INSIDE",
+            "listener.name.inside.ssl.client.auth": "required" if protocol == "SSL" else "none",
+            "listener.name.inside.plain.sasl.jaas.config": login,
+            "default.replication.factor": 2,
+            "offsets.topic.replication.factor": 2,
+            "min.insync.replicas": 2,
+            "super.users": f"User:{ADMIN};User:{NAMES[protocol]}",
+        }
+        del options["security.inter.broker.protocol"]
+        super().__init__(folder / f"data-{node_id}", settings=options, port=outside)
+
+    def _command(self) -> list[str]:
+        command = super()._command()
+        at = command.index("--listen")
+        return command[:at] + command[at + 2 :]
+
+
+@contextmanager
+def two_brokers(folder: Path, protocol: str) -> Iterator[tuple[Member, Member]]:
+    with ExitStack() as stack:
+        first, second = (
+            stack.enter_context(Member(folder, node_id, protocol)) for node_id in (1, 2)
+        )
+        yield first, second
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_brokers_reach_each_other(protocol: str, tmp_path: Path) -> None:
+    """Topics whose two replicas must both acknowledge are made, written and read, by clients that
+    know nothing of the brokers' listener."""
+    with two_brokers(tmp_path, protocol) as (first, second):
+        servers = {
+            "bootstrap_servers": [first.bootstrap, second.bootstrap],
+            **client_options(first.trusted, ADMIN),
+        }
+        with Admin(**servers) as admin:
+            eventually(lambda: len(admin.describe_cluster()["brokers"]) == 2, "both are there")
+            admin.create_topics([NewTopic("t", 2, 2)], wait_for_metadata=True)
+            ports = {each["port"] for each in admin.describe_cluster()["brokers"]}
+        assert ports == {int(each.bootstrap.rpartition(":")[2]) for each in (first, second)}
+        with Producer(**servers, acks="all") as producer:
+            sent = [producer.send("t", b"%d" % n, partition=n % 2) for n in range(200)]
+            assert all(each.get(60) for each in sent)
+        with Consumer("t", **servers, auto_offset_reset="earliest", group_id="g") as consumer:
+            found = {next(consumer).value for _ in sent}
+        assert found == {b"%d" % n for n in range(200)}
