@@ -68,8 +68,8 @@ def commits_offsets(agent: AgentDescription, source: SourcePart, sink: SinkPart)
     kind = agent.channels[sink.channel].type.name
     return (
         (kind == "memory" or (kind == "file" and len(source.channels) == 1))
+        and promise_of(agent, sink).exactly_once  # so it is a Kafka sink
         and share_servers(source, sink)
-        and promise_of(agent, sink).exactly_once
     )
 
 
