@@ -1,4 +1,4 @@
-"""Each type of source with each type of channel and sink: all can be made, and promise as written."""
+"""Each type of source with each type of channel and sink: all can be made."""
 
 from __future__ import annotations
 

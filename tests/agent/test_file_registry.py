@@ -53,6 +53,9 @@ class Disk:
     def trim(self) -> None:
         return
 
+    def failed(self, found: Found, problem: OSError) -> None:
+        raise problem
+
     def content_of(self, known: Known) -> Content | None:
         return self.content(known.seen) if known.seen else None
 

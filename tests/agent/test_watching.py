@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.agent.files import watching
 from ottla.agent.files.watching import (
     Changes,
     InotifyWatcher,
@@ -84,6 +85,42 @@ def test_a_directory_may_come_later_and_come_again(tmp_path: Path) -> None:
         folder.mkdir()
         await watcher.wait(GIVE_UP_S)
         assert (await noticed(watcher, (folder / "b").touch)).listing
+        watcher.close()
+
+    asyncio.run(run())
+
+
+def test_a_directory_that_comes_later_while_others_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is looked for all the same, and all is listed now and then: before, a file that was
+    written without a pause kept the others from being noticed for ever."""
+    monkeypatch.setattr(watching, "MISSING_S", 0.01)
+
+    async def run() -> None:
+        later, log = tmp_path / "later", tmp_path / "a.log"
+        log.touch()
+        watcher = InotifyWatcher()
+        watcher.watch([str(tmp_path), str(later)])
+
+        async def listing_after(act: Callable[[], object]) -> None:
+            act()
+            async with asyncio.timeout(GIVE_UP_S):
+                while True:
+                    with log.open("a") as file:
+                        file.write("x")
+                    changes = await watcher.wait(GIVE_UP_S)
+                    assert str(log) in changes.written
+                    if changes.listing:
+                        return
+
+        await listing_after(later.mkdir)
+        while (await watcher.wait(0)).listing:
+            pass
+        await listing_after((later / "b.log").touch)
+        monkeypatch.setattr(watching, "RELIST_S", 0.01)
+        watcher._relist_at_s = 0.0
+        await listing_after(lambda: None)
         watcher.close()
 
     asyncio.run(run())

@@ -41,7 +41,7 @@ def open_if_same(path: str, device: int, inode: int) -> OpenContent | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        _say(path, error)
+        say_unreadable(path, error)
         return None
     seen = content.stat()
     if (seen.st_dev, seen.st_ino) != (device, inode):
@@ -50,7 +50,7 @@ def open_if_same(path: str, device: int, inode: int) -> OpenContent | None:
     return content
 
 
-def _say(path: str, error: OSError) -> None:
+def say_unreadable(path: str, error: OSError) -> None:
     """Now and then: it is tried with each listing."""
     now_s, what = time.monotonic(), (path, error.errno)
     if now_s - _said_s.get(what, -SAY_AGAIN_S) < SAY_AGAIN_S:
@@ -80,6 +80,9 @@ class FileProbe:
         if held is not None or known.seen is None:
             return held
         return self.content(known.seen)
+
+    def failed(self, found: Found, problem: OSError) -> None:
+        say_unreadable(found.path, problem)
 
     def trim(self) -> None:
         """Contents that were given are not used any more: closes them if they are many."""

@@ -17,15 +17,15 @@ had them, under any name. With less evidence its name must say so as well (`a.lo
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ..events import Position
 from .compressed import is_compressed
-from .facts import CONFIRM_BYTES, Content, FileFacts, digest, size_below
+from .facts import CONFIRM_BYTES, Content, FileFacts, size_below
 from .listing import Found, Wanted, shorter_names
+from .readers import Readers
 
 Key = tuple[int, int]
 COMPARE_BYTES = 64 * 1024
@@ -63,6 +63,9 @@ class Probe(Protocol):
 
     def content_of(self, known: Known) -> Content | None:
         """That of a stream's file."""
+
+    def failed(self, found: Found, problem: OSError) -> None:
+        """Its bytes, or those of another file that it is compared with, cannot be read."""
 
     def trim(self) -> None:
         """Between two files: no content that was given is used any more."""
@@ -134,13 +137,20 @@ class Registry:
         others = []
         for found in present.values():
             probe.trim()
-            if not self._recognize(found, probe, outcome) and found.size > 0:
-                others.append(found)
+            try:
+                if not self._recognize(found, probe, outcome) and found.size > 0:
+                    others.append(found)
+            except OSError as problem:  # a bad sector, say: it is tried with the next listing
+                probe.failed(found, problem)
         if others:
             readers = Readers(self.streams.values())
             for found in originals_first(others, probe):
                 probe.trim()
-                begun = self._place(found, readers, probe, now_s, at_end, outcome)
+                try:
+                    begun = self._place(found, readers, probe, now_s, at_end, outcome)
+                except OSError as problem:
+                    probe.failed(found, problem)
+                    continue
                 if begun is not None:
                     readers.add_unread(begun)
         return outcome
@@ -158,6 +168,12 @@ class Registry:
     def changed(self, known: Known) -> None:
         """What was read is not in the file of this stream any more, or may not be."""
         known.confirmed = False
+
+    def try_again(self, known: Known) -> None:
+        """Its file could not be read: the next listing is to say that it has something, whether it
+        has changed or not."""
+        if known.seen is not None:
+            known.seen = known.seen._replace(modified_ns=-1)
 
     def forget(self, known: Known) -> None:
         """Its file is gone for good."""
@@ -360,77 +376,6 @@ class Registry:
         return known
 
 
-# `.1`, `-20260101`, `.2026-01-01_12`, and the suffix of a compressed file behind it.
-ROTATED = re.compile(r"([._-]\d[\d._T:-]*)?(\.(gz|zst|bz2|xz))?$")
-
-
-def unrotated(name: str) -> str:
-    """The name of a file before it was rotated and compressed."""
-    return ROTATED.sub("", name)
-
-
-class Readers:
-    """Streams by what they have read: by their first bytes, and the short ones by name."""
-
-    def __init__(self, streams: Iterable[Known]) -> None:
-        self._by_head: dict[str, list[Known]] = {}
-        self._by_name: dict[str, list[Known]] = {}
-        self._by_family: dict[str, list[Known]] = {}
-        self._unread: dict[str, list[Known]] = {}  # by name
-        for known in streams:
-            if known.facts.offset == 0 and known.has_file:
-                self.add_unread(known)
-            if known.facts.offset >= CONFIRM_BYTES:
-                self._by_head.setdefault(known.facts.head, []).append(known)
-            if known.facts.offset > 0:
-                name = os.path.basename(known.facts.path)
-                self._by_name.setdefault(name, []).append(known)
-                if known.seen is None:  # no listing shows it
-                    self._by_family.setdefault(unrotated(name), []).append(known)
-
-    def add_unread(self, known: Known) -> None:
-        """A stream of which nothing is read yet, with its file."""
-        self._unread.setdefault(os.path.basename(known.facts.path), []).append(known)
-
-    def candidates(self, found: Found, content: Content) -> list[Known]:
-        """Those that this file may be a copy of, those first that have no file."""
-        first = content.pread(CONFIRM_BYTES, 0)
-        alike = self._by_head.get(digest(first), []) if len(first) == CONFIRM_BYTES else []
-        named = [known for known in self._named(found) if known.facts.offset < CONFIRM_BYTES]
-        # Of two that were read from the same bytes, the one that got further.
-        return sorted([*alike, *named], key=lambda known: (known.has_file, -known.facts.offset))
-
-    def _named(self, found: Found) -> list[Known]:
-        name = os.path.basename(found.path)
-        family = unrotated(name)
-        rotated = self._by_family.get(family, []) if family != name else []
-        return [*self.extended_by(found), *(known for known in rotated if known.seen is None)]
-
-    def extended_by(self, found: Found) -> list[Known]:
-        """Those whose name this file's name extends: `a.log.1`, `a.log-20260101.gz` of `a.log`."""
-        name = os.path.basename(found.path)
-        return [
-            known for shorter in shorter_names(name) for known in self._by_name.get(shorter, ())
-        ]
-
-    def shorter_copy(self, found: Found, content: Content) -> Known | None:
-        """The stream without a file that read all of this one, and more: what was written before
-        `copytruncate` emptied it is in no copy."""
-        lost = (known for known in self._named(found) if not known.has_file)
-        return next((known for known in lost if known.facts.begin_with(content)), None)
-
-    def longer(self, found: Found, content: Content) -> list[Known]:
-        """Those that may have read more than there is, of which it may be a copy that goes on; and
-        those that would, had they begun to read."""
-        known = self.extended_by(found)
-        first = content.pread(CONFIRM_BYTES, 0)
-        if len(first) == CONFIRM_BYTES:
-            known += self._by_head.get(digest(first), [])
-            for shorter in shorter_names(os.path.basename(found.path)):
-                known += self._unread.get(shorter, ())
-        return known
-
-
 def originals_first(files: list[Found], probe: Probe) -> list[Found]:
     """The same files; one that begins as another whose name its name extends comes after that."""
     names = {os.path.basename(found.path): found for found in files}
@@ -452,7 +397,10 @@ def begin_alike(one: Found, other: Found, probe: Probe) -> bool:
     first, second = probe.content(one), probe.content(other)
     if first is None or second is None:
         return False
-    return first.pread(CONFIRM_BYTES, 0) == second.pread(CONFIRM_BYTES, 0)
+    try:
+        return first.pread(CONFIRM_BYTES, 0) == second.pread(CONFIRM_BYTES, 0)
+    except OSError:  # said when the file itself is looked at
+        return False
 
 
 def first_holder(candidates: Iterable[Known], content: Content) -> Known | None:

@@ -7,6 +7,7 @@ was lost is not known, so all is listed again; that is done now and then in any 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import os
 import sys
@@ -73,6 +74,7 @@ class InotifyWatcher:
         self._loop = asyncio.get_running_loop()
         self._ready = asyncio.Event()
         self._relist_at_s = self._loop.time() + RELIST_S
+        self._look_at_s = 0.0  # for directories that are not there
         self._loop.add_reader(self._inotify.fd, self._on_readable)
 
     def _on_readable(self) -> None:
@@ -93,22 +95,31 @@ class InotifyWatcher:
                 self._missing.discard(directory)
 
     async def wait(self, timeout_s: float) -> Changes:
-        if timeout_s == 0:
-            return self._take() if self._ready.is_set() else Changes()
-        wait_s = min(timeout_s, MISSING_S if self._missing else RELIST_S)
-        try:
-            async with asyncio.timeout(wait_s):
-                await self._ready.wait()
-        except TimeoutError:
+        if timeout_s > 0:
+            wait_s = min(timeout_s, MISSING_S if self._missing else RELIST_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._ready.wait()
+                await asyncio.sleep(GATHER_S)
+        changes = self._take() if self._ready.is_set() else Changes()
+        if self._is_listing_due():
+            changes.listing = True
+        return changes
+
+    def _is_listing_due(self) -> bool:
+        """Whether it is time again, or a directory has come; also while something is written all
+        the time."""
+        now_s = self._loop.time()
+        has_come = False
+        if self._missing and now_s >= self._look_at_s:
+            self._look_at_s = now_s + MISSING_S
             missing = len(self._missing)
             self.watch(list(self._missing))
-            now_s = self._loop.time()
-            if now_s < self._relist_at_s and len(self._missing) == missing:
-                return Changes()
-            self._relist_at_s = now_s + RELIST_S
-            return Changes(listing=True)
-        await asyncio.sleep(GATHER_S)
-        return self._take()
+            has_come = len(self._missing) < missing
+        if now_s < self._relist_at_s and not has_come:
+            return False
+        self._relist_at_s = now_s + RELIST_S
+        return True
 
     def _take(self) -> Changes:
         from asyncinotify import Mask

@@ -27,7 +27,13 @@ from ..files.flume_positions import read_position_file, take_over
 from ..files.forgetting import stale
 from ..files.lines import Decoder, LineDecoder
 from ..files.listing import FileGroup, Found, Wanted, list_files
-from ..files.opening import FileProbe, OpenContent, files_max, open_if_same
+from ..files.opening import (
+    FileProbe,
+    OpenContent,
+    files_max,
+    open_if_same,
+    say_unreadable,
+)
 from ..files.registry import SETTLE_S, Known, Outcome, Registry
 from ..files.tail import BatchForm, ContentChanged, Tail
 from ..files.watching import RELIST_S, Changes, PollingWatcher, Watcher, watcher_for
@@ -294,6 +300,7 @@ class TaildirSource:
             opened = self._open.get(stream) or await self._open_file(known)
             if opened is None:
                 read.pop(stream, None)
+                self._registry.try_again(known)
                 continue
             if opened.tail.facts.path != known.facts.path:
                 opened.tail.facts = replace(
@@ -311,6 +318,9 @@ class TaildirSource:
                             batches = tail.finish(opened.form)
                 except ContentChanged:
                     self._lose_content(known)
+                    break
+                except OSError as problem:
+                    self._leave_for_now(known, problem)
                     break
                 await self._put(batches, opened, output)
                 if stream not in read:
@@ -365,12 +375,17 @@ class TaildirSource:
         content = open_if_same(known.facts.path, *known.key)
         if content is None:
             return None
-        if not known.facts.hold(content):
+        try:
+            if not known.facts.hold(content):
+                content.close()
+                self._lose_content(known)
+                return None
+            decoder = self.options.new_decoder(known.offset)
+            tail = Tail(known.stream, known.facts, decoder, content)
+        except OSError as problem:
             content.close()
-            self._lose_content(known)
+            say_unreadable(known.facts.path, problem)
             return None
-        decoder = self.options.new_decoder(known.offset)
-        tail = Tail(known.stream, known.facts, decoder, content)
         return OpenFile(known, tail, content, self._form(known), self._clock())
 
     def _form(self, known: Known) -> BatchForm:
@@ -380,6 +395,13 @@ class TaildirSource:
             headers[options.file_header] = known.facts.path
         header = BYTE_OFFSET_HEADER if options.byte_offset_header else None
         return BatchForm(headers, options.batch_size, header)
+
+    def _leave_for_now(self, known: Known, problem: OSError) -> None:
+        """A bad sector, a server of files that is away: the others go on."""
+        say_unreadable(known.facts.path, problem)
+        self._close(known.stream)
+        self._pending.read.pop(known.stream, None)
+        self._registry.try_again(known)
 
     def _lose_content(self, known: Known) -> None:
         """The file was emptied or written anew: what it is now is decided from a new listing."""
@@ -398,7 +420,12 @@ class TaildirSource:
                 del self._flush_at_s[stream]
             elif now_s >= at_s:
                 del self._flush_at_s[stream]
-                await self._put(opened.tail.flush(opened.form), opened, output)
+                try:
+                    batches = opened.tail.flush(opened.form)
+                except OSError as problem:
+                    self._leave_for_now(opened.known, problem)
+                    continue
+                await self._put(batches, opened, output)
 
     async def _close_idle(self, output: Output) -> None:
         now_s = self._clock()
@@ -406,9 +433,15 @@ class TaildirSource:
         for stream, opened in list(self._open.items()):
             if stream in self._pending.read or now_s - opened.read_at_s < idle_s:
                 continue
-            if opened.content.stat().st_nlink == 0:
+            try:
+                is_deleted = opened.content.stat().st_nlink == 0
                 # Nobody can find it any more; its last line will not be finished.
-                await self._put(opened.tail.finish(opened.form), opened, output)
+                batches = opened.tail.finish(opened.form) if is_deleted else []
+            except OSError as problem:
+                self._leave_for_now(opened.known, problem)
+                continue
+            if is_deleted:
+                await self._put(batches, opened, output)
             elif isinstance(opened.content, CompressedContent) and not opened.content.complete:
                 logger.warning(
                     "Source %s: %s is cut short or damaged%s: %d bytes of it could be read",
