@@ -12,8 +12,10 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, write_batch
 from tests.broker.cluster_harness import Cluster
 from tests.broker.harness import DATA, produce_request
+from tests.replica.test_idle import Reads
 
 MORE = 20
+READS_EACH_MAX = 40  # of two followers
 
 
 class Held:
@@ -82,3 +84,23 @@ def test_what_is_deleted_meanwhile_is_not_opened(monkeypatch: pytest.MonkeyPatch
             assert [name for name in folders if not name.endswith("-delete")] == []
         assert cluster.create("t", AT_ONCE + MORE, 3, through=2).error_code == ErrorCode.NONE
         cluster.wait(lambda: all(opened(cluster, each) == AT_ONCE + MORE for each in (1, 2, 3)))
+
+
+def test_what_is_opened_bit_by_bit_is_read_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each few that are open are asked for by a fetch that overtakes the one before. With news of
+    many partitions it is answered at once; they were read again by each that came after it.
+    """
+    count = 400
+
+    async def finish_in_steps(openings: Openings) -> None:
+        for number, key in enumerate(tuple(openings._waiting)):
+            if number % 10 == 0:
+                await asyncio.sleep(0.002)
+            openings._open(key)
+
+    monkeypatch.setattr(Openings, "finish", finish_in_steps)
+    with Cluster(3) as cluster, Reads() as reads:
+        assert cluster.create("t", count, 3, through=2).error_code == ErrorCode.NONE
+        cluster.wait(lambda: all(opened(cluster, each) == count for each in (1, 2, 3)))
+        cluster.simulation.run_for(1)
+        assert reads.count <= READS_EACH_MAX * count

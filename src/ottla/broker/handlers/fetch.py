@@ -49,6 +49,10 @@ ISOLATION_LEVELS = (0, READ_COMMITTED)
 # How long a follower waits for records when all there is for it is a high watermark: those of a
 # busy partition come within it, and the answer has both. Only reads from followers wait for it.
 WATERMARK_WAIT_S = 0.005
+# With news of so many partitions a follower is answered at once: it would be read again whenever
+# another partition moves, or the follower's next request overtakes this one, as they do while
+# thousands of replicas are being opened.
+NEWS_AT_ONCE = 50
 LEADER_UNKNOWN = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -179,13 +183,13 @@ class Fetch:
         """Answer at once if that can be done, otherwise wait for more."""
         outcome = self.reader.read(self._to_read())
         missing_bytes = self.bytes_min - outcome.available_bytes
-        if outcome.must_answer or missing_bytes <= 0 or self.wait_ms <= 0:
+        if self._is_enough(outcome, missing_bytes) or self.wait_ms <= 0:
             return self.response(outcome)
         if self.session is not None and self.session.moved:
             # A follower's fetch may commit records, and what that leads to may write others.
             outcome = self.reader.read(self._to_read())
             missing_bytes = self.bytes_min - outcome.available_bytes
-            if outcome.must_answer or missing_bytes <= 0:
+            if self._is_enough(outcome, missing_bytes):
                 return self.response(outcome)
         reader = self.reader
         keys = []
@@ -214,6 +218,18 @@ class Fetch:
             if outcome.held:
                 self._wait_for_quota()
         return pending
+
+    def _is_enough(self, outcome: Outcome, missing_bytes: int) -> bool:
+        """Whether what was read is answered without waiting for more."""
+        return (
+            outcome.must_answer
+            or missing_bytes <= 0
+            or (
+                len(outcome.answers) >= NEWS_AT_ONCE
+                and self.session is not None
+                and self.session.privileged
+            )
+        )
 
     def _to_read(self) -> list[CachedPartition]:
         session = self.session
@@ -248,7 +264,7 @@ class Fetch:
         outcome = self.reader.read(self._to_read())
         missing_bytes = self.bytes_min - outcome.available_bytes
         gone = len(outcome.erroneous) > self.unknown_count  # a topic was deleted meanwhile
-        if expired or outcome.must_answer or missing_bytes <= 0 or gone:
+        if expired or gone or self._is_enough(outcome, missing_bytes):
             return self.response(outcome)
         if self.operation is not None:
             self.operation.missing_bytes = missing_bytes
