@@ -10,6 +10,12 @@ from ottla.security.acls import Operation, PatternType, Permission
 from ottla.security.acls import ResourceType as AclResourceType
 from ottla.settings.authorization import STANDARD
 from ottla.wire.api import alter_configs, incremental_alter_configs
+from ottla.wire.api.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from ottla.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -72,6 +78,15 @@ REQUESTS: list[Any] = [
             )
         ]
     ),
+    AlterClientQuotasRequest(
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type="user", entity_name=name)],
+                ops=[OpData(key="producer_byte_rate", value=7.0)],
+            )
+            for name in ("alice", "")
+        ]
+    ),
     CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name="t", count=3, assignments=None)],
         validate_only=True,
@@ -121,4 +136,7 @@ def test_every_broker_gives_the_controllers_answer() -> None:
             assert cluster.ask(3, request, version) == direct, type(request).__name__
         assert asked == FORWARDED.keys()
         assert [pattern.name for pattern in cluster.image(3).acls] == ["t"]
+        assert cluster.image(3).entity_configs == {
+            (("user", "alice"),): {"producer_byte_rate": "7"}
+        }
         assert cluster.image(3).configs_of("t") == {"retention.ms": "7"}

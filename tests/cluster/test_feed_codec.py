@@ -25,6 +25,7 @@ from ottla.cluster.image import (
     ControllerChanged,
     DeletionDone,
     Endpoint,
+    EntityConfigured,
     FeatureImage,
     FeaturesChanged,
     GroupConfigured,
@@ -39,6 +40,7 @@ from ottla.cluster.image import (
 )
 from ottla.security.acls import Acl, Operation, PatternType, Permission, ResourcePattern
 from ottla.security.acls import ResourceType as AclResourceType
+from ottla.security.quotas.entities import TYPES, entity_of
 from ottla.wire import feed_records
 from ottla.wire.malformed import MalformedMessage
 
@@ -108,6 +110,13 @@ STRATEGIES: dict[type, st.SearchStrategy[Change]] = {
             max_size=3,
         ).map(tuple),
     ),
+    EntityConfigured: st.builds(
+        EntityConfigured,
+        st.dictionaries(st.sampled_from(TYPES), st.none() | names, min_size=1).map(
+            lambda parts: entity_of(parts.items())
+        ),
+        configs,
+    ),
     FeaturesChanged: st.builds(FeaturesChanged, features),
 }
 
@@ -158,6 +167,7 @@ def test_changes_keep_their_order(changes: list[Change]) -> None:
             STRATEGIES[BrokerConfigured],
             STRATEGIES[GroupConfigured],
             STRATEGIES[AclsChanged],
+            STRATEGIES[EntityConfigured],
             STRATEGIES[FeaturesChanged],
         ),
         max_size=8,

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from ottla.cluster import nodes
-from ottla.cluster.requests import NewTopic
+from ottla.cluster.requests import NewTopic, QuotaOutcome
 from ottla.cluster.state import Options
 from ottla.metadata_store.tree import Create, Delete, Operation, Result, Set, Tree
+from ottla.security.quotas.entities import Alteration, Entity
 from tests.cluster.harness import ControllerHarness, run_scenario
 from tests.cluster.three_brokers import fence, part, propose, three
 from tests.simulated import pass_time
@@ -236,15 +237,52 @@ def test_changed_configs_are_taken(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("entity", ["users/me", "topics/", "brokers/x", "nonsense"])
+@pytest.mark.parametrize("entity", ["users/me", "users/", "topics/", "brokers/x", "nonsense"])
 def test_a_note_about_nothing_is_removed(tmp_path: Path, entity: str) -> None:
-    """Configs of clients and users are not there; a note that cannot be read is none."""
+    """A user without configs has none; a note that cannot be read is none."""
 
     async def scenario(harness: ControllerHarness, operator: Tree) -> None:
         await operator.multi([change_of(entity)])
         await operator.create(f"{nodes.CONFIG_CHANGES}/config_change_x", b"{")
         await pass_time(10)
         assert await operator.children(nodes.CONFIG_CHANGES) == []
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("path", "entity"),
+    [
+        ("users/me%40here", (("user", "me@here"),)),
+        ("users/<default>", (("user", None),)),
+        ("users/me/clients/<default>", (("user", "me"), ("client-id", None))),
+        ("clients/app", (("client-id", "app"),)),
+        ("ips/10.0.0.1", (("ip", "10.0.0.1"),)),
+    ],
+)
+def test_quotas_that_an_operator_writes_are_taken(
+    tmp_path: Path, path: str, entity: Entity
+) -> None:
+    """As Kafka 3 wrote them; wrong ones give way to those that were there."""
+
+    async def scenario(harness: ControllerHarness, operator: Tree) -> None:
+        key = "connection_creation_rate" if path.startswith("ips") else "producer_byte_rate"
+        steps = path.split("/")
+        above = ["/config/" + "/".join(steps[:count]) for count in range(2, len(steps))]
+        value = nodes.config_value({key: "5"})
+        node = f"/config/{path}"
+        await operator.multi([*map(Create, above), Create(node, value), change_of(path)])
+        await pass_time(10)
+        assert harness.controller.image.entity_configs == {entity: {key: "5"}}
+        await operator.multi([Set(node, nodes.config_value({key: "-5"})), change_of(path)])
+        await pass_time(10)
+        assert harness.controller.image.entity_configs == {entity: {key: "5"}}
+        assert (await operator.get(node))[0] == value
+        outcomes = await harness.controller.alter_client_quotas([Alteration(entity, [(key, None)])])
+        assert outcomes == [QuotaOutcome(entity)]
+        assert not harness.controller.image.entity_configs
+        # Nothing is left of it, nor of what was made above it.
+        assert await operator.exists("/config/" + "/".join(steps[:2])) is None
 
     run(tmp_path, scenario)
 

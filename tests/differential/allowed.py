@@ -104,8 +104,8 @@ def own_elections(value: Any, names: Names) -> Any:
     return sorted(found, key=lambda each: str(each["topic"]))
 
 
-# Access control, tokens, quotas, quorum, share and streams groups, telemetry.
-LATER_APIS = {29, 30, 31, 36, 38, 39, 40, 41, 48, 49, 50, 51}
+# Access control, tokens, quorum, share and streams groups, telemetry.
+LATER_APIS = {29, 30, 31, 36, 38, 39, 40, 41, 50, 51}
 LATER_APIS |= {17, 55, *range(70, 73), *range(76, 83), *range(88, 93)}
 
 
@@ -223,6 +223,24 @@ ALLOWED = (
         r".*\.throttle_time_ms",
         "each broker's quotas and timing are its own",
         ignored,
+    ),
+    Allowed(
+        "order of quotas",
+        r"(Describe|Alter)ClientQuotas\.entries",
+        "Kafka goes through hash tables, of entities and of the parts of one",
+        sorted_by("entity"),
+    ),
+    Allowed(
+        "order of an entity's parts",
+        r"(Describe|Alter)ClientQuotas\.entries\.entity",
+        "Kafka goes through a hash table",
+        sorted_by("entity_type"),
+    ),
+    Allowed(
+        "order of an entity's quotas",
+        r"DescribeClientQuotas\.entries\.values",
+        "Kafka goes through a hash table",
+        sorted_by("key"),
     ),
     Allowed("port", r".*\.port", "two brokers on one machine listen on two ports", ignored),
     Allowed("cluster id", r".*\.cluster_id", "drawn when a cluster is made", present),

@@ -73,6 +73,8 @@ APIS = (
     "AlterPartitionReassignments",
     "ListPartitionReassignments",
     "UnregisterBroker",
+    "DescribeClientQuotas",
+    "AlterClientQuotas",
 )
 # Further options of the suite's Apache Kafka.
 OPTIONS = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker import forwarded_acls
+from ottla.broker import forwarded_acls, forwarded_quotas
 from ottla.broker import forwarded_reassignments as reassignments
 from ottla.cluster.requests import (
     ConfigOutcome,
@@ -30,6 +30,7 @@ from ottla.cluster.requests import (
 )
 from ottla.wire.api import alter_configs as whole
 from ottla.wire.api import incremental_alter_configs as incremental
+from ottla.wire.api.alter_client_quotas import AlterClientQuotasRequest
 from ottla.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -93,6 +94,7 @@ FORWARDED: dict[int, type[Struct]] = {
     44: incremental.IncrementalAlterConfigsRequest,
     45: AlterPartitionReassignmentsRequest,
     46: ListPartitionReassignmentsRequest,
+    49: AlterClientQuotasRequest,
     57: UpdateFeaturesRequest,
     64: UnregisterBrokerRequest,
 }
@@ -163,6 +165,8 @@ async def carry_out(controller: ControllerChannel, request: Any) -> Struct:
         case DeleteAclsRequest():
             filters = [forwarded_acls.filter_of(each) for each in request.filters]
             return forwarded_acls.delete_response(await controller.delete_acls(filters))
+        case AlterClientQuotasRequest():
+            return await forwarded_quotas.alter(controller, request)
         case UpdateFeaturesRequest():
             updates = [
                 FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type)
@@ -216,7 +220,7 @@ def is_refused_by(error_code: ErrorCode, response: Any) -> bool:
     elif isinstance(response, DeleteAclsResponse):
         results = list(response.filter_results)
     else:
-        results = list(response.responses)
+        results = list(response.responses if hasattr(response, "responses") else response.entries)
     return bool(results) and all(each.error_code == error_code for each in results)
 
 

@@ -19,7 +19,12 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker import forwarded_acls, forwarded_reassignments, forwarding
+from ottla.broker import (
+    forwarded_acls,
+    forwarded_quotas,
+    forwarded_reassignments,
+    forwarding,
+)
 from ottla.broker.isr_proposals import IsrProposals
 from ottla.broker.network_peers import Connections
 from ottla.cluster.feed import Batch, Snapshot, follow_batches
@@ -41,6 +46,7 @@ from ottla.cluster.requests import (
     NewTopic,
     OngoingReassignment,
     PartitionsOutcome,
+    QuotaOutcome,
     Reassignment,
     ReassignmentOutcome,
     Refusal,
@@ -52,6 +58,7 @@ from ottla.cluster.requests import (
 from ottla.cluster.state import NotController, RegistrationRefused
 from ottla.seams.waiting import pause, within
 from ottla.security.acls import AclBinding, AclFilter
+from ottla.security.quotas.entities import Alteration
 from ottla.wire import feed_records
 from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.wire.api.alter_partition import AlterPartitionRequest
@@ -336,6 +343,16 @@ class RemoteController:
         if isinstance(response, Refusal):
             return [DeletedAcls(*response)] * len(filters)
         return forwarded_acls.delete_outcomes(response)
+
+    async def alter_client_quotas(
+        self, alterations: Sequence[Alteration], validate_only: bool = False
+    ) -> list[QuotaOutcome]:
+        request = forwarded_quotas.alter_request(alterations, validate_only)
+        response = await self._forward(request)
+        if isinstance(response, Refusal):
+            entities = dict.fromkeys(each.entity for each in alterations)
+            return [QuotaOutcome(entity, *response) for entity in entities]
+        return forwarded_quotas.alter_outcomes(response)
 
     # Configs and features
 

@@ -29,6 +29,7 @@ from ottla.cluster.requests import (
     NewTopic,
     OngoingReassignment,
     PartitionsOutcome,
+    QuotaOutcome,
     Reassignment,
     ReassignmentOutcome,
     Refusal,
@@ -38,6 +39,7 @@ from ottla.cluster.requests import (
     TopicRef,
 )
 from ottla.security.acls import AclBinding, AclFilter
+from ottla.security.quotas.entities import Alteration
 from ottla.wire.errors import ErrorCode
 
 
@@ -171,6 +173,12 @@ class ControllerChannel(Protocol):
 
     async def delete_acls(self, filters: Sequence[AclFilter]) -> list[DeletedAcls]:
         """Delete the ACLs that match a filter: for each filter, what it has deleted."""
+        ...
+
+    async def alter_client_quotas(
+        self, alterations: Sequence[Alteration], validate_only: bool = False
+    ) -> list[QuotaOutcome]:
+        """Set and remove quotas: one outcome for each entity that is named."""
         ...
 
     # Configs and features

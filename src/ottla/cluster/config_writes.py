@@ -11,6 +11,7 @@ from ottla.cluster.image import (
     BrokerRegistered,
     Change,
     ClusterImage,
+    EntityConfigured,
     FeatureImage,
     FeaturesChanged,
     GroupConfigured,
@@ -110,6 +111,7 @@ async def update_features(
             # Fields of the new level, which were left out until now.
             changes += [BrokerRegistered(broker) for broker in brokers.values()]
             changes += [AclsChanged(*each) for each in state.image.acls.items()]
+            changes += [EntityConfigured(*each) for each in state.image.entity_configs.items()]
         await state.write([*first, Step(operations, changes)])
         if before != after:
             await leadership.settle(state)

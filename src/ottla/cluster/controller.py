@@ -23,6 +23,7 @@ from ottla.cluster import (
     config_writes,
     configs,
     leadership,
+    quota_writes,
     reassignment_writes,
     registration,
     topic_writes,
@@ -50,6 +51,7 @@ from ottla.cluster.requests import (
     NewTopic,
     OngoingReassignment,
     PartitionsOutcome,
+    QuotaOutcome,
     Reassignment,
     ReassignmentOutcome,
     Refusal,
@@ -65,6 +67,7 @@ from ottla.seams.chance import Chance
 from ottla.seams.clock import Clock, Timer
 from ottla.seams.waiting import pause
 from ottla.security.acls import AclBinding, AclFilter
+from ottla.security.quotas.entities import Alteration
 from ottla.wire.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -389,6 +392,18 @@ class Controller:
         answer = await self._applied(lambda s: acl_writes.delete_acls(s, filters))
         if isinstance(answer, Refusal):
             return [DeletedAcls(*answer)] * len(filters)
+        return list(answer)
+
+    async def alter_client_quotas(
+        self, alterations: Sequence[Alteration], validate_only: bool = False
+    ) -> list[QuotaOutcome]:
+        """One answer for each entity, in the order in which they were first named."""
+        answer = await self._applied(
+            lambda s: quota_writes.alter_client_quotas(s, alterations, validate_only)
+        )
+        if isinstance(answer, Refusal):
+            entities = dict.fromkeys(each.entity for each in alterations)
+            return [QuotaOutcome(entity, *answer) for entity in entities]
         return list(answer)
 
     async def update_features(

@@ -22,6 +22,7 @@ from ottla.cluster.image import (
     ControllerChanged,
     DeletionDone,
     Endpoint,
+    EntityConfigured,
     FeatureImage,
     FeaturesChanged,
     GroupConfigured,
@@ -99,6 +100,8 @@ def changes_of(image: ClusterImage) -> Iterator[Change]:
         yield GroupConfigured(name, configs)
     for pattern, acls in image.acls.items():
         yield AclsChanged(pattern, acls)
+    for entity, configs in image.entity_configs.items():
+        yield EntityConfigured(entity, configs)
     yield FeaturesChanged(image.features)
 
 
@@ -140,6 +143,11 @@ def to_message(change: Change) -> Struct:
             return configs_record(ResourceType.GROUP, name, configs)
         case AclsChanged(pattern=pattern, acls=acls):
             return acls_record(pattern, acls)
+        case EntityConfigured(entity=entity, configs=configs):
+            return wire.EntityConfigsRecord(
+                entity=[wire.RecordEntityPart(type=kind, name=part) for kind, part in entity],
+                configs=config_records(configs),
+            )
         case FeaturesChanged(features=features):
             levels = [
                 wire.RecordFeature(name=name, level=level)
@@ -177,6 +185,9 @@ def from_message(message: Struct) -> Change:
             return configured(message.name, configs_of(message.configs))
         case wire.AclsRecord():
             return acls_of(message)
+        case wire.EntityConfigsRecord():
+            entity = tuple((each.type, each.name) for each in message.entity)
+            return EntityConfigured(entity, configs_of(message.configs))
         case wire.FeaturesRecord():
             levels = {feature.name: feature.level for feature in message.levels}
             return FeaturesChanged(FeatureImage(levels, message.epoch))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.security.acls import Acl, ResourcePattern
+from ottla.security.quotas.entities import Entity
 from ottla.wire.feed_records import FIRST_LEVEL, HIGHEST_LEVEL
 
 NO_LEADER = -1
@@ -181,6 +182,13 @@ class AclsChanged(NamedTuple):
     acls: tuple[Acl, ...]
 
 
+class EntityConfigured(NamedTuple):
+    """All configs that a user, a client id, both or an address now has."""
+
+    entity: Entity
+    configs: Mapping[str, str]
+
+
 class FeaturesChanged(NamedTuple):
     """The finalized features as they are now."""
 
@@ -201,6 +209,7 @@ Change: TypeAlias = (
     | BrokerConfigured
     | GroupConfigured
     | AclsChanged
+    | EntityConfigured
     | FeaturesChanged
 )
 
@@ -223,6 +232,7 @@ class ClusterImage(NamedTuple):
     features: FeatureImage = FeatureImage({}, 0)
     deletions: Mapping[bytes, str] = {}
     acls: Mapping[ResourcePattern, tuple[Acl, ...]] = {}
+    entity_configs: Mapping[Entity, Mapping[str, str]] = {}
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, if there is one."""
@@ -335,6 +345,13 @@ class Draft:
         if change.acls:
             acls[change.pattern] = change.acls
 
+    def entity_configured(self, change: EntityConfigured) -> None:
+        configs = self._part("entity_configs")
+        if change.configs:
+            configs[change.entity] = change.configs
+        else:
+            configs.pop(change.entity, None)
+
     def features_changed(self, change: FeaturesChanged) -> None:
         self.features = change.features
 
@@ -384,5 +401,6 @@ APPLY: dict[type, Callable[[Draft, Any], None]] = {
     BrokerConfigured: Draft.broker_configured,
     GroupConfigured: Draft.group_configured,
     AclsChanged: Draft.acls_changed,
+    EntityConfigured: Draft.entity_configured,
     FeaturesChanged: Draft.features_changed,
 }

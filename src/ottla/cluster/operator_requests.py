@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
 from ottla.cluster import (
+    client_nodes,
     configs,
     leadership,
     names,
@@ -24,12 +25,16 @@ from ottla.cluster import (
     topic_writes,
 )
 from ottla.cluster.config_writes import config_step
+from ottla.cluster.features import metadata_level
+from ottla.cluster.image import Change, EntityConfigured
 from ottla.cluster.requests import ElectionType, Reassignment, Refusal, Resource, ResourceType
 from ottla.cluster.state import State
 from ottla.cluster.steps import Step
 from ottla.metadata_store.tree import Delete, Event, NoNode, Operation, Set, Watcher
 from ottla.seams.clock import Clock, Timer
+from ottla.security.quotas.entities import BadQuota, Entity, check_configs
 from ottla.wire.errors import ErrorCode
+from ottla.wire.feed_records import SECURITY_LEVEL
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +195,10 @@ async def take_configs(state: State, watch: Watcher) -> None:
             log.warning("%s", error)
             entity = ""
         resource = resource_of(entity)
-        if resource is None:
+        client = client_nodes.entity_at(entity)
+        if client is not None:
+            await take_entity_configs(state, client, f"/config/{entity}", done)
+        elif resource is None:
             log.warning("%s names configs that are not there: %r", path, entity)
             await state.write([Step([done])])
         else:
@@ -226,8 +234,29 @@ async def take_config(state: State, resource: Resource, path: str, done: Operati
         await leadership.settle(state)
 
 
+async def take_entity_configs(state: State, entity: Entity, path: str, done: Operation) -> None:
+    """Publish the quotas that a node has now; refuse them by writing the former configs."""
+    old = state.image.entity_configs.get(entity, {})
+    found = await state.tree.get_many([path])
+    try:
+        new = client_nodes.read_value(path, found[path][0]) if path in found else {}
+        check_configs(entity, new)
+    except (nodes.CorruptNode, BadQuota) as error:
+        log.warning("the configs at %s are refused: %s", path, error)
+        operations = [done]
+        if path in found:
+            operations.append(Set(path, nodes.config_value(old), found[path][1]))
+        await state.write([Step(operations)])
+        return
+    changes: list[Change] = [EntityConfigured(entity, new)]
+    if metadata_level(state.image.features) < SECURITY_LEVEL:
+        log.warning("the configs at %s are left alone until level %d", path, SECURITY_LEVEL)
+        changes = []
+    await state.write([Step([done], changes)])
+
+
 def resource_of(entity: str) -> Resource | None:
-    """The resource of a path below /config; None for clients, users and what nobody knows."""
+    """The resource of a path below /config; None for what nobody knows."""
     kind, _, name = entity.partition("/")
     if kind == "topics" and names.name_error(name) is None:
         return Resource(ResourceType.TOPIC, name)

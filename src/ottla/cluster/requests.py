@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ottla.cluster.image import ZERO_ID
 from ottla.security.acls import AclBinding
+from ottla.security.quotas.entities import Entity
 from ottla.wire.errors import ErrorCode
 
 
@@ -166,6 +167,14 @@ class DeletedAcls(NamedTuple):
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     bindings: Sequence[AclBinding] = ()
+
+
+class QuotaOutcome(NamedTuple):
+    """What came of the changes to the quotas of an entity."""
+
+    entity: Entity
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
 
 
 class ResourceType(IntEnum):

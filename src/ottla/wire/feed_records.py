@@ -169,6 +169,18 @@ class AclsRecord(Struct, key=11, versions=(0, 0), flexible=0):
     acls: list[RecordAcl] = []
 
 
+class RecordEntityPart(Struct):
+    type: String = ""
+    name: NullableString = None  # null: all that have none of their own
+
+
+class EntityConfigsRecord(Struct, key=12, versions=(0, 0), flexible=0):
+    """All configs of a user, a client id, both or an address: quotas, and a user's credentials."""
+
+    entity: list[RecordEntityPart] = []
+    configs: list[RecordConfig] = []
+
+
 RECORDS: dict[int, type[Struct]] = {
     kind: each
     for each in (
@@ -184,6 +196,7 @@ RECORDS: dict[int, type[Struct]] = {
         ConfigsRecord,
         FeaturesRecord,
         AclsRecord,
+        EntityConfigsRecord,
     )
     if (kind := each.__schema__.key) is not None
 }
@@ -194,6 +207,7 @@ SECURITY_LEVEL = 3
 LEVELS: dict[type[Struct], tuple[int, ...]] = {
     BrokerRecord: (FIRST_LEVEL, 2),
     AclsRecord: (SECURITY_LEVEL,),
+    EntityConfigsRecord: (SECURITY_LEVEL,),
 }
 HIGHEST_LEVEL = SECURITY_LEVEL  # that this version understands
 

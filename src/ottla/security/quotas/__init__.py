@@ -1,0 +1,1 @@
+"""Client quotas: whom they are for, what they allow, and how rates are measured. Pure."""
