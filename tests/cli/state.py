@@ -1,8 +1,8 @@
 """A broker with something of everything for the tools to look at.
 
 Topics with records, headers and configs of their own; a group without members, a group with two
-that stay; a finished, an aborted and an open transaction. Times are fixed points of the last hour,
-so that a reset by time has one right answer.
+that stay, the same in the new protocol, and of share groups; a finished, an aborted and an open
+transaction. Times are fixed points of the last hour, so that a reset by time has one right answer.
 """
 
 from __future__ import annotations
@@ -13,21 +13,32 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ottla.client.admin import Admin, NewTopic
+from ottla.client.admin import Admin, ConfigResource, NewTopic
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
+from ottla.client.share.share_consumer import ShareConsumer
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 100,
+    "group.consumer.assignment.interval.ms": 0,
+    "group.share.min.heartbeat.interval.ms": 100,
+    "group.share.heartbeat.interval.ms": 100,
+    "group.share.assignment.interval.ms": 0,
 }
 RECORDS = 30
 PARTITIONS = 3
 STEP_MS = 1000
 HOUR_MS = 3_600_000
-MEMBERS = {"one": ["orders", "payments"], "two": ["orders"]}  # of the group "live"
+# Of the groups "live" and "modern".
+MEMBERS = {"one": ["orders", "payments"], "two": ["orders"]}
+SHARE_GROUPS = ("sharing", "parked", "own-a", "own-o")  # all but the first end up without members
+NEW_SHARE_GROUPS = [f"{name}-{x}" for name in ("looking", "giving", "perf") for x in "ao"]
 
 
 class State:
@@ -116,33 +127,56 @@ class State:
                 for index in range(PARTITIONS)
             }
             admin.alter_group_offsets("idle", offsets)
-        ready = {name: threading.Event() for name in MEMBERS}
-        for name, topics in MEMBERS.items():
-            member = threading.Thread(target=self._stay, args=(name, topics, ready), daemon=True)
+        ready = {
+            (group, name): threading.Event() for group in ("live", "modern") for name in MEMBERS
+        }
+        for group, name in ready:
+            member = threading.Thread(target=self._stay, args=(group, name, ready), daemon=True)
             member.start()
             self._members.append(member)
-        for name, event in ready.items():
-            assert event.wait(60), f"member {name} has no partitions"
+        self._make_share_groups()
+        for named, event in ready.items():
+            assert event.wait(60), f"member {named} has no partitions"
 
-    def _stay(self, name: str, topics: list[str], ready: dict[str, threading.Event]) -> None:
+    def _make_share_groups(self) -> None:
+        """All of `orders` is processed by groups of one member each."""
+        with Admin(bootstrap_servers=self.bootstrap) as admin:
+            configs = {"share.auto.offset.reset": "earliest"}
+            groups = [*SHARE_GROUPS, *NEW_SHARE_GROUPS]
+            admin.alter_configs([ConfigResource("group", each, configs) for each in groups])
+        for group in SHARE_GROUPS:
+            consumer: ShareConsumer[bytes, bytes] = ShareConsumer(
+                "orders", bootstrap_servers=self.bootstrap, group_id=group, client_id="sharer"
+            )
+            found = 0
+            while found < RECORDS:
+                found += len(consumer.poll(timeout_ms=1000))
+            consumer.commit_sync()
+            if group == "sharing":
+                self._sharing = consumer  # its heartbeats go on
+            else:
+                consumer.close()
+
+    def _stay(self, group: str, name: str, ready: dict[tuple[str, str], threading.Event]) -> None:
         """Be a member until the end; ready when both share the partitions of `orders`."""
         alone = 5 if name == "one" else 3
         consumer = Consumer(
             bootstrap_servers=self.bootstrap,
-            group_id="live",
+            group_id=group,
+            group_protocol="classic" if group == "live" else "consumer",
             client_id=name,
             group_instance_id="static-2" if name == "two" else None,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
         )
-        consumer.subscribe(topics=topics)
+        consumer.subscribe(topics=MEMBERS[name])
         settled = 0
         while not self._stop.is_set():
             consumer.poll(timeout_ms=50)
             settled = settled + 1 if 0 < len(consumer.assignment()) < alone else 0
-            if settled > 5 and not ready[name].is_set():
+            if settled > 5 and not ready[group, name].is_set():
                 consumer.commit()
-                ready[name].set()
+                ready[group, name].set()
         consumer.close()
 
     def _make_transactions(self) -> None:
@@ -172,6 +206,7 @@ class State:
         self._stop.set()
         for member in self._members:
             member.join(60)
+        self._sharing.close()
         if self._open is not None:
             self._open.abort_transaction()
             self._open.close()

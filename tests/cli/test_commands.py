@@ -156,6 +156,23 @@ def test_groups_and_offsets(state: State) -> None:
     ottla(state, "groups delete mine")
 
 
+def test_groups_of_every_kind(state: State) -> None:
+    """Groups of the new protocol and share groups are listed, described and deleted alike."""
+    listed = {each["group"]: each for each in from_json(ottla(state, "groups list --json"))}
+    kinds = [listed[each]["type"].lower() for each in ("live", "modern", "sharing")]
+    assert kinds == ["classic", "consumer", "share"]
+    modern = from_json(ottla(state, "groups describe modern --members --json"))
+    partitions = [each for member in modern["members"] for each in member["partitions"]]
+    assert (modern["type"], len(partitions)) == ("consumer", 5)
+    shared = from_json(ottla(state, "groups describe parked --json"))
+    assert (shared["type"], shared["state"]) == ("share", "Empty")
+    assert [each["lag"] for each in shared["offsets"]] == [0, 0, 0]
+    shown = ottla(state, "groups describe sharing --members")
+    assert "share, Stable, 1 members" in shown.out
+    refused = ottla(state, "groups delete sharing")
+    assert refused.said("group 'sharing' has members", "ottla groups describe sharing")
+
+
 def test_configs_and_records(state: State, name: str) -> None:
     """Set, describe, unset; delete records below an offset."""
     with Admin(bootstrap_servers=state.bootstrap) as admin:

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.admin import Admin, NewTopic
+from ottla.client.admin import Admin, ConfigResource, NewTopic
+from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
+from ottla.client.share.share_consumer import ShareConsumer
+from ottla.client.share.structs import AcknowledgeType
 from tests.cli.apache_tools import ApacheTools
 from tests.cli.compare import kafka_script
 from tests.cli.process import ottla
@@ -16,6 +19,7 @@ from tests.cli.state import SETTINGS
 from tests.live import Server
 
 RECORDS = 400
+SHARES = "__share_group_state"
 LOG = "00000000000000000000.log"
 
 
@@ -46,7 +50,40 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with Producer(bootstrap_servers=server.bootstrap, compression_type="gzip") as producer:
             producer.send("text", "käse".encode(), None).get(60)
             producer.send("text", None, b"k").get(60)
+        with_new_groups(server.bootstrap)
     return directory
+
+
+def with_new_groups(bootstrap: str) -> None:
+    """Groups of the new protocols that come, take partitions, say how far they are, and go."""
+    consumer = Consumer(
+        bootstrap_servers=bootstrap,
+        group_id="modern",
+        group_protocol="consumer",
+        group_instance_id="static",
+        auto_offset_reset="earliest",
+    )
+    consumer.subscribe(pattern="te.*")
+    while not consumer.poll(timeout_ms=100):
+        pass
+    consumer.commit()
+    consumer.close()
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        configs = {"share.auto.offset.reset": "earliest"}
+        admin.alter_configs([ConfigResource("group", "sharing", configs)])
+    with ShareConsumer(
+        "text",
+        bootstrap_servers=bootstrap,
+        group_id="sharing",
+        share_acknowledgement_mode="explicit",
+    ) as sharing:
+        for kind in (AcknowledgeType.RELEASE, AcknowledgeType.ACCEPT):
+            found = 0
+            while found < 2:
+                for record in sharing.poll(timeout_ms=100):
+                    found += 1
+                    sharing.acknowledge(record, kind)
+            sharing.commit_sync()
 
 
 @pytest.mark.apache
@@ -70,6 +107,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--files {text.log} --value-decoder-class org.apache.kafka.tools.api.StringDecoder",
         "--files {__consumer_offsets.log} --offsets-decoder",
         "--files {__transaction_state.log} --transaction-log-decoder",
+        "--files {__share_group_state.log} --share-group-state-decoder",
     ],
 )
 def test_files_are_shown_as_kafkas_tool_shows_them(
@@ -78,7 +116,7 @@ def test_files_are_shown_as_kafkas_tool_shows_them(
     """Every line on standard output is the same, for every kind of file and option."""
     words = []
     for word in line.split():
-        for name in ("many", "text", "__consumer_offsets", "__transaction_state"):
+        for name in ("many", "text", "__consumer_offsets", "__transaction_state", SHARES):
             for suffix in ("log", "index", "timeindex", "txnindex", "snapshot"):
                 mark = f"{{{name}.{suffix}}}"
                 if mark in word:
@@ -118,6 +156,10 @@ def test_a_whole_data_directory_is_shown(data: Path) -> None:
     ended = ottla("log", "dump", data / "__consumer_offsets-0", "--json")
     rows = [json.loads(line) for line in ended.out.splitlines()]
     assert any('"group":"group"' in (row["key"] or "") for row in rows)
+    ended = ottla("log", "dump", data / "__share_group_state-0", "--json")
+    rows = [json.loads(line) for line in ended.out.splitlines()]
+    assert rows
+    assert {json.loads(row["key"])["data"]["groupId"] for row in rows} == {"sharing"}
     assert ottla("log", "dump", data / "nothing").code == 1
 
 
@@ -140,7 +182,6 @@ def test_what_java_alone_can_do_is_refused(data: Path) -> None:
         ["--value-decoder-class", "com.example.Mine"],
         ["--cluster-metadata-decoder"],
         ["--remote-log-metadata-decoder"],
-        ["--share-group-state-decoder"],
     ):
         answer = kafka_script("kafka-dump-log.sh", "--files", path, *words)
         assert answer.code == 1

@@ -28,8 +28,11 @@ ALLOWED = (
     (r"(is invalid:) .*", r"\1"),  # a regular expression's error
     (r"(\t\d{13} +\t)\d+ +(\t.*\t)$", r"\1DURATION\2"),  # milliseconds that have passed
     (r"^4\.3\.1.*", "4.3.1"),
+    # How long it took: times, rates and milliseconds of the share consumer's measures.
+    (r"(\d{4}(-\d\d){2} (\d\d:){3}\d{3}, ){2}([\d.]+)(?:, [\d.]+){2}, (\d+), \d+$", r"\4, \5"),
 )
-DEPRECATED = re.compile(r"Option --\S+ (is|has been) deprecated")  # nagging is left to Kafka
+# Nagging is left to Kafka.
+DEPRECATED = re.compile(r"(Option|Warning:) --\S+ (is|has been) deprecated")
 
 
 def cases() -> list[tuple[str, str]]:

@@ -22,7 +22,8 @@ SPEAK = (
     "kafka-delete-records.sh", "kafka-dump-log.sh", "kafka-log-dirs.sh",
     "kafka-leader-election.sh", "kafka-replica-verification.sh",
     "kafka-broker-api-versions.sh", "kafka-groups.sh", "kafka-consumer-perf-test.sh",
-    "kafka-reassign-partitions.sh",
+    "kafka-reassign-partitions.sh", "kafka-share-groups.sh", "kafka-console-share-consumer.sh",
+    "kafka-share-consumer-perf-test.sh",
 )  # fmt: skip
 
 

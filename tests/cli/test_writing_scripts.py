@@ -16,8 +16,9 @@ import pytest
 
 from ottla.cli.kafka_scripts import server_stop
 from ottla.cli.kafka_scripts.server_start import server_arguments
-from ottla.client.admin import Admin, NewTopic
+from ottla.client.admin import Admin, ConfigResource, NewTopic
 from ottla.client.consumer import Consumer
+from ottla.client.producer import Producer
 from ottla.client.structs import ConsumerRecord, TopicPartition
 from tests.cli.compare import kafka_script
 from tests.cli.state import State
@@ -224,6 +225,41 @@ def test_a_consumer_that_runs_dry_says_so(state: State) -> None:
     assert "WARNING: Exiting before consuming the expected number of records" in out
     assert re.search(r"^\d{4}/\d\d/\d\d, 0, ", out, re.MULTILINE)
     assert HEADER not in out
+
+
+def test_share_consumers_report_while_they_run(state: State) -> None:
+    """Two threads process what there is; details, dates and counts are shown as was asked."""
+    line = "kafka-share-consumer-perf-test.sh --bootstrap-server $B --topic lines --num-records 8"
+    line += " --group perf-o --timeout 60000 --threads 2 --fetch-size 10000 --print-metrics"
+    line += " --socket-buffer-size 60000 --show-detailed-stats --reporting-interval 0"
+    line += " --date-format yyyy/MM --consumer.config $T/client.properties"
+    line += " --command-property max.poll.records=2 --command-config $T/client.properties"
+    code, out, errors = run(line, state)
+    assert code == 0, errors
+    assert re.search(r"^\d{4}/\d\d, .* for share consumer [12]$", out, re.MULTILINE), out
+    counts = [int(each) for each in re.findall(r"^tester-[12] records (\d+)", out, re.MULTILINE)]
+    assert (len(counts), sum(counts)) == (2, 8)
+
+
+def test_a_share_consumer_rejects_what_it_cannot_show(state: State, topic: str) -> None:
+    """--reject-message-on-error goes on; without it the tool ends with 1 and keeps nothing."""
+    with Admin(bootstrap_servers=state.bootstrap) as admin:
+        configs = {"share.auto.offset.reset": "earliest"}
+        admin.alter_configs([ConfigResource("group", "strict", configs)])
+    with Producer(bootstrap_servers=state.bootstrap) as producer:
+        producer.send(topic, b"abc")
+        producer.send(topic, (7).to_bytes(4, "big"))
+    line = "kafka-console-share-consumer.sh --bootstrap-server $B --topic TOPIC --group strict"
+    line += " --key-deserializer org.apache.kafka.common.serialization.StringDeserializer"
+    line += " --value-deserializer org.apache.kafka.common.serialization.IntegerDeserializer"
+    code, out, errors = run(line, state, topic)
+    assert (code, out) == (1, "")
+    assert "offset 0" in errors
+    line += " --reject-message-on-error --max-messages 2 --timeout-ms 30000"
+    line += " --formatter-config $T/formatter.properties --enable-systest-events"
+    line += " --formatter org.apache.kafka.tools.consumer.DefaultMessageFormatter"
+    code, out, errors = run(line, state, topic)
+    assert (code, out.splitlines()) == (0, ["Offset:1;7", "shutdown_complete"]), errors
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def default_formatter(properties: Mapping[str, str]) -> Format:
         "timestamp": time_text,
         "partition": lambda record: b"Partition:%d" % record.partition,
         "offset": lambda record: b"Offset:%d" % record.offset,
-        "delivery": lambda record: b"Delivery:NOT_PRESENT",
+        "delivery": delivery_text,
         "epoch": epoch_text,
         "headers": headers_of,
         "key": lambda record: text("key", record.key),
@@ -83,6 +83,12 @@ def time_text(record: ConsumerRecord) -> bytes:
     if record.timestamp_type not in TIMES:
         return b"NO_TIMESTAMP"
     return f"{TIMES[record.timestamp_type]}:{record.timestamp}".encode()
+
+
+def delivery_text(record: ConsumerRecord) -> bytes:
+    """For which time a member of a share group gets it."""
+    count = getattr(record, "delivery_count", None)
+    return b"Delivery:NOT_PRESENT" if count is None else b"Delivery:%d" % count
 
 
 def epoch_text(record: ConsumerRecord) -> bytes:
@@ -163,6 +169,19 @@ def transaction_formatter(properties: Mapping[str, str]) -> Format:
     return format_record
 
 
+def share_state_formatter(properties: Mapping[str, str]) -> Format:
+    """The state of share partitions in `__share_group_state`."""
+    from ottla.client.codec.coordinator_records import Unreadable, decode_share_state_record
+
+    def format_record(record: ConsumerRecord) -> bytes:
+        try:
+            return coordinator_line(decode_share_state_record(record.key, record.value))
+        except Unreadable:
+            return b""
+
+    return format_record
+
+
 def coordinator_line(found: Decoded) -> bytes:
     value: Any = None
     if found.value is not None:
@@ -195,6 +214,7 @@ FORMATTERS: dict[str, Callable[[Mapping[str, str]], Format]] = {
         group_metadata_formatter
     ),
     f"{NEW}TransactionLogMessageFormatter": transaction_formatter,
+    f"{NEW}group.share.ShareGroupStateMessageFormatter": share_state_formatter,
     "kafka.coordinator.transaction.TransactionLog$TransactionLogMessageFormatter": (
         transaction_formatter
     ),

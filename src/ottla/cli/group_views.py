@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
+    from ottla.client.admin import Admin, GroupDescription
 
 CONSUMER_PROTOCOLS = ("consumer", "")  # a group of offsets alone has no protocol
 
@@ -33,17 +33,6 @@ class OffsetRow(NamedTuple):
         return self.end_offset - self.offset
 
 
-class MemberRow(NamedTuple):
-    """One member and what it has."""
-
-    group: str
-    consumer_id: str
-    instance_id: str
-    host: str
-    client_id: str
-    assignment: list[TopicPartition]
-
-
 class GroupState(NamedTuple):
     """A group as a whole."""
 
@@ -52,6 +41,8 @@ class GroupState(NamedTuple):
     strategy: str
     state: str
     member_count: int
+    epoch: int | None
+    assignment_epoch: int | None
 
 
 def consumer_groups(
@@ -70,48 +61,46 @@ def consumer_groups(
     )
 
 
-def described(admin: Admin, group_id: str) -> dict[str, Any]:
-    """The group; raises GroupIdNotFoundError when there is none."""
+def share_groups(admin: Admin, states: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """The share groups, by name."""
+    found = admin.list_groups(states_filter=states, types_filter=["share"])
+    return sorted(
+        (group for group in found if group["group_type"].lower() == "share"),
+        key=lambda group: str(group["group_id"]),
+    )
+
+
+def described(admin: Admin, group_id: str) -> GroupDescription:
+    """A consumer group of either protocol; raises GroupIdNotFoundError when there is none."""
+    return admin.describe_consumer_groups([group_id])[group_id]
+
+
+def state_or_dead(admin: Admin, group_id: str) -> str:
+    """The state of a consumer group; "Dead" when there is none."""
     from ottla.client.errors import GroupIdNotFoundError
 
-    found = admin.describe_groups([group_id])[group_id]
-    if found["error"] is not None or found["group_state"] == "Dead":
-        raise GroupIdNotFoundError(f"Group {group_id} not found.")
-    return found
+    try:
+        return described(admin, group_id).state
+    except GroupIdNotFoundError:
+        return "Dead"
 
 
-def member_rows(group_id: str, group: dict[str, Any]) -> list[MemberRow]:
-    rows = []
-    for member in group["members"]:
-        assigned = member["member_assignment"]
-        partitions = [
-            TopicPartition(each["topic"], index)
-            for each in (assigned["assigned_partitions"] if isinstance(assigned, dict) else ())
-            for index in each["partitions"]
-        ]
-        rows.append(
-            MemberRow(
-                group_id,
-                member["member_id"],
-                member["group_instance_id"] or "",
-                member["client_host"],
-                member["client_id"],
-                sorted(partitions),
-            )
-        )
-    return rows
+def described_share(admin: Admin, group_id: str) -> GroupDescription:
+    """A share group; raises GroupIdNotFoundError when there is none."""
+    return admin.describe_share_groups([group_id])[group_id]
 
 
-def offset_rows(admin: Admin, group_id: str, group: dict[str, Any]) -> list[OffsetRow]:
+def offset_rows(admin: Admin, group: GroupDescription) -> list[OffsetRow]:
     """Assigned partitions by member, the busiest first; then those that nobody reads."""
+    group_id = group.group_id
     committed = admin.list_group_offsets(group_id)[group_id]
-    members = [row for row in member_rows(group_id, group) if row.assignment]
+    members = [row for row in group.members if row.assignment]
     assigned = {each for row in members for each in row.assignment}
     ends = end_offsets(admin, {*assigned, *committed})
     rows = []
     for row in sorted(members, key=lambda row: -len(row.assignment)):
         for each in row.assignment:
-            who = (row.consumer_id, row.host, row.client_id)
+            who = (row.member_id, row.host, row.client_id)
             rows.append(_offset_row(group_id, each, committed.get(each), ends.get(each), who))
     return rows + [
         _offset_row(group_id, each, committed[each], ends.get(each), ("-", "-", "-"))
@@ -160,14 +149,24 @@ def end_offsets(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[Topi
         return existing
 
 
-def state_of(admin: Admin, group_id: str, group: dict[str, Any]) -> GroupState:
+def state_of(admin: Admin, group: GroupDescription) -> GroupState:
     client = admin._client
-    node_id = client.wait(client.coordinator(group_id))
+    node_id = client.wait(client.coordinator(group.group_id))
     broker = client.cluster.brokers[node_id]
     return GroupState(
-        group_id,
+        group.group_id,
         f"{broker.host}:{broker.port}  ({node_id})",
-        group["protocol_data"] or "-",
-        group["group_state"],
-        len(group["members"]),
+        group.assignor or "-",
+        group.state,
+        len(group.members),
+        group.epoch,
+        group.assignment_epoch,
     )
+
+
+def assignment_text(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions under their topics: `orders:0,1;payments:2`."""
+    topics: dict[str, list[str]] = {}
+    for each in sorted(partitions):
+        topics.setdefault(each.topic, []).append(str(each.partition))
+    return ";".join(f"{topic}:{','.join(indexes)}" for topic, indexes in topics.items())

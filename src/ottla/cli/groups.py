@@ -1,20 +1,30 @@
-"""`ottla groups`: list, describe and delete consumer groups."""
+"""`ottla groups`: list, describe and delete consumer groups and share groups."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ottla.cli.common import Noun, cluster_options, connected, json_option
 from ottla.cli.failure import Failure
-from ottla.cli.group_views import consumer_groups, described, member_rows, offset_rows, state_of
+from ottla.cli.group_views import (
+    consumer_groups,
+    described,
+    described_share,
+    offset_rows,
+    share_groups,
+    state_of,
+)
 from ottla.cli.output import done, show_json, show_rows
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin, GroupDescription
 
 
 @click.group(cls=Noun)
 def groups() -> None:
-    """List, describe and delete consumer groups (their offsets: `ottla offsets`)."""
+    """List, describe and delete groups of consumers and share groups (offsets: `ottla offsets`)."""
 
 
 @groups.command("list")
@@ -26,7 +36,10 @@ def list_groups(
 ) -> None:
     """List the groups and their states."""
     with connected(bootstrap, command_config) as admin:
-        found = consumer_groups(admin, state)
+        found = sorted(
+            consumer_groups(admin, state) + share_groups(admin, state),
+            key=lambda each: str(each["group_id"]),
+        )
     rows = [
         {"group": each["group_id"], "state": each["group_state"], "type": each["group_type"]}
         for each in found
@@ -43,52 +56,84 @@ def describe(
     group: str, members: bool, bootstrap: str, command_config: str | None, as_json: bool
 ) -> None:
     """Show where GROUP stands: offsets, ends and lag of each partition."""
-    from ottla.client.errors import GroupIdNotFoundError
-
     with connected(bootstrap, command_config) as admin:
-        try:
-            found = described(admin, group)
-        except GroupIdNotFoundError:
-            raise Failure(f"there is no group {group!r}", "ottla groups list") from None
-        state = state_of(admin, group, found)
-        rows: list[dict[str, Any]]
+        found = any_group(admin, group)
+        state = state_of(admin, found)
         if members:
-            columns: tuple[str, ...] = ("member", "instance", "client", "host", "partitions")
-            rows = [
-                {
-                    "member": row.consumer_id,
-                    "instance": row.instance_id or None,
-                    "client": row.client_id,
-                    "host": row.host,
-                    "partitions": [f"{each.topic}-{each.partition}" for each in row.assignment],
-                }
-                for row in member_rows(group, found)
-            ]
+            columns, rows = MEMBER_COLUMNS, members_shown(found)
+        elif found.type == "share":
+            columns, rows = SHARE_COLUMNS, share_offsets_shown(admin, group)
         else:
-            columns = ("topic", "partition", "offset", "end", "lag", "member", "host")
-            rows = [
-                {
-                    "topic": row.topic,
-                    "partition": row.partition,
-                    "offset": row.offset,
-                    "end": row.end_offset,
-                    "lag": row.lag,
-                    "member": row.consumer_id if row.consumer_id != "-" else None,
-                    "host": row.host if row.host != "-" else None,
-                }
-                for row in offset_rows(admin, group, found)
-            ]
+            columns, rows = OFFSET_COLUMNS, offsets_shown(admin, found)
     if as_json:
-        facts = {"group": group, "state": state.state, "coordinator": state.coordinator}
+        facts = {"group": group, "type": str(found.type), "state": state.state}
+        facts["coordinator"] = state.coordinator
         show_json(facts | {"members" if members else "offsets": rows})
         return
     click.echo(
         click.style(group, bold=True)
-        + f"  {state.state}, {state.member_count} members, {state.strategy}, "
+        + f"  {found.type}, {state.state}, {state.member_count} members, {state.strategy}, "
         + f"coordinator {state.coordinator}"
     )
     behind = [index for index, row in enumerate(rows) if row.get("lag")]
     show_rows(rows, columns, empty="no members" if members else "no offsets", marked=behind)
+
+
+MEMBER_COLUMNS: tuple[str, ...] = ("member", "instance", "client", "host", "partitions")
+OFFSET_COLUMNS: tuple[str, ...] = ("topic", "partition", "offset", "end", "lag", "member", "host")
+SHARE_COLUMNS: tuple[str, ...] = ("topic", "partition", "start", "lag")
+
+
+def any_group(admin: Admin, group: str) -> GroupDescription:
+    """The group, of whatever kind."""
+    from ottla.client.errors import GroupIdNotFoundError
+
+    for find in (described, described_share):
+        try:
+            return find(admin, group)
+        except GroupIdNotFoundError:
+            pass
+    raise Failure(f"there is no group {group!r}", "ottla groups list")
+
+
+def members_shown(group: GroupDescription) -> list[dict[str, Any]]:
+    return [
+        {
+            "member": each.member_id,
+            "instance": each.group_instance_id or None,
+            "client": each.client_id,
+            "host": each.host,
+            "partitions": [f"{one.topic}-{one.partition}" for one in each.assignment],
+        }
+        for each in group.members
+    ]
+
+
+def offsets_shown(admin: Admin, group: GroupDescription) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": row.topic,
+            "partition": row.partition,
+            "offset": row.offset,
+            "end": row.end_offset,
+            "lag": row.lag,
+            "member": row.consumer_id if row.consumer_id != "-" else None,
+            "host": row.host if row.host != "-" else None,
+        }
+        for row in offset_rows(admin, group)
+    ]
+
+
+def share_offsets_shown(admin: Admin, group: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": place.topic,
+            "partition": place.partition,
+            "start": None if offset is None else offset.start_offset,
+            "lag": None if offset is None else offset.lag,
+        }
+        for place, offset in sorted(admin.list_share_group_offsets(group)[group].items())
+    ]
 
 
 @groups.command()

@@ -10,7 +10,7 @@ import json
 import mmap
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,9 +19,12 @@ import click
 from ottla.cli.failure import Failure, lower
 
 if TYPE_CHECKING:
+    from ottla.client.codec.coordinator_records import Decoded
     from ottla.log.dumping import Findings, LogOptions, Show
     from ottla.wire.malformed import Buffer
     from ottla.wire.records import Record
+
+    Decode = Callable[[Buffer | None, Buffer | None], Decoded]
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 CHECKPOINTS = (
@@ -54,7 +57,7 @@ def log() -> None:
 @click.option("--records/--batches", default=True, help="Every record, or the batches alone.")
 @click.option(
     "--decoder",
-    type=click.Choice(["auto", "text", "hex", "offsets", "transactions", "none"]),
+    type=click.Choice(["auto", "text", "hex", "offsets", "transactions", "share-state", "none"]),
     default="auto",
     show_default=True,
     help="How keys and values are shown; auto goes by the folder's name.",
@@ -63,8 +66,8 @@ def log() -> None:
 def dump(paths: tuple[str, ...], records: bool, decoder: str, as_json: bool) -> int:
     """Show logs, indexes, snapshots and checkpoints as text.
 
-    PATHS are data directories, folders of partitions, or single files. Offsets and transactions
-    of the internal topics are shown decoded. The server may be running or not: nothing is written.
+    PATHS are data directories, folders of partitions, or single files. What coordinators keep in
+    the internal topics is shown decoded. The server may be running or not: nothing is written.
     Exit code 1 when something is damaged.
     """
     from ottla.log.dumping import Findings, LogOptions
@@ -217,11 +220,14 @@ def shower(decoder: str, path: str) -> Show | None:
             decoder = "offsets"
         elif folder.startswith("__transaction_state-"):
             decoder = "transactions"
+        elif folder.startswith("__share_group_state-"):
+            decoder = "share-state"
     return {
         "text": show_text,
         "hex": show_hex,
         "offsets": show_offsets,
         "transactions": show_transactions,
+        "share-state": show_share_state,
     }.get(decoder)
 
 
@@ -264,10 +270,23 @@ def show_offsets(record: Record) -> tuple[str | None, str | None]:
 
 def show_transactions(record: Record) -> tuple[str | None, str | None]:
     """A record of `__transaction_state`."""
-    from ottla.client.codec.coordinator_records import Unreadable, decode_transaction_record
+    from ottla.client.codec.coordinator_records import decode_transaction_record
+
+    return show_decoded(record, decode_transaction_record)
+
+
+def show_share_state(record: Record) -> tuple[str | None, str | None]:
+    """A record of `__share_group_state`."""
+    from ottla.client.codec.coordinator_records import decode_share_state_record
+
+    return show_decoded(record, decode_share_state_record)
+
+
+def show_decoded(record: Record, decode: Decode) -> tuple[str | None, str | None]:
+    from ottla.client.codec.coordinator_records import Unreadable
 
     try:
-        found = decode_transaction_record(record.key, record.value)
+        found = decode(record.key, record.value)
     except Unreadable as problem:
         return f"Error at offset {record.offset}, skipping. {problem}", None
     key = compact({"type": str(found.kind), "data": found.key})

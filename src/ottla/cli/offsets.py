@@ -9,6 +9,7 @@ import click
 from ottla.cli import offset_resets as resets
 from ottla.cli.common import Noun, cluster_options, complete_topics, connected, json_option
 from ottla.cli.failure import Failure
+from ottla.cli.group_views import state_or_dead
 from ottla.cli.output import done, show_rows
 from ottla.client.structs import TopicPartition
 
@@ -87,7 +88,7 @@ def reset(
 ) -> None:  # fmt: skip
     """Set the offsets of GROUP, which must have no members. Shows what it would do first."""
     with connected(bootstrap, command_config) as admin:
-        state = admin.describe_groups([group])[group]["group_state"]
+        state = state_or_dead(admin, group)
         if state not in ("Empty", "Dead"):
             raise Failure(f"group {group!r} has members ({state})", "stop them, then try again")
         committed = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli import offset_resets as resets
 from ottla.cli.connecting import text_of
 from ottla.cli.failure import Failure
-from ottla.cli.group_views import consumer_groups
+from ottla.cli.group_views import consumer_groups, state_or_dead
 from ottla.client.structs import TopicPartition
 
 from .group_tables import GROUP_STATES, show_members, show_offsets, show_states, table
@@ -240,9 +240,8 @@ def named_partitions(admin: Admin, given: Given) -> tuple[list[TopicPartition], 
 def reset_offsets(admin: Admin, given: Given) -> None:
     groups = names_of(admin, given)
     plans: dict[str, resets.Offsets] = {}
-    described = admin.describe_groups(groups)
     for group_id in groups:
-        state = described[group_id]["group_state"]
+        state = state_or_dead(admin, group_id)
         if state not in ("Empty", "Dead"):
             print(
                 f"\nError: Assignments can only be reset if the group '{group_id}' is inactive, "

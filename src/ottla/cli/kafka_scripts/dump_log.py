@@ -36,9 +36,9 @@ PARSER = Parser(
         Option("value-decoder-class", "[CLASS]", "one of Kafka's decoders", default=""),
         Option("offsets-decoder", about="records of __consumer_offsets"),
         Option("transaction-log-decoder", about="records of __transaction_state"),
+        Option("share-group-state-decoder", about="records of __share_group_state"),
         Option("cluster-metadata-decoder", skipped=NOT_OURS),
         Option("remote-log-metadata-decoder", skipped=NOT_OURS),
-        Option("share-group-state-decoder", skipped=NOT_OURS),
     ],
 )
 
@@ -72,19 +72,21 @@ def shows_data(given: Given) -> bool:
     return any(
         given.has(name)
         for name in (
-            "print-data-log", "offsets-decoder", "transaction-log-decoder", "key-decoder-class",
-            "value-decoder-class",
+            "print-data-log", "offsets-decoder", "transaction-log-decoder",
+            "share-group-state-decoder", "key-decoder-class", "value-decoder-class",
         )
     )  # fmt: skip
 
 
 def show_of(given: Given) -> Any:
-    from ottla.cli.log import show_offsets, show_transactions, text
+    from ottla.cli.log import show_offsets, show_share_state, show_transactions, text
 
     if given.has("offsets-decoder"):
         return show_offsets
     if given.has("transaction-log-decoder"):
         return show_transactions
+    if given.has("share-group-state-decoder"):
+        return show_share_state
     kinds = [decoder(given.value(name)) for name in ("key-decoder-class", "value-decoder-class")]
 
     def shown(kind: str, data: Any) -> str | None:

@@ -6,17 +6,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.cli.group_views import (
-    MemberRow,
-    OffsetRow,
-    described,
-    member_rows,
-    offset_rows,
-    state_of,
-)
+from ottla.cli.group_views import OffsetRow, assignment_text, described, offset_rows, state_of
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
+    from ottla.client.admin import Admin, GroupDescription, GroupMember
 
 GROUP_STATES = (
     "Assigning", "Reconciling", "Empty", "Stable", "CompletingRebalance", "PreparingRebalance",
@@ -49,8 +42,8 @@ def shown(value: object) -> str:
 def show_offsets(admin: Admin, groups: Sequence[str], *, verbose: bool) -> None:
     for group_id in groups:
         group = described(admin, group_id)
-        tell_state(group_id, group["group_state"])
-        rows = [offset_texts(row, verbose) for row in offset_rows(admin, group_id, group)]
+        tell_state(group_id, group.state)
+        rows = [offset_texts(row, verbose) for row in offset_rows(admin, group)]
         if not rows:
             continue
         columns = [("GROUP", width(rows, 0)), ("TOPIC", width(rows, 1)), ("PARTITION", 10)]
@@ -80,50 +73,53 @@ def offset_texts(row: OffsetRow, verbose: bool) -> list[str]:
 def show_members(admin: Admin, groups: Sequence[str], *, verbose: bool) -> None:
     for group_id in groups:
         group = described(admin, group_id)
-        tell_state(group_id, group["group_state"])
-        members = member_rows(group_id, group)
-        named = any(row.instance_id for row in members)
-        rows = [member_texts(row, named, verbose) for row in members]
+        tell_state(group_id, group.state)
+        named = any(each.group_instance_id for each in group.members)
+        # Who is of which protocol is shown where there are both kinds (KIP-848's upgrades).
+        mixed = {True, False} <= {each.uses_new_protocol for each in group.members}
+        rows = [member_texts(group, each, named, mixed, verbose) for each in group.members]
         columns = [("GROUP", width(rows, 0)), ("CONSUMER-ID", width(rows, 1))]
         columns += [("GROUP-INSTANCE-ID", width(rows, 2, 17) if rows else 17)] * named
         at = 2 + named
         columns += [("HOST", width(rows, at)), ("CLIENT-ID", width(rows, at + 1))]
         columns += [("#PARTITIONS", 15)]
         if verbose:
-            columns += [("CURRENT-EPOCH", 15), ("CURRENT-ASSIGNMENT", width(rows, -3, 20))]
-            columns += [("TARGET-EPOCH", 15), ("TARGET-ASSIGNMENT", 20)]
+            at += 3
+            columns += [("CURRENT-EPOCH", 15), ("CURRENT-ASSIGNMENT", width(rows, at + 1, 20))]
+            columns += [("TARGET-EPOCH", 15), ("TARGET-ASSIGNMENT", width(rows, at + 3, 20))]
+            columns += [("UPGRADED", 0)] * mixed
         print()
         for line in table(columns, rows):
             print(line if verbose else f"{line} ")
 
 
-def member_texts(row: MemberRow, named: bool, verbose: bool) -> list[str]:
-    texts = [row.group, row.consumer_id, *[row.instance_id] * named, row.host, row.client_id]
-    texts.append(str(len(row.assignment)))
+def member_texts(
+    group: GroupDescription, member: GroupMember, named: bool, mixed: bool, verbose: bool
+) -> list[str]:
+    instance_id = member.group_instance_id or ""
+    texts = [group.group_id, member.member_id, *[instance_id] * named]
+    texts += [member.host, member.client_id, str(len(member.assignment))]
     if verbose:  # epochs and targets are those of groups of the new protocol (KIP-848)
-        texts += ["-", assignment_text(row), "-", "-"]
+        texts += [shown(member.epoch), assignment_text(member.assignment) or "-"]
+        texts += [shown(group.assignment_epoch)]
+        texts += [assignment_text(member.target_assignment or ()) or "-"]
+        upgraded = member.uses_new_protocol
+        texts += ["-" if upgraded is None else str(upgraded).lower()] * mixed
     return texts
-
-
-def assignment_text(row: MemberRow) -> str:
-    topics: dict[str, list[str]] = {}
-    for each in row.assignment:
-        topics.setdefault(each.topic, []).append(str(each.partition))
-    return ";".join(f"{topic}:{','.join(indexes)}" for topic, indexes in topics.items()) or "-"
 
 
 def show_states(admin: Admin, groups: Sequence[str], *, verbose: bool) -> None:
     for group_id in groups:
         group = described(admin, group_id)
-        tell_state(group_id, group["group_state"])
-        state = state_of(admin, group_id, group)
+        tell_state(group_id, group.state)
+        state = state_of(admin, group)
         rows = [
             [
                 state.group,
                 state.coordinator,
                 state.strategy,
                 state.state,
-                *["-", "-"] * verbose,
+                *[shown(state.epoch), shown(state.assignment_epoch)] * verbose,
                 str(state.member_count),
             ]
         ]

@@ -2,8 +2,8 @@
 
 Every method waits for its answer, retries what may pass, and raises `KafkaError` with what to do.
 Results are plain dictionaries as kafka-python gives them. The methods are grouped by what they are
-about: topics.py, configs.py, records.py, batches.py, groups.py, transactions.py, leaders.py,
-replicas.py, reassignments.py, cluster.py, surveys.py.
+about: topics.py, configs.py, records.py, batches.py, groups.py, new_groups.py, transactions.py,
+leaders.py, replicas.py, reassignments.py, cluster.py, surveys.py.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .configs import Configs
 from .groups import Groups
 from .leaders import Leaders
 from .log_dirs import LogDirs, ReplicaLogDirs
+from .new_groups import NewGroups
 from .reassignments import OngoingReassignment, Reassignments
 from .replicas import Replicas
 from .surveys import Survey, Surveys
@@ -33,6 +34,8 @@ from .types import (
     ConfigSourceType,
     ConfigType,
     ElectionType,
+    GroupDescription,
+    GroupMember,
     GroupState,
     GroupType,
     MemberToRemove,
@@ -42,6 +45,7 @@ from .types import (
     OffsetTimestamp,
     PartitionProducerState,
     ProducerState,
+    ShareOffset,
     TransactionDescription,
     TransactionListing,
     TransactionState,
@@ -59,6 +63,8 @@ __all__ = [
     "ConfigSourceType",
     "ConfigType",
     "ElectionType",
+    "GroupDescription",
+    "GroupMember",
     "GroupState",
     "GroupType",
     "KafkaAdminClient",
@@ -73,6 +79,7 @@ __all__ = [
     "ProducerState",
     "ReadBatch",
     "ReplicaLogDirs",
+    "ShareOffset",
     "Survey",
     "TransactionDescription",
     "TransactionListing",
@@ -85,6 +92,7 @@ class Admin(
     Topics,
     Configs,
     Groups,
+    NewGroups,
     Transactions,
     Leaders,
     Replicas,

@@ -223,6 +223,42 @@ class GroupType(StrEnum):
     STREAMS = "streams"
 
 
+class GroupMember(NamedTuple):
+    """A member of a group of any kind; None is what its kind of group does not have."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    assignment: list[TopicPartition]
+    target_assignment: list[TopicPartition] | None = None
+    epoch: int | None = None
+    uses_new_protocol: bool | None = None  # of a group that may have members of both kinds
+
+
+class GroupDescription(NamedTuple):
+    """A group of any kind with its members (`type` says which); None as above."""
+
+    group_id: str
+    type: GroupType
+    state: str
+    assignor: str
+    members: list[GroupMember]
+    epoch: int | None = None
+    assignment_epoch: int | None = None
+
+
+class ShareOffset(NamedTuple):
+    """Where a share group begins in a partition; None is not known.
+
+    `lag` counts what lies from there to the end and is not done yet.
+    """
+
+    start_offset: int
+    leader_epoch: int | None
+    lag: int | None
+
+
 class MemberToRemove(NamedTuple):
     """A member by its id or, if it is static, by its instance's."""
 

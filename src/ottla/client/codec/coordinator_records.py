@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` and `__transaction_state` as JSON, in the shape of Kafka's tools.
+"""Records of the coordinators' topics as JSON, in the shape of Kafka's tools.
 
 `as_json` turns any declared message into plain values: names in camel case, ids and bytes as
 base64, only the fields of that version, tagged ones only when they are set. `decode` gives the key
@@ -23,17 +23,20 @@ from ottla.wire.coordinator_records import (
 )
 from ottla.wire.malformed import Buffer, WireError
 from ottla.wire.schema import Field, Fixed, Struct
+from ottla.wire.share_group_records import SHARE_GROUP_RECORDS
+from ottla.wire.share_state_records import SHARE_STATE_RECORDS
 
 __all__ = [
     "Decoded",
     "Unreadable",
     "as_json",
     "decode_group_record",
+    "decode_share_state_record",
     "decode_transaction_record",
     "with_opened_members",
 ]
 
-OFFSETS_RECORDS = GROUP_RECORDS | CONSUMER_GROUP_RECORDS
+OFFSETS_RECORDS = GROUP_RECORDS | CONSUMER_GROUP_RECORDS | SHARE_GROUP_RECORDS
 
 
 class Unreadable(Exception):
@@ -56,13 +59,18 @@ class Decoded(NamedTuple):
 
 
 def decode_group_record(key: Buffer | None, value: Buffer | None) -> Decoded:
-    """A record of `__consumer_offsets`, classic or of KIP-848."""
+    """A record of `__consumer_offsets`: classic, of KIP-848, or of share groups."""
     return _decode(OFFSETS_RECORDS, key, value)
 
 
 def decode_transaction_record(key: Buffer | None, value: Buffer | None) -> Decoded:
     """A record of `__transaction_state`."""
     return _decode(TRANSACTION_RECORDS, key, value)
+
+
+def decode_share_state_record(key: Buffer | None, value: Buffer | None) -> Decoded:
+    """A record of `__share_group_state`."""
+    return _decode(SHARE_STATE_RECORDS, key, value)
 
 
 def _decode(
@@ -75,7 +83,7 @@ def _decode(
         # The older of the two keys of a committed offset has the same fields and values.
         found = (
             (whole(LegacyOffsetCommitKey, 0, key), records[1][1])
-            if kind == 0 and 1 in records
+            if kind == 0 and records is OFFSETS_RECORDS
             else read_key(records, key)
         )
         if found is None:
