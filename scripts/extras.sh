@@ -1,6 +1,6 @@
 #!/bin/sh
 # Install what is needed beyond Python: Java (Spark, some tests), Maven (the jars of Apache Kafka and
-# ZooKeeper), kcat, logrotate (tests of the agent).
+# ZooKeeper), kcat, logrotate (tests of the agent), Chromium (tests of the console).
 # With the argument `java` only that. Nothing here is fatal: what cannot be had is named, and the
 # tests that need it skip, saying why.
 set -u
@@ -11,6 +11,7 @@ command -v java >/dev/null 2>&1 || missing="$missing default-jdk-headless"
 [ "$only" = java ] || command -v mvn >/dev/null 2>&1 || missing="$missing maven"
 [ "$only" = java ] || command -v kcat >/dev/null 2>&1 || command -v kafkacat >/dev/null 2>&1 || missing="$missing kcat"
 [ "$only" = java ] || command -v logrotate >/dev/null 2>&1 || [ -x /usr/sbin/logrotate ] || missing="$missing logrotate"
+[ "$only" = java ] || command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
 # Brokers in network namespaces, for tests with cut links.
 [ "$only" = java ] || [ "$(uname)" != Linux ] || command -v ip >/dev/null 2>&1 || missing="$missing iproute2"
 
@@ -22,7 +23,7 @@ if [ -n "$missing" ]; then
   elif [ "$only" = java ]; then
     : # the demo itself says what to install
   elif command -v brew >/dev/null 2>&1; then
-    echo "not installed:$missing. Try: brew install openjdk@17 maven kcat logrotate (their tests skip until then)"
+    echo "not installed:$missing. Try: brew install openjdk@17 maven kcat logrotate chromium (their tests skip until then)"
   else
     echo "not installed:$missing. Install them by your package manager, or their tests skip"
   fi

@@ -66,6 +66,13 @@ log = logging.getLogger("ottla.console")
     help="Serve https with this certificate and its key, in one file (PEM).",
 )
 @click.option("--insecure", is_flag=True, help="Let other machines in without encryption.")
+@click.option(
+    "--interval",
+    "interval_s",
+    metavar="SECONDS",
+    type=int,
+    help="How often clusters are asked and alert rules are looked at.  [default: 10]",
+)
 @click.option("--read-only", is_flag=True, help="Nobody may change anything.")
 @click.option(
     "--log-level",
@@ -87,6 +94,7 @@ def console(
     no_login: bool,
     certificate: str | None,
     insecure: bool,
+    interval_s: int | None,
     read_only: bool,
     log_level: str,
     until_input_ends: bool,
@@ -129,6 +137,7 @@ def console(
             login=not no_login,
             certificate=certificate,
             insecure=insecure,
+            interval_s=interval_s,
             read_only=read_only,
         )
     except ConfigError as error:

@@ -106,11 +106,21 @@ def run(
 
     clusters = {
         each.name: CollectedCluster(
-            each.name, each.client_properties, (keep,), metrics=each.metrics
+            each.name,
+            each.client_properties,
+            (keep,),
+            metrics=each.metrics,
+            interval_s=options.interval_s,
         )
         for each in options.clusters
     }
-    alerts = AlertService(clusters, directory, settings.rules, settings.receivers)
+    alerts = AlertService(
+        clusters,
+        directory,
+        settings.rules,
+        settings.receivers,
+        look_every_s=options.interval_s,
+    )
     console = Console(clusters, history, options.read_only, access, alerts, schemas)
     app = protected_app(console, hosts=(options.host, *options.names), tls=context is not None)
     history.start()

@@ -18,6 +18,7 @@ from ottla.client.admin import Admin
 from ottla.client.errors import KafkaError
 from ottla.client.structs import TopicPartition
 
+from ..config.options import INTERVAL_S
 from ..picture import ClusterPicture
 from ..series import Sample
 from .assemble import Figures, picture_of
@@ -30,7 +31,6 @@ from .questions import TIMEOUT_MS, Round
 from .rates import Rates
 from .samples import samples_of
 
-INTERVAL_S = 10.0
 CPU_SHARE_MAX = 0.03  # of a core, by the thread that asks; the client's own is about as much again
 FAILURES_MAX = 3  # rounds that failed before the client is made anew
 CLOSE_S = 2.0  # a question to a cluster that does not answer is not waited for
@@ -184,7 +184,8 @@ class CollectedCluster:
         now = time.monotonic()
         if now < self._due.get(what, 0.0):
             return False
-        self._due[what] = now + every_s - self._interval_s / 2
+        scale = min(1.0, self._interval_s / INTERVAL_S)
+        self._due[what] = now + every_s * scale - self._interval_s / 2
         return True
 
     def _forget(self) -> None:
@@ -220,7 +221,8 @@ class CollectedCluster:
                 log.exception("%s: a picture could not be handed on", self.name)
 
 
-# How often each is asked; what is in no table (metadata, end offsets) is asked in every round.
+# How often each is asked, oftener with a shorter interval; what is in no table (metadata, end
+# offsets) is asked in every round.
 EVERY_S: dict[str, float] = {
     "software": 600,
     "groups": 10,

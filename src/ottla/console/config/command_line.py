@@ -28,6 +28,7 @@ def options_of(
     login: bool = True,
     certificate: str | None = None,
     insecure: bool = False,
+    interval_s: int | None = None,
 ) -> ConsoleOptions:
     """Raises ConfigError with what to try."""
     options = ConsoleOptions(())
@@ -53,6 +54,7 @@ def options_of(
             login=login and options.login,
             certificate=certificate or options.certificate,
             insecure=insecure or options.insecure,
+            interval_s=options.interval_s if interval_s is None else interval_s,
         )
     )
 

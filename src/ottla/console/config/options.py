@@ -14,6 +14,8 @@ HOST = "127.0.0.1"
 DATA_DIRECTORY = "./ottla-console"
 CLUSTERS_MAX = 50
 NAME_CHARACTERS_MAX = 100
+INTERVAL_S = 10  # the finest step of the history
+INTERVAL_S_MAX = 30  # pages call a picture of a minute old, and rules know nothing from it
 
 
 class ConfigError(Exception):
@@ -52,6 +54,7 @@ class ConsoleOptions:
     login: bool = True
     certificate: str = ""  # a file with certificate and key (PEM); empty: it is not encrypted
     insecure: bool = False  # other machines may come in without encryption
+    interval_s: int = INTERVAL_S  # how often a cluster is asked, and rules are looked at
     alerts: Mapping[str, Any] = field(default_factory=dict)  # the table `alerts` of the file
     schemas: Sequence[Mapping[str, Any]] = ()  # its tables `schemas`
     directory: str = "."  # where its paths begin
@@ -63,6 +66,11 @@ def check(options: ConsoleOptions) -> ConsoleOptions:
     if not 0 <= options.port <= PORT_MAX:
         raise ConfigError(
             f"--port must be from 0 to {PORT_MAX} (got {options.port})\nTry: --port {PORT}"
+        )
+    if not 1 <= options.interval_s <= INTERVAL_S_MAX:
+        raise ConfigError(
+            f"--interval must be from 1 to {INTERVAL_S_MAX} seconds (got {options.interval_s})\n"
+            f"Try: --interval {INTERVAL_S}"
         )
     beyond = not is_loopback(options.host) and not options.insecure
     if not options.login and beyond:

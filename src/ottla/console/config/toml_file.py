@@ -28,6 +28,7 @@ TOP: dict[str, tuple[str, type]] = {
     "login": ("login", bool),
     "certificate": ("certificate", str),
     "insecure": ("insecure", bool),
+    "interval_s": ("interval_s", int),
 }
 TABLES = ("clusters", "alerts", "schemas")
 CLUSTER = ("bootstrap_servers", "metrics", "properties", "properties_file")
