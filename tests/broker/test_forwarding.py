@@ -8,6 +8,7 @@ from ottla.broker.forwarding import FORWARDED
 from ottla.cluster.requests import ResourceType
 from ottla.security.acls import Operation, PatternType, Permission
 from ottla.security.acls import ResourceType as AclResourceType
+from ottla.security.credentials import parse_credential
 from ottla.settings.authorization import STANDARD
 from ottla.wire.api import alter_configs, incremental_alter_configs
 from ottla.wire.api.alter_client_quotas import (
@@ -20,6 +21,11 @@ from ottla.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
+)
+from ottla.wire.api.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
 )
 from ottla.wire.api.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -120,6 +126,14 @@ REQUESTS: list[Any] = [
         validate_only=True,
     ),
     UnregisterBrokerRequest(broker_id=77),
+    AlterUserScramCredentialsRequest(
+        deletions=[ScramCredentialDeletion(name="nobody", mechanism=1)],
+        upsertions=[
+            ScramCredentialUpsertion(
+                name="alice", mechanism=2, iterations=4096, salt=b"s", salted_password=b"p"
+            )
+        ],
+    ),
 ]
 
 
@@ -136,7 +150,9 @@ def test_every_broker_gives_the_controllers_answer() -> None:
             assert cluster.ask(3, request, version) == direct, type(request).__name__
         assert asked == FORWARDED.keys()
         assert [pattern.name for pattern in cluster.image(3).acls] == ["t"]
-        assert cluster.image(3).entity_configs == {
-            (("user", "alice"),): {"producer_byte_rate": "7"}
-        }
+        [(entity, configs)] = cluster.image(3).entity_configs.items()
+        assert entity == (("user", "alice"),)
+        assert configs["producer_byte_rate"] == "7"
+        assert parse_credential(configs["SCRAM-SHA-512"]).iterations == 4096
+        assert cluster.image(3).scram_secret == cluster.image(1).scram_secret != b""
         assert cluster.image(3).configs_of("t") == {"retention.ms": "7"}

@@ -39,7 +39,6 @@ MODULES = {
     "structs": {"MemberState"},
     "admin": {
         "ACL", "ACLFilter", "ACLOperation", "ACLPermissionType", "ACLResourcePatternType",
-        "ResourceType", "ResourcePattern", "ResourcePatternFilter", "ScramMechanism",
-        "UserScramCredentialDeletion", "UserScramCredentialUpsertion",
+        "ResourceType", "ResourcePattern", "ResourcePatternFilter",
     },
 }  # fmt: skip

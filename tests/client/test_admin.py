@@ -42,12 +42,10 @@ from tests.waiting import eventually
 
 # What kafka-python's admin has and ours has not: one line each in SKIPPED.md.
 SKIPPED = {
-    "alter_user_scram_credentials",
     "create_acls",
     "delete_acls",
     "describe_acls",
     "describe_metadata_quorum",
-    "describe_user_scram_credentials",
 }
 
 

@@ -33,6 +33,7 @@ from ottla.cluster.image import (
     PartitionImage,
     PartitionsChanged,
     PartitionsCreated,
+    SecretChanged,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
@@ -49,6 +50,7 @@ count = st.integers(0, 2**31 - 1)
 int64 = st.integers(-1, 2**63 - 1)
 names = st.sampled_from(("t", "u", "a/b", "ünïcödé", ""))
 topic_ids = st.sampled_from([bytes([n]) * 16 for n in range(1, 6)])
+keys = st.binary(max_size=64)
 configs = st.dictionaries(names, st.text(max_size=5), max_size=2)
 replicas = st.lists(int32, max_size=3).map(tuple)
 partitions = st.lists(
@@ -117,6 +119,7 @@ STRATEGIES: dict[type, st.SearchStrategy[Change]] = {
         ),
         configs,
     ),
+    SecretChanged: st.builds(SecretChanged, keys),
     FeaturesChanged: st.builds(FeaturesChanged, features),
 }
 
@@ -168,6 +171,7 @@ def test_changes_keep_their_order(changes: list[Change]) -> None:
             STRATEGIES[GroupConfigured],
             STRATEGIES[AclsChanged],
             STRATEGIES[EntityConfigured],
+            STRATEGIES[SecretChanged],
             STRATEGIES[FeaturesChanged],
         ),
         max_size=8,

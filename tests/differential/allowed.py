@@ -105,8 +105,8 @@ def own_elections(value: Any, names: Names) -> Any:
 
 
 # Access control, tokens, quorum, share and streams groups, telemetry.
-LATER_APIS = {29, 30, 31, 36, 38, 39, 40, 41, 50, 51}
-LATER_APIS |= {17, 55, *range(70, 73), *range(76, 83), *range(88, 93)}
+LATER_APIS = {29, 30, 31, 38, 39, 40, 41}
+LATER_APIS |= {55, *range(70, 73), *range(76, 83), *range(88, 93)}
 
 
 BARE_WORDS = {

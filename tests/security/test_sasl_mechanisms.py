@@ -8,18 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.security.credentials import HASHES, Credential, credential_text, parse_credential
 from ottla.security.principal import Principal
 from ottla.security.sasl.mechanism import Authenticated, AuthenticationFailed, BadCredentials
 from ottla.security.sasl.plain import PlainClient, PlainServer, users_of
-from ottla.security.sasl.scram import (
-    HASHES,
-    Credential,
-    ScramClient,
-    ScramServer,
-    credential,
-    credential_text,
-    parse_credential,
-)
+from ottla.security.sasl.scram import ScramClient, ScramServer, credential
 
 ALICE = Authenticated(Principal("User", "alice"))
 SECRET = b"a secret of the broker"

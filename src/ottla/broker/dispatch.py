@@ -87,6 +87,8 @@ HANDLERS: dict[int, str] = {
     47: "offset_delete",
     48: "describe_client_quotas",
     49: "alter_client_quotas",
+    50: "describe_user_scram_credentials",
+    51: "alter_user_scram_credentials",
     57: "update_features",
     60: "describe_cluster",
     61: "describe_producers",

@@ -8,15 +8,19 @@ controller decides (the configs of a new topic), they carry what it decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker import forwarded_acls, forwarded_quotas
+from ottla.broker import (
+    forwarded_acls,
+    forwarded_credentials,
+    forwarded_elections,
+    forwarded_quotas,
+)
 from ottla.broker import forwarded_reassignments as reassignments
 from ottla.cluster.requests import (
     ConfigOutcome,
     DeletionOutcome,
-    ElectionOutcome,
     ElectionType,
     FeaturesOutcome,
     FeatureUpdate,
@@ -34,6 +38,10 @@ from ottla.wire.api.alter_client_quotas import AlterClientQuotasRequest
 from ottla.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+)
+from ottla.wire.api.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
 )
 from ottla.wire.api.create_acls import CreateAclsRequest, CreateAclsResponse
 from ottla.wire.api.create_partitions import (
@@ -59,13 +67,7 @@ from ottla.wire.api.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from ottla.wire.api.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-    TopicPartitions,
-)
+from ottla.wire.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from ottla.wire.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -95,6 +97,7 @@ FORWARDED: dict[int, type[Struct]] = {
     45: AlterPartitionReassignmentsRequest,
     46: ListPartitionReassignmentsRequest,
     49: AlterClientQuotasRequest,
+    51: AlterUserScramCredentialsRequest,
     57: UpdateFeaturesRequest,
     64: UnregisterBrokerRequest,
 }
@@ -167,6 +170,13 @@ async def carry_out(controller: ControllerChannel, request: Any) -> Struct:
             return forwarded_acls.delete_response(await controller.delete_acls(filters))
         case AlterClientQuotasRequest():
             return await forwarded_quotas.alter(controller, request)
+        case AlterUserScramCredentialsRequest():
+            altered = await controller.alter_scram_credentials(
+                *forwarded_credentials.wanted_by(request)
+            )
+            if isinstance(altered, Refusal):
+                return forwarded_credentials.refused(request, altered)
+            return forwarded_credentials.response_of(altered)
         case UpdateFeaturesRequest():
             updates = [
                 FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type)
@@ -177,16 +187,14 @@ async def carry_out(controller: ControllerChannel, request: Any) -> Struct:
                 error_code=updated.error_code, error_message=updated.error_message
             )
         case ElectLeadersRequest():
-            asked = request.topic_partitions
             elected = await controller.elect_leaders(
-                ElectionType(request.election_type),
-                None
-                if asked is None
-                else [(t.topic, index) for t in asked for index in t.partitions],
+                ElectionType(request.election_type), forwarded_elections.partitions_asked(request)
             )
             if isinstance(elected, Refusal):
                 return ElectLeadersResponse(error_code=elected.error_code)
-            return ElectLeadersResponse(replica_election_results=election_results(elected))
+            return ElectLeadersResponse(
+                replica_election_results=forwarded_elections.election_results(elected)
+            )
         case AlterPartitionReassignmentsRequest():
             allowed = request.allow_replication_factor_change
             wanted = reassignments.wanted_by(request)
@@ -215,7 +223,10 @@ def is_refused_by(error_code: ErrorCode, response: Any) -> bool:
         return bool(response.error_code == error_code)
     if isinstance(response, CreateTopicsResponse):
         results: list[Any] = list(response.topics)
-    elif isinstance(response, CreatePartitionsResponse | CreateAclsResponse):
+    elif isinstance(
+        response,
+        CreatePartitionsResponse | CreateAclsResponse | AlterUserScramCredentialsResponse,
+    ):
         results = list(response.results)
     elif isinstance(response, DeleteAclsResponse):
         results = list(response.filter_results)
@@ -366,57 +377,6 @@ def partitions_outcomes(response: CreatePartitionsResponse) -> list[PartitionsOu
     return [
         PartitionsOutcome(each.name, ErrorCode(each.error_code), each.error_message)
         for each in response.results
-    ]
-
-
-# Leaders
-
-
-def elect_leaders_request(
-    kind: ElectionType, partitions: Sequence[tuple[str, int]] | None
-) -> ElectLeadersRequest:
-    if partitions is None:
-        return ElectLeadersRequest(election_type=kind, topic_partitions=None)
-    topics: dict[str, TopicPartitions] = {}
-    for name, index in partitions:
-        topics.setdefault(name, TopicPartitions(topic=name)).partitions.append(index)
-    return ElectLeadersRequest(election_type=kind, topic_partitions=list(topics.values()))
-
-
-def partitions_asked(request: ElectLeadersRequest) -> list[tuple[str, int]] | None:
-    """The partitions whose leaders are to be elected; None: of all."""
-    asked = request.topic_partitions
-    if asked is None:
-        return None
-    return [(each.topic, index) for each in asked for index in each.partitions]
-
-
-def election_results(
-    outcomes: Sequence[ElectionOutcome], names: Iterable[str] = ()
-) -> list[ReplicaElectionResult]:
-    """The results by topic, of each of these topics first, whether or not it has any."""
-    topics = {name: ReplicaElectionResult(topic=name) for name in names}
-    for each in outcomes:
-        result = topics.setdefault(each.topic, ReplicaElectionResult(topic=each.topic))
-        result.partition_result.append(
-            PartitionResult(
-                partition_id=each.partition,
-                error_code=each.error_code,
-                error_message=each.error_message,
-            )
-        )
-    return list(topics.values())
-
-
-def election_outcomes(response: ElectLeadersResponse) -> list[ElectionOutcome] | Refusal:
-    if response.error_code:
-        return Refusal(ErrorCode(response.error_code))
-    return [
-        ElectionOutcome(
-            topic.topic, each.partition_id, ErrorCode(each.error_code), each.error_message
-        )
-        for topic in response.replica_election_results
-        for each in topic.partition_result
     ]
 
 

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker import (
     forwarded_acls,
+    forwarded_credentials,
+    forwarded_elections,
     forwarded_quotas,
     forwarded_reassignments,
     forwarding,
@@ -34,6 +36,8 @@ from ottla.cluster.image import BrokerInfo
 from ottla.cluster.requests import (
     AdoptedTopic,
     ConfigOutcome,
+    CredentialDeletion,
+    CredentialUpsertion,
     DeletedAcls,
     DeletionOutcome,
     ElectionOutcome,
@@ -54,6 +58,7 @@ from ottla.cluster.requests import (
     ShutdownOutcome,
     TopicOutcome,
     TopicRef,
+    UserOutcome,
 )
 from ottla.cluster.state import NotController, RegistrationRefused
 from ottla.seams.waiting import pause, within
@@ -271,8 +276,12 @@ class RemoteController:
     async def elect_leaders(
         self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None
     ) -> list[ElectionOutcome] | Refusal:
-        response = await self._forward(forwarding.elect_leaders_request(kind, partitions))
-        return response if isinstance(response, Refusal) else forwarding.election_outcomes(response)
+        response = await self._forward(forwarded_elections.elect_leaders_request(kind, partitions))
+        return (
+            response
+            if isinstance(response, Refusal)
+            else forwarded_elections.election_outcomes(response)
+        )
 
     async def alter_reassignments(
         self, wanted: Sequence[Reassignment], allow_factor_change: bool = True
@@ -353,6 +362,18 @@ class RemoteController:
             entities = dict.fromkeys(each.entity for each in alterations)
             return [QuotaOutcome(entity, *response) for entity in entities]
         return forwarded_quotas.alter_outcomes(response)
+
+    # Credentials
+
+    async def alter_scram_credentials(
+        self,
+        deletions: Sequence[CredentialDeletion],
+        upsertions: Sequence[CredentialUpsertion],
+    ) -> list[UserOutcome] | Refusal:
+        response = await self._forward(forwarded_credentials.request_of(deletions, upsertions))
+        if isinstance(response, Refusal):
+            return response
+        return forwarded_credentials.outcomes_of(response)
 
     # Configs and features
 

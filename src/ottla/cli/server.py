@@ -269,7 +269,7 @@ class Running:
             receive_buffer_bytes=buffer_bytes(settings, "socket.receive.buffer.bytes"),
         )
         self._tls = Tls(settings, self.clock)
-        sasl = Sasl(settings, self.clock, lambda mechanism, user: None)
+        sasl = Sasl(settings, self.clock, lambda: self.broker.image)
         to_brokers = sasl.network_of_brokers(self._tls.network_of_brokers(self.network))
         self.background = RealBackground(loop)
         self.broker: Broker = Broker(

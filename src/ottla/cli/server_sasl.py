@@ -13,12 +13,14 @@ from ottla.security.jaas import BadJaas, JaasEntry, login_module
 if TYPE_CHECKING:
     from ottla.broker.context import Peer
     from ottla.broker.login import Login
+    from ottla.cluster.image import ClusterImage
     from ottla.seams.clock import Clock
     from ottla.seams.network import Network
+    from ottla.security.credentials import EntityConfigs
     from ottla.security.sasl.authenticator import Mechanisms
     from ottla.security.sasl.logins import Logins
     from ottla.security.sasl.mechanism import ServerSide
-    from ottla.security.sasl.scram import Credential
+    from ottla.security.sasl.scram import Shape
     from ottla.settings import Listener, Settings
 
 SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
@@ -28,7 +30,42 @@ ENABLED = "sasl.enabled.mechanisms"
 BETWEEN = "sasl.mechanism.inter.broker.protocol"
 SECRET_BYTES = 32
 
-Credentials = Callable[[str, str], "Credential | None"]  # by mechanism and user
+
+class Known:
+    """The SCRAM credentials that this broker knows of, as of now."""
+
+    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+        self._image = image
+        self._own_secret = secrets.token_bytes(SECRET_BYTES)
+        self._shapes: dict[str, Shape] = {}
+        self._shapes_of: object = None
+
+    def server(self, mechanism: str) -> ServerSide:
+        """One login."""
+        from ottla.security.credentials import credential_of
+        from ottla.security.sasl.scram import ScramServer
+
+        image = self._image()
+        configs = image.entity_configs
+        return ScramServer(
+            mechanism,
+            lambda name: credential_of(configs, name, mechanism),
+            image.scram_secret or self._own_secret,
+            shape=self._shape(mechanism, configs),
+        )
+
+    def _shape(self, mechanism: str, configs: EntityConfigs) -> Shape:
+        from ottla.security.credentials import credential_of, users_in
+        from ottla.security.sasl.scram import usual_shape
+
+        if configs is not self._shapes_of:
+            self._shapes_of, self._shapes = configs, {}
+        shape = self._shapes.get(mechanism)
+        if shape is None:
+            kept = (credential_of(configs, each, mechanism) for each in users_in(configs))
+            shape = usual_shape(each for each in kept if each is not None)
+            self._shapes[mechanism] = shape
+        return shape
 
 
 def jaas_of(settings: Settings, listener: str, mechanism: str) -> tuple[JaasEntry | None, str]:
@@ -55,12 +92,11 @@ def _module_of(mechanism: str) -> str:
 class Sasl:
     """Each listener with a login, and how this broker logs in elsewhere."""
 
-    def __init__(self, settings: Settings, clock: Clock, credentials: Credentials) -> None:
+    def __init__(self, settings: Settings, clock: Clock, image: Callable[[], ClusterImage]) -> None:
         """Raises Failure when a listener's options do not let anybody in."""
         self._settings = settings
         self._clock = clock
-        self._credentials = credentials
-        self._secret = secrets.token_bytes(SECRET_BYTES)
+        self._known = Known(image)
         secured = [each for each in settings.listeners if each.protocol in SASL_PROTOCOLS]
         self.listeners = {each.name: self._listener(each) for each in secured}
 
@@ -79,7 +115,6 @@ class Sasl:
 
     def _mechanism(self, listener: Listener, name: str) -> Callable[[], ServerSide]:
         from ottla.security.sasl.plain import PlainServer, users_of
-        from ottla.security.sasl.scram import ScramServer
 
         if name not in SERVED:
             why = "Kerberos is not supported" if name == "GSSAPI" else f"choose of {SERVED}"
@@ -89,8 +124,7 @@ class Sasl:
             )
         entry, option = jaas_of(self._settings, listener.name, name)
         if name != "PLAIN":
-            find = partial(self._credentials, name)
-            return lambda: ScramServer(name, find, self._secret)
+            return partial(self._known.server, name)
         if entry is None:
             raise Failure(
                 f"cannot listen on {listener.name}: PLAIN takes its users from {option}, "

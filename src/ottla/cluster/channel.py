@@ -18,6 +18,8 @@ from ottla.cluster.image import BrokerInfo
 from ottla.cluster.requests import (
     AdoptedTopic,
     ConfigOutcome,
+    CredentialDeletion,
+    CredentialUpsertion,
     DeletedAcls,
     DeletionOutcome,
     ElectionOutcome,
@@ -37,6 +39,7 @@ from ottla.cluster.requests import (
     ShutdownOutcome,
     TopicOutcome,
     TopicRef,
+    UserOutcome,
 )
 from ottla.security.acls import AclBinding, AclFilter
 from ottla.security.quotas.entities import Alteration
@@ -179,6 +182,16 @@ class ControllerChannel(Protocol):
         self, alterations: Sequence[Alteration], validate_only: bool = False
     ) -> list[QuotaOutcome]:
         """Set and remove quotas: one outcome for each entity that is named."""
+        ...
+
+    # Credentials
+
+    async def alter_scram_credentials(
+        self,
+        deletions: Sequence[CredentialDeletion],
+        upsertions: Sequence[CredentialUpsertion],
+    ) -> list[UserOutcome] | Refusal:
+        """Set and delete SCRAM credentials: one outcome for each user."""
         ...
 
     # Configs and features

@@ -52,8 +52,14 @@ def name_at(node: str) -> str | None:
 
 
 def read_value(path: str, data: bytes) -> dict[str, str]:
-    """The configs of a node; one between others may have no data. Raises CorruptNode."""
-    return read_config(path, data) if data else {}
+    """The configs of a node; one between others may have no data.
+
+    Raises CorruptNode, which does not show them: credentials may be among them.
+    """
+    try:
+        return read_config(path, data) if data else {}
+    except CorruptNode:
+        raise CorruptNode(path, b"[hidden]", ValueError("not the configs of a user")) from None
 
 
 def read_configs(found: Mapping[str, tuple[bytes, int]]) -> Configs:

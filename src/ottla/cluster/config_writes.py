@@ -15,6 +15,7 @@ from ottla.cluster.image import (
     FeatureImage,
     FeaturesChanged,
     GroupConfigured,
+    SecretChanged,
     TopicConfigured,
 )
 from ottla.cluster.producer_ids import BLOCK_SIZE, end_of_used, next_block
@@ -112,6 +113,7 @@ async def update_features(
             changes += [BrokerRegistered(broker) for broker in brokers.values()]
             changes += [AclsChanged(*each) for each in state.image.acls.items()]
             changes += [EntityConfigured(*each) for each in state.image.entity_configs.items()]
+            changes.append(SecretChanged(state.image.scram_secret))
         await state.write([*first, Step(operations, changes)])
         if before != after:
             await leadership.settle(state)

@@ -26,6 +26,7 @@ from ottla.cluster import (
     quota_writes,
     reassignment_writes,
     registration,
+    scram_writes,
     topic_writes,
 )
 from ottla.cluster.configs import AnyConfig, ConfigRules
@@ -39,6 +40,8 @@ from ottla.cluster.request_queue import Request, RequestQueue
 from ottla.cluster.requests import (
     AdoptedTopic,
     ConfigOutcome,
+    CredentialDeletion,
+    CredentialUpsertion,
     DeletedAcls,
     DeletionOutcome,
     ElectionOutcome,
@@ -59,6 +62,7 @@ from ottla.cluster.requests import (
     ShutdownOutcome,
     TopicOutcome,
     TopicRef,
+    UserOutcome,
 )
 from ottla.cluster.state import NotController, Options, RegistrationRefused, State
 from ottla.metadata_store.tree import BadVersion, SessionExpired, Tree, TreeError
@@ -405,6 +409,17 @@ class Controller:
             entities = dict.fromkeys(each.entity for each in alterations)
             return [QuotaOutcome(entity, *answer) for entity in entities]
         return list(answer)
+
+    async def alter_scram_credentials(
+        self,
+        deletions: Sequence[CredentialDeletion],
+        upsertions: Sequence[CredentialUpsertion],
+    ) -> list[UserOutcome] | Refusal:
+        """One outcome for each user."""
+        answer = await self._applied(
+            lambda s: scram_writes.alter_credentials(s, deletions, upsertions)
+        )
+        return answer if isinstance(answer, Refusal) else list(answer)
 
     async def update_features(
         self, updates: Sequence[FeatureUpdate], validate_only: bool = False

@@ -35,7 +35,7 @@ SUPPORTED: Mapping[str, Supported] = {
         UNDERSTOOD.lowest,
         UNDERSTOOD.highest,
         UNDERSTOOD.highest,
-        # Below it brokers would not learn who may do what.
+        # Below it brokers would not learn who may log in and do what.
         kept=(feed_records.SECURITY_LEVEL,),
     ),
     METADATA_VERSION: Supported(7, 30, 30, kept=range(8, 31)),

@@ -30,6 +30,7 @@ from ottla.cluster.image import (
     PartitionImage,
     PartitionsChanged,
     PartitionsCreated,
+    SecretChanged,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
@@ -102,6 +103,8 @@ def changes_of(image: ClusterImage) -> Iterator[Change]:
         yield AclsChanged(pattern, acls)
     for entity, configs in image.entity_configs.items():
         yield EntityConfigured(entity, configs)
+    if image.scram_secret:
+        yield SecretChanged(image.scram_secret)
     yield FeaturesChanged(image.features)
 
 
@@ -148,6 +151,8 @@ def to_message(change: Change) -> Struct:
                 entity=[wire.RecordEntityPart(type=kind, name=part) for kind, part in entity],
                 configs=config_records(configs),
             )
+        case SecretChanged(secret=secret):
+            return wire.SecretRecord(secret=secret)
         case FeaturesChanged(features=features):
             levels = [
                 wire.RecordFeature(name=name, level=level)
@@ -188,6 +193,8 @@ def from_message(message: Struct) -> Change:
         case wire.EntityConfigsRecord():
             entity = tuple((each.type, each.name) for each in message.entity)
             return EntityConfigured(entity, configs_of(message.configs))
+        case wire.SecretRecord():
+            return SecretChanged(bytes(message.secret))
         case wire.FeaturesRecord():
             levels = {feature.name: feature.level for feature in message.levels}
             return FeaturesChanged(FeatureImage(levels, message.epoch))

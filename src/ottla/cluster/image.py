@@ -189,6 +189,15 @@ class EntityConfigured(NamedTuple):
     configs: Mapping[str, str]
 
 
+class SecretChanged(NamedTuple):
+    """What brokers derive salts from for users that have no credential."""
+
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return "SecretChanged([hidden])"
+
+
 class FeaturesChanged(NamedTuple):
     """The finalized features as they are now."""
 
@@ -210,6 +219,7 @@ Change: TypeAlias = (
     | GroupConfigured
     | AclsChanged
     | EntityConfigured
+    | SecretChanged
     | FeaturesChanged
 )
 
@@ -233,6 +243,7 @@ class ClusterImage(NamedTuple):
     deletions: Mapping[bytes, str] = {}
     acls: Mapping[ResourcePattern, tuple[Acl, ...]] = {}
     entity_configs: Mapping[Entity, Mapping[str, str]] = {}
+    scram_secret: bytes = b""
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, if there is one."""
@@ -274,6 +285,7 @@ class Draft:
         self.controller = ControllerChanged(base.controller_id, base.controller_epoch)
         self.cluster_id = base.cluster_id
         self.features = base.features
+        self.scram_secret = base.scram_secret
         self._copies: dict[str, dict[Any, Any]] = {}  # one per part, each of its own kind
 
     def _part(self, name: str) -> dict[Any, Any]:
@@ -352,6 +364,9 @@ class Draft:
         else:
             configs.pop(change.entity, None)
 
+    def secret_changed(self, change: SecretChanged) -> None:
+        self.scram_secret = change.secret
+
     def features_changed(self, change: FeaturesChanged) -> None:
         self.features = change.features
 
@@ -362,6 +377,7 @@ class Draft:
             controller_epoch=self.controller.epoch,
             cluster_id=self.cluster_id,
             features=self.features,
+            scram_secret=self.scram_secret,
             **self._copies,
         )
 
@@ -402,5 +418,6 @@ APPLY: dict[type, Callable[[Draft, Any], None]] = {
     GroupConfigured: Draft.group_configured,
     AclsChanged: Draft.acls_changed,
     EntityConfigured: Draft.entity_configured,
+    SecretChanged: Draft.secret_changed,
     FeaturesChanged: Draft.features_changed,
 }

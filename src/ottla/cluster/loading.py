@@ -8,7 +8,7 @@ being deleted, ids of topics that another program has made.
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from ottla.cluster import acl_nodes, client_nodes, nodes
+from ottla.cluster import acl_nodes, client_nodes, nodes, scram_secret
 from ottla.cluster.image import (
     ZERO_ID,
     ClusterImage,
@@ -19,6 +19,7 @@ from ottla.cluster.image import (
 from ottla.cluster.steps import StateValues, Step, cut, removal, states
 from ottla.metadata_store.tree import Create, Delete, Operation, Set
 
+BELOW_TOPICS = nodes.TOPICS + "/"
 Nodes: TypeAlias = Mapping[str, tuple[bytes, int]]
 
 
@@ -34,9 +35,11 @@ class Loaded(NamedTuple):
 
 def read_cluster(found: Nodes, values: StateValues, new_id: Callable[[], bytes]) -> Loaded:
     """The image that these nodes, by path, stand for; `new_id` draws the id of a topic."""
+    # Most nodes are those of topics; what follows looks through the rest again and again.
+    others = {path: node for path, node in found.items() if not path.startswith(BELOW_TOPICS)}
     waiting = {
         name: nodes.read_deletion(path, data)
-        for path, name, data in children(found, nodes.DELETIONS)
+        for path, name, data in children(others, nodes.DELETIONS)
         if not nodes.is_deletion_request(data)
     }
     topics: dict[str, TopicImage] = {}
@@ -62,17 +65,17 @@ def read_cluster(found: Nodes, values: StateValues, new_id: Callable[[], bytes])
         if missing:
             repairs += completion(found, name, missing, values)
     topic_configs = {}
-    for path, name, data in children(found, nodes.TOPIC_CONFIGS):
+    for path, name, data in children(others, nodes.TOPIC_CONFIGS):
         configs = nodes.read_config(path, data) if name in topics else {}
         if configs:
             topic_configs[name] = configs
         else:
             repairs += removal([path])  # there is a node only while there are configs
-    for path, name, data in children(found, nodes.FORMER_GROUP_CONFIGS):
+    for path, name, data in children(others, nodes.FORMER_GROUP_CONFIGS):
         repairs.append(Step([Create(f"{nodes.GROUP_CONFIGS}/{name}", data), Delete(path)]))
     registrations = {
         each.broker.id: each
-        for path, _, data in children(found, nodes.REGISTRATIONS)
+        for path, _, data in children(others, nodes.REGISTRATIONS)
         for each in (nodes.read_registration(path, data),)
     }
     image = ClusterImage(
@@ -83,16 +86,17 @@ def read_cluster(found: Nodes, values: StateValues, new_id: Callable[[], bytes])
         topic_configs=topic_configs,
         broker_configs={
             "" if name == nodes.ALL_BROKERS else name: nodes.read_config(path, data)
-            for path, name, data in children(found, nodes.BROKER_CONFIGS)
+            for path, name, data in children(others, nodes.BROKER_CONFIGS)
         },
         group_configs={
             nodes.unquoted(name): nodes.read_config(path, data)
             for parent in (nodes.GROUP_CONFIGS, nodes.FORMER_GROUP_CONFIGS)
-            for path, name, data in children(found, parent)
+            for path, name, data in children(others, parent)
         },
         features=read_features(found),
-        acls=acl_nodes.read_acls(found),
-        entity_configs=client_nodes.read_configs(found),
+        acls=acl_nodes.read_acls(others),
+        entity_configs=client_nodes.read_configs(others),
+        scram_secret=scram_secret.read(found),
         deletions={topic_id: name for name, ids in waiting.items() for topic_id in ids},
     )
     epoch = nodes.read_broker_epoch(found.get(nodes.REGISTRATIONS, (b"", 0))[0])

@@ -14,6 +14,7 @@ from ottla.cluster import (
     loading,
     nodes,
     reassignment_writes,
+    scram_secret,
     topic_writes,
     tree_reading,
 )
@@ -45,7 +46,7 @@ from ottla.metadata_store.tree import (
 from ottla.wire.errors import ErrorCode
 
 FIXED = (*nodes.FIXED, *acl_nodes.FIXED)
-ELECTION = (nodes.CLUSTER_ID, nodes.FEATURES, nodes.CONTROLLER_EPOCH)
+ELECTION = (nodes.CLUSTER_ID, nodes.FEATURES, nodes.CONTROLLER_EPOCH, scram_secret.PATH)
 
 
 async def elect(state: State, replace: bool = False) -> None:
@@ -67,6 +68,9 @@ async def elect(state: State, replace: bool = False) -> None:
         levels = features.initial_levels(state.options.supported_features)
         operations.append(Create(nodes.FEATURES, nodes.features_value(FeatureImage(levels, 0))))
         operations += first_configs(state, levels)
+    if scram_secret.PATH not in found:
+        secret = state.chance.bytes(scram_secret.SECRET_BYTES)
+        operations.append(scram_secret.creation(secret))
     value, version = found.get(nodes.CONTROLLER_EPOCH, (b"0", -1))
     epoch = nodes.read_controller_epoch(value) + 1
     if version < 0:

@@ -177,6 +177,34 @@ class QuotaOutcome(NamedTuple):
     error_message: str | None = None
 
 
+class CredentialDeletion(NamedTuple):
+    """A SCRAM credential that is to go; the mechanism by Kafka's number."""
+
+    user: str
+    mechanism: int
+
+
+class CredentialUpsertion(NamedTuple):
+    """A SCRAM credential as it is to be."""
+
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+    def __repr__(self) -> str:
+        return f"CredentialUpsertion({self.user!r}, [hidden])"
+
+
+class UserOutcome(NamedTuple):
+    """What came of the credentials of a user."""
+
+    user: str
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
 class ResourceType(IntEnum):
     """What a config belongs to, by Kafka's numbers."""
 

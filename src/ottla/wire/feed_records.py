@@ -181,6 +181,12 @@ class EntityConfigsRecord(Struct, key=12, versions=(0, 0), flexible=0):
     configs: list[RecordConfig] = []
 
 
+class SecretRecord(Struct, key=13, versions=(0, 0), flexible=0):
+    """What salts are derived from for users that have no credential."""
+
+    secret: Bytes = b""
+
+
 RECORDS: dict[int, type[Struct]] = {
     kind: each
     for each in (
@@ -197,6 +203,7 @@ RECORDS: dict[int, type[Struct]] = {
         FeaturesRecord,
         AclsRecord,
         EntityConfigsRecord,
+        SecretRecord,
     )
     if (kind := each.__schema__.key) is not None
 }
@@ -208,6 +215,7 @@ LEVELS: dict[type[Struct], tuple[int, ...]] = {
     BrokerRecord: (FIRST_LEVEL, 2),
     AclsRecord: (SECURITY_LEVEL,),
     EntityConfigsRecord: (SECURITY_LEVEL,),
+    SecretRecord: (SECURITY_LEVEL,),
 }
 HIGHEST_LEVEL = SECURITY_LEVEL  # that this version understands
 

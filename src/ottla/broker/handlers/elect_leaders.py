@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.context import Context
-from ottla.broker.forwarding import election_results, partitions_asked
+from ottla.broker.forwarded_elections import election_results, partitions_asked
 from ottla.cluster.requests import ElectionOutcome, ElectionType, Refusal
 from ottla.wire.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from ottla.wire.errors import ErrorCode

@@ -3,7 +3,7 @@
 Every method waits for its answer, retries what may pass, and raises `KafkaError` with what to do.
 Results are plain dictionaries as kafka-python gives them. The methods are grouped by what they are
 about: topics.py, configs.py, records.py, batches.py, groups.py, new_groups.py, transactions.py,
-leaders.py, replicas.py, reassignments.py, cluster.py, surveys.py.
+leaders.py, replicas.py, reassignments.py, cluster.py, surveys.py, users.py.
 """
 
 from __future__ import annotations
@@ -51,6 +51,12 @@ from .types import (
     TransactionState,
     UpdateFeatureType,
 )
+from .users import (
+    ScramMechanism,
+    Users,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 
 __all__ = [
     "AbortTransactionSpec",
@@ -79,12 +85,15 @@ __all__ = [
     "ProducerState",
     "ReadBatch",
     "ReplicaLogDirs",
+    "ScramMechanism",
     "ShareOffset",
     "Survey",
     "TransactionDescription",
     "TransactionListing",
     "TransactionState",
     "UpdateFeatureType",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
 ]
 
 
@@ -100,6 +109,7 @@ class Admin(
     Reassignments,
     LogDirs,
     Surveys,
+    Users,
 ):
     """Looks after a cluster. Options as keywords or as Kafka's properties."""
 

@@ -13,19 +13,20 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import NamedTuple
 
+from ottla.security.credentials import HASHES, ITERATIONS_MIN, Credential
 from ottla.security.principal import user
 from ottla.security.sasl.mechanism import Authenticated, AuthenticationFailed, BadCredentials
 
-HASHES: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-ITERATIONS_MIN = 4_096
-ITERATIONS_MAX = 16_384  # of credentials that the broker takes
 ASKED_ITERATIONS_MAX = 1_000_000  # of what a broker asks a client to compute
 NONCE_BYTES = 24
 SALT_BYTES = 16
 NO_BINDING = b"n,,"
+LETTERS = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 _FIRST = re.compile(
     r"n,(?:a=(?P<authorization>(?:[^=,]|=2C|=3D)+))?,"
@@ -39,13 +40,6 @@ _CHALLENGE = re.compile(
     r"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9+/=]+),i=(?P<iterations>[0-9]{1,9})"
     r"(?:,.*)?"
 )
-
-
-class Credential(NamedTuple):
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
 
 
 def credential(mechanism: str, password: str, salt: bytes, iterations: int) -> Credential:
@@ -64,23 +58,34 @@ def credential_of_salted(
     return Credential(salt, stored_key, server_key, iterations)
 
 
-def credential_text(value: Credential) -> str:
-    """As Kafka writes it beside a user's configs in the tree."""
-    salt, stored, server = (base64.b64encode(each).decode() for each in value[:3])
-    return f"salt={salt},stored_key={stored},server_key={server},iterations={value.iterations}"
+class Shape(NamedTuple):
+    """What a client sees of a credential without knowing it: the form of the salt, and the work."""
+
+    salt_bytes: int
+    letters: bool  # Kafka's tools make salts of digits and small letters
+    iterations: int
 
 
-def parse_credential(text: str) -> Credential:
-    """Raises ValueError, without the text in it."""
-    fields = dict(each.partition("=")[::2] for each in text.split(","))
-    try:
-        salt, stored, server = (
-            base64.b64decode(fields[name], validate=True)
-            for name in ("salt", "stored_key", "server_key")
-        )
-        return Credential(salt, stored, server, int(fields["iterations"]))
-    except (KeyError, ValueError):
-        raise ValueError("it is no SCRAM credential") from None
+USUAL_SHAPE = Shape(SALT_BYTES, letters=False, iterations=ITERATIONS_MIN)
+LOOKED_AT_MAX = 1_000  # credentials
+
+
+def shape_of(value: Credential) -> Shape:
+    return Shape(len(value.salt), not value.salt.translate(None, LETTERS), value.iterations)
+
+
+def usual_shape(kept: Iterable[Credential]) -> Shape:
+    """That of most credentials, so that a made-up one does not stand out."""
+    shapes = Counter(map(shape_of, islice(kept, LOOKED_AT_MAX)))
+    return max(shapes, key=lambda each: (shapes[each], each)) if shapes else USUAL_SHAPE
+
+
+def salt_of(digest: bytes, shape: Shape) -> bytes:
+    """A salt of that form, always the same for the same digest."""
+    stream = hashlib.shake_256(digest).digest(shape.salt_bytes)
+    if not shape.letters:
+        return stream
+    return bytes(LETTERS[each % len(LETTERS)] for each in stream)
 
 
 def random_nonce() -> str:
@@ -94,12 +99,15 @@ class ScramServer:
         find: Callable[[str], Credential | None],
         secret: bytes,
         nonce: str | None = None,
+        shape: Shape = USUAL_SHAPE,
     ) -> None:
-        """`secret` gives names without a credential a salt that stays the same."""
+        """`secret` gives names without a credential a salt that stays the same, and `shape` is
+        what that salt looks like."""
         self._mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._find = find
         self._secret = secret
+        self._shape = shape
         self._nonce = nonce or random_nonce()
         self._name = ""
         self._known = False
@@ -135,7 +143,8 @@ class ScramServer:
     def _made_up(self) -> Credential:
         digest = hmac.digest(self._secret, f"{self._mechanism}:{self._name}".encode(), "sha512")
         size = hashlib.new(self._hash).digest_size
-        return Credential(digest[:SALT_BYTES], digest[:size], digest[:size], ITERATIONS_MIN)
+        salt = salt_of(digest, self._shape)
+        return Credential(salt, digest[:size], digest[:size], self._shape.iterations)
 
     def _final(self, text: str) -> tuple[bytes, Authenticated | None]:
         kept = self._credential
