@@ -8,16 +8,26 @@ loggers. Topics and groups are the controller's. Answers keep the request's orde
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.context import Context
 from ottla.broker.loggers import change_levels
 from ottla.cluster.configs import parsed_int
 from ottla.cluster.requests import ConfigOutcome, Op, Refusal, Resource, ResourceType
+from ottla.security import acls
 from ottla.settings import BROKER_OPTIONS, Option, Type, validate_broker_configs
 from ottla.wire.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from ottla.broker.authorization.rights import Rights
+
 OK = Refusal(ErrorCode.NONE)
+ALTER_CONFIGS = acls.Operation.ALTER_CONFIGS
+# What the configs of a resource are protected by; by the cluster if they are here not.
+KINDS = {
+    ResourceType.TOPIC: (acls.ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ResourceType.GROUP: (acls.ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+}
 
 
 class Change(NamedTuple):
@@ -32,7 +42,7 @@ Preprocess = Callable[[Change], Refusal | None]
 
 
 async def change_configs(
-    changes: Sequence[Change], preprocess: Preprocess, persist: Persist
+    changes: Sequence[Change], preprocess: Preprocess, persist: Persist, rights: Rights | None
 ) -> list[Refusal]:
     """An answer for each change: the broker's own where it has one, else the controller's."""
     answers: list[Refusal | None] = []
@@ -44,7 +54,7 @@ async def change_configs(
             message = "Each resource must appear at most once."
             answers.append(Refusal(ErrorCode.INVALID_REQUEST, message))
         else:
-            answers.append(_malformed(change) or preprocess(change))
+            answers.append(_malformed(change) or preprocess(change) or _denied(change, rights))
     left = [change for change, answer in zip(changes, answers, strict=True) if answer is None]
     outcomes = iter(await persist(left) if left else ())
     return [answer if answer is not None else _refusal(next(outcomes)) for answer in answers]
@@ -54,6 +64,9 @@ def preprocess_incremental(context: Context, validate_only: bool) -> Preprocess:
     def preprocess(change: Change) -> Refusal | None:
         resource, configs = change
         if resource.type == ResourceType.BROKER_LOGGER:
+            denied = _denied(change, context.rights)
+            if denied is not None:
+                return denied
             wrong = _wrong_node(context, resource.name, "Unexpected node id. Expected {}")
             return wrong or change_levels(configs, validate_only=validate_only) or OK
         if resource.type == ResourceType.BROKER:
@@ -95,6 +108,19 @@ def _malformed(change: Change) -> Refusal | None:
         message = f"Null value not supported for : {', '.join(without_value)}"
         return Refusal(ErrorCode.INVALID_REQUEST, message)
     return None
+
+
+def _denied(change: Change, rights: Rights | None) -> Refusal | None:
+    """What Kafka's controller asks, behind what the broker has checked."""
+    if rights is None:
+        return None
+    if change.resource.type in KINDS:
+        kind, error = KINDS[ResourceType(change.resource.type)]
+        allowed = rights.allows(ALTER_CONFIGS, kind, change.resource.name)
+    else:
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        allowed = rights.allows_cluster(ALTER_CONFIGS)
+    return None if allowed else Refusal(error, error.message)
 
 
 def _unknown_type(resource: Resource) -> Refusal | None:

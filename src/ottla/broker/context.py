@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
-    from ottla.broker.authorization.rights import Session
+    from ottla.broker.authorization.rights import Rights, Session
     from ottla.broker.broker import Broker
     from ottla.broker.login import Login
     from ottla.wire.out import Out
@@ -91,7 +91,7 @@ class Peer:
 class Context:
     """What a handler is given beside the request itself."""
 
-    __slots__ = ("api_version", "broker", "client_id", "correlation_id", "peer")
+    __slots__ = ("api_version", "broker", "client_id", "correlation_id", "peer", "rights")
 
     def __init__(
         self,
@@ -106,6 +106,8 @@ class Context:
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        # What the client may do in this API; None without an authorizer: everything.
+        self.rights: Rights | None = None
 
 
 class Encoded:

@@ -8,13 +8,14 @@ it moves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.partitions import missing
 from ottla.broker.replica_selection import preferred_read_replica
-from ottla.broker.sessions import NO_TOPIC_ID, CachedPartition, FetchSession
+from ottla.broker.sessions import NO_TOPIC_ID, NO_TOPICS, CachedPartition, FetchSession
 from ottla.replica.partition import FetchIsolation
+from ottla.security.acls import Operation, ResourceType
 from ottla.wire.api.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -26,6 +27,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.out import FileRange
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization.rights import Rights
     from ottla.broker.broker import Broker
     from ottla.broker.throttle import Throttle
     from ottla.replica.partition import Partition
@@ -97,9 +99,11 @@ class Reader:
         "api_version",
         "broker",
         "bytes_max",
+        "denied",
         "isolation",
         "replica_epoch",
         "replica_id",
+        "rights",
         "session",
         "throttle",
         "watches",
@@ -148,6 +152,10 @@ class Reader:
         self.watches = (
             session is not None and api_version >= ZSTD_FROM and replica_id != FUTURE_REPLICA
         )
+
+        # Topics that may not be read (authorization/fetching.py), and the rights of a consumer.
+        self.denied: Container[str | None] = NO_TOPICS
+        self.rights: Rights | None = None
 
     def read(self, partitions: Iterable[CachedPartition]) -> Outcome:
         """Read every partition in turn, as far as the limits allow."""
@@ -202,6 +210,12 @@ class Reader:
         if topic is None:
             # The topic may have become known since the session began.
             topic = cached.topic = self.broker.image.topic_name(cached.topic_id)
+            if topic is not None and self.rights is not None:
+                self._ask_for(topic, self.rights)
+        if self.denied and topic in self.denied:
+            answer = unknown(cached.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            outcome.erroneous.append((cached, answer, 0))
+            return None
         partition = None if topic is None else self.broker.partitions.get(topic, cached.index)
         if partition is None:
             if topic is None:
@@ -219,6 +233,15 @@ class Reader:
             partition.metrics.failed_fetch.value += 1
             return failed(cached.index, error)
         return self._read_partition(cached, partition, left, outcome)
+
+    def _ask_for(self, topic: str, rights: Rights) -> None:
+        """A topic was not known when the request came."""
+        if not rights.allows(Operation.READ, ResourceType.TOPIC, topic):
+            self.denied = frozenset((topic,)).union(
+                self.denied if isinstance(self.denied, frozenset) else ()
+            )
+        if self.session is not None:
+            self.session.rights_state = None  # all are asked for with the next request
 
     def _error(self, cached: CachedPartition, partition: Partition) -> ErrorCode:
         """Why this partition is not read at all; NONE when it is."""

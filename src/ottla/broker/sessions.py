@@ -13,7 +13,7 @@ requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,6 +30,7 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 0x7FFF_FFFF
 NO_TOPIC_ID = bytes(16)
+NO_TOPICS: frozenset[str] = frozenset()
 # Kafka's min.incremental.fetch.session.eviction.ms, which is not an option there either.
 EVICTION_MS = 120_000
 # A set of ready partitions that was larger than this is rebuilt once it has shrunk.
@@ -121,6 +122,7 @@ class FetchSession:
         "_next_order",
         "_ready_most",
         "created_ms",
+        "denied",
         "epoch",
         "id",
         "moved",
@@ -129,6 +131,7 @@ class FetchSession:
         "partitions",
         "privileged",
         "ready",
+        "rights_state",
         "used_ms",
         "uses_ids",
     )
@@ -154,6 +157,9 @@ class FetchSession:
         self.moved = False
         # When all partitions of a follower were last counted as fetched, not only those that moved.
         self.noted_s = 0.0
+        # The topics that may not be read, and by which rights; authorization/fetching.py.
+        self.denied: frozenset[str] = NO_TOPICS
+        self.rights_state: object = None
         self._next_order = 0
         # The most that were ready since `ready` was last rebuilt.
         self._ready_most = 0
@@ -207,6 +213,13 @@ class FetchSession:
         self.ready.pop(cached, None)
         cached.watched = partition
         partition.watch(cached)
+
+    def make_ready(self, topics: Container[str]) -> None:
+        """Look at the partitions of these topics again, though they have not moved."""
+        for each in self.partitions.values():
+            if each.watched is not None and each.topic in topics:
+                self._unwatch(each)
+                self.ready[each] = None
 
     def serve_last(self, cached: CachedPartition) -> None:
         """`cached` got records, or is new: the others are served first next time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ottla.broker.authorization.guards import Asked, Failure, Handle
+from ottla.broker.authorization.guards import Failure, Guarded, Handle
 from ottla.broker.authorization.rights import Rules
 from ottla.broker.authorization.table import TABLE
 from ottla.broker.context import Context
@@ -18,11 +18,11 @@ def guarded(rules: Rules, api: Api, handle: Handle, failure: Failure | None) -> 
     guard = TABLE[api.key]
     if not guard.needs:
         return handle
-    fail = partial(failed, api, failure)
-    name, response = api.name, api.response
+    name = api.name
+    check = guard.around(Guarded(handle, partial(failed, api, failure), api.response))
 
     def ask(request: Any, context: Context) -> Any:
-        rights = rules.rights(context.peer, name)
-        return guard(Asked(request, context, rights, handle, fail, response))
+        context.rights = rules.rights(context.peer, name)
+        return check(request, context)
 
     return ask

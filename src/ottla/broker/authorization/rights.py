@@ -6,12 +6,13 @@ while there is no controller.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.broker.context import Peer
+from ottla.broker.context import Context, Peer
 from ottla.security.acls import CLUSTER_NAME, Operation, ResourceType
-from ottla.security.authorizer import Authorizer, audit, log_decision
+from ottla.security.authorizer import ANY_NAME, Authorizer, audit, log_decision
+from ottla.security.principal import Principal
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -22,24 +23,40 @@ KNOWN_MAX = 10_000
 DEBUG = 10
 CLUSTER = ResourceType.CLUSTER
 
-Name = TypeVar("Name", bound=Hashable)
+Topic = TypeVar("Topic")
 
 
 class Session:
     """The decisions for one connection, shared by its `Rights` in all APIs."""
 
-    __slots__ = ("authorizer", "generation", "host", "known", "principal", "rights")
+    __slots__ = (
+        "authorizer",
+        "described",
+        "generation",
+        "host",
+        "known",
+        "name",
+        "principal",
+        "rights",
+        "state",
+    )
 
-    def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
+    def __init__(self, authorizer: Authorizer, principal: Principal, host: str) -> None:
         self.authorizer = authorizer
         self.principal = principal
+        self.name = str(principal)
         self.host = host
         self.generation = authorizer.generation
         self.known: dict[tuple[Operation, ResourceType, str], bool] = {}
+        self.state = object()
         self.rights: dict[str, Rights] = {}  # by API
+        # All topics of an image, and those of them that may be described.
+        self.described: tuple[Mapping[str, Any], list[Any]] | None = None
 
     def forget(self) -> None:
         self.known.clear()
+        self.described = None
+        self.state = object()
         self.generation = self.authorizer.generation
 
 
@@ -72,24 +89,36 @@ class Rights:
             session = self._session
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
-            rule = session.authorizer.rule(session.principal, session.host, operation, kind, name)
+            rule = session.authorizer.rule(session.name, session.host, operation, kind, name)
             allowed = self._known[key] = rule.allowed
         if (allowed and audit.isEnabledFor(DEBUG)) or (not allowed and log_denied):
             self._log(operation, kind, name, count)
         return allowed
+
+    @property
+    def state(self) -> object:
+        """Another object when what is allowed may have changed."""
+        return self._session.state
+
+    @property
+    def logs_allowed(self) -> bool:
+        """Whether each request is asked for so that what it may do is logged."""
+        return audit.isEnabledFor(DEBUG)
 
     def allows_cluster(self, operation: Operation, *, log_denied: bool = True) -> bool:
         return self.allows(operation, CLUSTER, CLUSTER_NAME, log_denied=log_denied)
 
     def allows_type(self, operation: Operation, kind: ResourceType) -> bool:
         """Whether there is any resource of the type on which it is allowed."""
+        if self.allows(operation, kind, ANY_NAME, 0, log_denied=False):
+            return True
         session = self._session
-        return session.authorizer.allows_type(session.principal, session.host, operation, kind)
+        return session.authorizer.allows_type(session.name, session.host, operation, kind)
 
     def operations(self, kind: ResourceType, name: str) -> int:
         """The allowed operations as bits, for fields named `authorized_operations`."""
         session = self._session
-        return session.authorizer.operations(session.principal, session.host, kind, name)
+        return session.authorizer.operations(session.name, session.host, kind, name)
 
     def allowed(
         self,
@@ -109,10 +138,35 @@ class Rights:
             if self.allows(operation, kind, name, count, log_denied=log_denied)
         }
 
+    def described(self, topics: Mapping[str, Topic]) -> list[Topic]:
+        """Those of all topics that may be described; denials are no attempts."""
+        session = self._session
+        if audit.isEnabledFor(DEBUG):
+            names = self.allowed(Operation.DESCRIBE, ResourceType.TOPIC, topics, log_denied=False)
+            return [topic for name, topic in topics.items() if name in names]
+        if session.described is None or session.described[0] is not topics:
+            allowed = [
+                topic
+                for name, topic in topics.items()
+                if session.authorizer.rule(
+                    session.name, session.host, Operation.DESCRIBE, ResourceType.TOPIC, name
+                ).allowed
+            ]
+            session.described = (topics, allowed)
+        found: list[Topic] = session.described[1]
+        return found
+
     def _log(self, operation: Operation, kind: ResourceType, name: str, count: int) -> None:
         session = self._session
-        rule = session.authorizer.rule(session.principal, session.host, operation, kind, name)
-        log_decision(rule, session.principal, session.host, operation, kind, name, self._api, count)
+        rule = session.authorizer.rule(session.name, session.host, operation, kind, name)
+        log_decision(rule, session.name, session.host, operation, kind, name, self._api, count)
+
+
+def rights_of(context: Context) -> Rights:
+    """Of the connection that a request came on; a guard is there only where there are rights."""
+    rights = context.rights
+    assert rights is not None
+    return rights
 
 
 class Rules:
@@ -127,8 +181,8 @@ class Rules:
         authorizer = self.authorizer
         authorizer.update(self._broker.image.acls)
         session = peer.rights
-        if session is None or session.principal != str(peer.principal):
-            session = peer.rights = Session(authorizer, str(peer.principal), peer.host)
+        if session is None or session.principal is not peer.principal:
+            session = peer.rights = Session(authorizer, peer.principal, peer.host)
         elif session.generation != authorizer.generation:
             session.forget()
         rights = session.rights.get(api)

@@ -29,7 +29,7 @@ async def handle(request: AlterConfigsRequest, context: Context) -> AlterConfigs
         ]
         return await context.broker.controller.alter_configs(wanted, request.validate_only)
 
-    answers = await change_configs(changes, preprocess_whole(context), persist)
+    answers = await change_configs(changes, preprocess_whole(context), persist, context.rights)
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

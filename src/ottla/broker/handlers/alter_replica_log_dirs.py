@@ -78,3 +78,22 @@ def _move(broker: Broker, topic: str, index: int, path: str) -> ErrorCode:
         log.error("%s-%d: cannot be copied to %s: %s", topic, index, path, error)
         return ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NONE
+
+
+def failure(
+    request: AlterReplicaLogDirsRequest, error_code: ErrorCode, context: Context
+) -> AlterReplicaLogDirsResponse:
+    """The same error for every partition."""
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error_code)
+                    for index in topic.partitions
+                ],
+            )
+            for each in request.dirs
+            for topic in each.topics
+        ]
+    )

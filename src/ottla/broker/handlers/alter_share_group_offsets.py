@@ -11,6 +11,7 @@ from ottla.coordinator.new_group import Refused
 from ottla.coordinator.share_group_offsets import begin_offsets
 from ottla.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestTopic,
     AlterShareGroupOffsetsResponse,
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
@@ -93,4 +94,19 @@ def failure(
 ) -> AlterShareGroupOffsetsResponse:
     return AlterShareGroupOffsetsResponse(
         error_code=error_code, error_message=message or error_code.message
+    )
+
+
+def refused_topic(
+    topic: AlterShareGroupOffsetsRequestTopic, error: ErrorCode
+) -> AlterShareGroupOffsetsResponseTopic:
+    """The same error for every partition of a topic."""
+    return AlterShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name,
+        partitions=[
+            AlterShareGroupOffsetsResponsePartition(
+                partition_index=each.partition_index, error_code=error, error_message=error.message
+            )
+            for each in topic.partitions
+        ],
     )

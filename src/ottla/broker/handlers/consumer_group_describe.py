@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import partial
 
+from ottla.broker.authorized_operations import group_operations
 from ottla.broker.context import Context, Pending
 from ottla.broker.gather import Gather, Part
-from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
 from ottla.coordinator.consumer_group import ConsumerGroup, ConsumerMember
 from ottla.coordinator.consumer_groups import ConsumerGroups
 from ottla.coordinator.effects import Effects
@@ -36,7 +36,7 @@ def handle(
     def respond(groups: list[DescribedGroup]) -> None:
         for group in groups:
             if request.include_authorized_operations and not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = group_operations(context, group.group_id)
         pending.resolve(ConsumerGroupDescribeResponse(groups=groups))
 
     gather = Gather(len(request.group_ids), respond)
@@ -117,3 +117,12 @@ def shown(assignment: Mapping[bytes, Collection[int]], consumers: ConsumerGroups
 
 def nothing(group_id: str, error: ErrorCode) -> DescribedGroup:
     return DescribedGroup(group_id=group_id, error_code=error)
+
+
+def failure(
+    request: ConsumerGroupDescribeRequest, error_code: ErrorCode, context: Context
+) -> ConsumerGroupDescribeResponse:
+    """The same error for every group."""
+    return ConsumerGroupDescribeResponse(
+        groups=[nothing(each, error_code) for each in request.group_ids]
+    )

@@ -82,3 +82,10 @@ def delete_share_group(
 
 def result(group_id: str, error: ErrorCode) -> DeletableGroupResult:
     return DeletableGroupResult(group_id=group_id, error_code=error)
+
+
+def failure(
+    request: DeleteGroupsRequest, error_code: ErrorCode, context: Context
+) -> DeleteGroupsResponse:
+    """The same error for every group."""
+    return DeleteGroupsResponse(results=[result(each, error_code) for each in request.groups_names])

@@ -14,6 +14,7 @@ from ottla.coordinator.share_group_offsets import (
 )
 from ottla.wire.api.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
@@ -99,4 +100,12 @@ def failure(
 ) -> DeleteShareGroupOffsetsResponse:
     return DeleteShareGroupOffsetsResponse(
         error_code=error_code, error_message=message or error_code.message
+    )
+
+
+def refused_topic(
+    topic: DeleteShareGroupOffsetsRequestTopic, error: ErrorCode
+) -> DeleteShareGroupOffsetsResponseTopic:
+    return DeleteShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name, error_code=error, error_message=error.message
     )

@@ -54,3 +54,15 @@ def respond(results: list[tuple[bytes, list[PartitionResult]]]) -> DeleteShareGr
             DeleteStateResult(topic_id=topic_id, partitions=each) for topic_id, each in results
         ]
     )
+
+
+def failure(
+    request: DeleteShareGroupStateRequest, error_code: ErrorCode, context: Context
+) -> DeleteShareGroupStateResponse:
+    """The same error for every partition."""
+    return respond(
+        [
+            (topic.topic_id, [failed(each, error_code) for each in topic.partitions])
+            for topic in request.topics
+        ]
+    )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.broker.authorized_operations import NOT_ASKED, cluster_operations
 from ottla.broker.context import Context
 from ottla.broker.endpoints import nodes
-from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
 from ottla.wire.api.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -35,7 +35,7 @@ def handle(request: DescribeClusterRequest, context: Context) -> DescribeCluster
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         brokers=_brokers(context, include_fenced=request.include_fenced_brokers),
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(context) if asked else NOT_ASKED,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.broker.authorized_operations import group_operations
 from ottla.broker.context import Context, Pending
 from ottla.broker.gather import Gather, Part
 from ottla.coordinator.effects import Effects
@@ -17,9 +18,6 @@ from ottla.wire.api.describe_groups import (
 from ottla.wire.errors import ErrorCode
 
 NOT_FOUND_FROM = 6
-# Bits by AclOperation: read, delete, describe; without an authorizer a client may do them all.
-GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-NOT_ASKED = -(1 << 31)
 
 
 def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse | Pending:
@@ -30,7 +28,7 @@ def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsRe
     def respond(groups: list[DescribedGroup]) -> None:
         for group in groups:
             if request.include_authorized_operations and not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = group_operations(context, group.group_id)
         pending.resolve(DescribeGroupsResponse(groups=groups))
 
     gather = Gather(len(request.groups), respond)
@@ -85,6 +83,13 @@ def described(member: Member, group: Group) -> DescribedGroupMember:
 
 def nothing(group_id: str, error: ErrorCode) -> DescribedGroup:
     return DescribedGroup(group_id=group_id, error_code=error)
+
+
+def failure(
+    request: DescribeGroupsRequest, error_code: ErrorCode, context: Context
+) -> DescribeGroupsResponse:
+    """The same error for every group."""
+    return DescribeGroupsResponse(groups=[nothing(each, error_code) for each in request.groups])
 
 
 def not_found(group_id: str, context: Context, message: str) -> DescribedGroup:

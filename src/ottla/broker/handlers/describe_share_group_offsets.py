@@ -134,3 +134,27 @@ def described(
 
 def nothing(group_id: str, error: ErrorCode) -> Group:
     return Group(group_id=group_id, error_code=error, error_message=error.message)
+
+
+def refused_topic(
+    topic: api.DescribeShareGroupOffsetsRequestTopic, error: ErrorCode
+) -> api.DescribeShareGroupOffsetsResponseTopic:
+    """The same error for every partition of a topic."""
+    return api.DescribeShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name,
+        partitions=[
+            api.DescribeShareGroupOffsetsResponsePartition(
+                partition_index=index, error_code=error, error_message=error.message
+            )
+            for index in topic.partitions
+        ],
+    )
+
+
+def failure(
+    request: DescribeShareGroupOffsetsRequest, error_code: ErrorCode, context: Context
+) -> DescribeShareGroupOffsetsResponse:
+    """The same error for every group."""
+    return DescribeShareGroupOffsetsResponse(
+        groups=[nothing(each.group_id, error_code) for each in request.groups]
+    )

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from ottla.broker.authorized_operations import NOT_ASKED, topic_operations
 from ottla.broker.context import Context
 from ottla.broker.endpoints import node
-from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
 from ottla.cluster.image import PartitionImage
 from ottla.cluster.names import INTERNAL, name_error
+from ottla.security.acls import Operation, ResourceType
 from ottla.wire.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -20,6 +21,8 @@ from ottla.wire.api.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from ottla.wire.errors import ErrorCode
+
+DESCRIBE, TOPIC = Operation.DESCRIBE, ResourceType.TOPIC
 
 
 def handle(
@@ -42,7 +45,16 @@ def handle(
         first_partition = cursor.partition_index if found else 0
     most = context.broker.settings.integer("max.request.partition.size.limit")
     limit = max(1, min(most, request.response_partition_limit))
-    return _page(names, first_partition, limit, context)
+    if context.rights is None:
+        return _page(names, first_partition, limit, context)
+    allowed = [each for each in names if context.rights.allows(DESCRIBE, TOPIC, each)]
+    if allowed[:1] != names[:1]:
+        first_partition = 0
+    response = _page(allowed, first_partition, limit, context)
+    if asked:
+        hidden = asked.intersection(names).difference(allowed)
+        response.topics += [_hidden(each) for each in sorted(hidden)]
+    return response
 
 
 def failure(
@@ -69,7 +81,7 @@ def _page(
             break
         topic = image.topics.get(name)
         if topic is None:
-            response.topics.append(_unknown(name))
+            response.topics.append(_unknown(name, context))
             continue
         end = first_partition + left
         partitions = topic.partitions[first_partition:end]
@@ -79,7 +91,7 @@ def _page(
                 topic_id=topic.id,
                 is_internal=name in INTERNAL,
                 partitions=[_partition(partition, context) for partition in partitions],
-                topic_authorized_operations=TOPIC_OPERATIONS,
+                topic_authorized_operations=topic_operations(context, name),
             )
         )
         left -= len(partitions)
@@ -90,7 +102,7 @@ def _page(
     return response
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str, context: Context) -> DescribeTopicPartitionsResponseTopic:
     bad_name = name_error(name) is not None
     return DescribeTopicPartitionsResponseTopic(
         error_code=(
@@ -98,7 +110,16 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         ),
         name=name,
         is_internal=name in INTERNAL,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=topic_operations(context, name),
+    )
+
+
+def _hidden(name: str) -> DescribeTopicPartitionsResponseTopic:
+    """Whether there is such a topic is not told."""
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        name=name,
+        topic_authorized_operations=NOT_ASKED,
     )
 
 

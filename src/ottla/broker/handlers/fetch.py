@@ -10,6 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization.fetching import (
+    denied_in_session,
+    denied_to_follower,
+    denied_topics,
+)
 from ottla.broker.context import Context, Pending
 from ottla.broker.endpoints import current_leader
 from ottla.broker.errors import error_name
@@ -36,6 +41,7 @@ from ottla.wire.api.fetch import (
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization.rights import Rights
     from ottla.broker.throttle import Throttle
     from ottla.replica.partition import Partition
     from ottla.replica.purgatory import DelayedOperation
@@ -174,10 +180,23 @@ class Fetch:
             request.rack_id,
             context.peer.listener_name,
         )
+        if context.rights is not None:
+            self._look_up_rights(context.rights, changed=bool(request.topics))
         self.unknown_count = 0
         self.pending: Pending | None = None
         self.operation: DelayedOperation | None = None
         self.soon: Timer | None = None  # until it is answered with what there is
+
+    def _look_up_rights(self, rights: Rights, *, changed: bool) -> None:
+        reader, session = self.reader, self.session
+        if reader.replica_id >= 0:
+            reader.denied = denied_to_follower(rights)
+            return
+        reader.rights = rights
+        if session is None:
+            reader.denied = denied_topics(self.partitions, rights)
+        else:
+            reader.denied = denied_in_session(session, rights, changed=changed)
 
     def start(self) -> FetchResponse | Pending:
         """Answer at once if that can be done, otherwise wait for more."""

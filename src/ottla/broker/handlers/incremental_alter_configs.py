@@ -36,7 +36,7 @@ async def handle(
         return await controller.incremental_alter_configs(wanted, request.validate_only)
 
     preprocess = preprocess_incremental(context, request.validate_only)
-    answers = await change_configs(changes, preprocess, persist)
+    answers = await change_configs(changes, preprocess, persist, context.rights)
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

@@ -57,3 +57,15 @@ def respond(
             InitializeStateResult(topic_id=topic_id, partitions=each) for topic_id, each in results
         ]
     )
+
+
+def failure(
+    request: InitializeShareGroupStateRequest, error_code: ErrorCode, context: Context
+) -> InitializeShareGroupStateResponse:
+    """The same error for every partition."""
+    return respond(
+        [
+            (topic.topic_id, [failed(each, error_code) for each in topic.partitions])
+            for topic in request.topics
+        ]
+    )

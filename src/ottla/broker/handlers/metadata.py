@@ -10,13 +10,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import TypeAlias
+from itertools import groupby
+from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.broker.authorized_operations import (
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+    cluster_operations,
+    topic_operations,
+)
 from ottla.broker.context import Context, Encoded
 from ottla.broker.metadata_answers import Variant
 from ottla.cluster.image import ZERO_ID, ClusterImage, TopicImage
 from ottla.cluster.names import INTERNAL, name_error
 from ottla.cluster.requests import NewTopic
+from ottla.security.acls import Operation, ResourceType
 from ottla.wire.api.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -25,14 +33,15 @@ from ottla.wire.api.metadata import (
 )
 from ottla.wire.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from ottla.broker.authorization.rights import Rights
+
 TOPIC_IDS_FROM = 12
 AUTHORIZED_OPERATIONS_FROM = 8
 CLUSTER_OPERATIONS_UP_TO = 10
-
-# Bits by AclOperation: without an authorizer a client may do all there is to do.
-TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-NOT_ASKED = -(1 << 31)
+DESCRIBE, TOPIC = Operation.DESCRIBE, ResourceType.TOPIC
+# With these errors it is not told what may be done with a topic.
+UNTOLD = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID)
 
 # A topic of the image, or the answer about one that is not there.
 Topic: TypeAlias = TopicImage | MetadataResponseTopic
@@ -51,14 +60,25 @@ def handle(
         return failure(request, ErrorCode.INVALID_REQUEST, context)
     topic_ids = [topic.topic_id for topic in topics if topic.topic_id != ZERO_ID]
     if topic_ids:
-        return _encoded(_by_id(dict.fromkeys(topic_ids), image), request, context)
+        return _encoded(_by_id(dict.fromkeys(topic_ids), context), request, context)
     names = list(dict.fromkeys(topic.name or "" for topic in topics))
+    hidden: list[Topic] = []
+    if context.rights is not None:
+        allowed = context.rights.allowed(DESCRIBE, TOPIC, names)
+        hidden = [_denied(name) for name in names if name not in allowed]
+        names = [name for name in names if name in allowed]
     settings = context.broker.settings
     if request.allow_auto_topic_creation and settings.flag("auto.create.topics.enable"):
-        new = [name for name in names if name not in image.topics and name_error(name) is None]
+        missing = [name for name in names if name not in image.topics]
+        if missing and context.rights is not None:
+            barred = missing_rights_to_create(missing, context.rights)
+            hidden[:0] = [_denied(name, is_internal=name in INTERNAL) for name in barred]
+            names = [name for name in names if name not in barred]
+            missing = [name for name in missing if name not in barred]
+        new = [name for name in missing if name_error(name) is None]
         if new:
-            return _create(new, names, request, context)
-    return _encoded(_by_name(names, image), request, context)
+            return _create(new, names, hidden, request, context)
+    return _encoded([*_by_name(names, image), *hidden], request, context)
 
 
 def failure(request: MetadataRequest, error_code: ErrorCode, context: Context) -> MetadataResponse:
@@ -77,10 +97,16 @@ def failure(request: MetadataRequest, error_code: ErrorCode, context: Context) -
 
 def _all_topics(request: MetadataRequest, context: Context) -> Encoded | Awaitable[Encoded]:
     image = context.broker.image
-    body = _variant(request, context).all_topics(image, _cluster_operations(request, context))
+    topics: Sequence[Topic] = list(image.topics.values())
+    if context.rights is not None:
+        topics = context.rights.described(image.topics)
+        if len(topics) < len(image.topics) or _asks_operations(request, context):
+            return _encoded(topics, request, context)
+    variant = _variant(request, context, _topic_operations(request, context))
+    body = variant.all_topics(image, _cluster_operations(request, context))
     if body is not None:
         return Encoded(body)
-    return _encoded(list(image.topics.values()), request, context, whole=True)
+    return _encoded(topics, request, context, whole=True)
 
 
 def _encoded(
@@ -88,7 +114,8 @@ def _encoded(
 ) -> Encoded | Awaitable[Encoded]:
     """The answer about these topics; later, when too much of it has to be encoded first."""
     answers, image = context.broker.metadata_answers, context.broker.image
-    variant = _variant(request, context)
+    pieces = _pieces(topics, request, context)
+    variant, _ = pieces[0]
     operations = _cluster_operations(request, context)
 
     def finish(parts: list[bytes]) -> Encoded:
@@ -102,43 +129,73 @@ def _encoded(
         # One at a time: the next one finds encoded what this one has.
         async with variant.encoding:
             parts: list[bytes] = []
-            for _ in variant.encode(topics, parts):
-                await asyncio.sleep(0)
+            for each, some in pieces:
+                for _ in each.encode(some, parts):
+                    await asyncio.sleep(0)
             return finish(parts)
 
     if variant.encoding.locked():
         return later()
     parts: list[bytes] = []
-    for _ in variant.encode(topics, parts):
-        return later()
+    for each, some in pieces:
+        for _ in each.encode(some, parts):
+            return later()
     return finish(parts)
 
 
-def _variant(request: MetadataRequest, context: Context) -> Variant:
-    asked = request.include_topic_authorized_operations
-    if context.api_version < AUTHORIZED_OPERATIONS_FROM:
-        asked = False
+def _pieces(
+    topics: Sequence[Topic], request: MetadataRequest, context: Context
+) -> list[tuple[Variant, Sequence[Topic]]]:
+    """The topics in their order, each with the variant that has what may be done with it."""
+    if context.rights is None or not _asks_operations(request, context) or not topics:
+        return [(_variant(request, context, _topic_operations(request, context)), topics)]
+
+    def operations(topic: Topic) -> int:
+        if isinstance(topic, MetadataResponseTopic) and topic.error_code in UNTOLD:
+            return NOT_ASKED
+        return topic_operations(context, topic.name or "")
+
+    return [
+        (_variant(request, context, bits), list(run)) for bits, run in groupby(topics, operations)
+    ]
+
+
+def _variant(request: MetadataRequest, context: Context, operations: int) -> Variant:
     return context.broker.metadata_answers.variant(
-        context.broker.image,
-        context.peer.listener_name,
-        context.api_version,
-        TOPIC_OPERATIONS if asked else NOT_ASKED,
+        context.broker.image, context.peer.listener_name, context.api_version, operations
     )
+
+
+def _asks_operations(request: MetadataRequest, context: Context) -> bool:
+    return (
+        context.api_version >= AUTHORIZED_OPERATIONS_FROM
+        and request.include_topic_authorized_operations
+    )
+
+
+def _topic_operations(request: MetadataRequest, context: Context) -> int:
+    return TOPIC_OPERATIONS if _asks_operations(request, context) else NOT_ASKED
 
 
 def _cluster_operations(request: MetadataRequest, context: Context) -> int:
     version = context.api_version
     if not AUTHORIZED_OPERATIONS_FROM <= version <= CLUSTER_OPERATIONS_UP_TO:
         return NOT_ASKED
-    return CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+    if not request.include_cluster_authorized_operations:
+        return NOT_ASKED
+    return cluster_operations(context)
 
 
 async def _create(
-    new: Sequence[str], names: Sequence[str], request: MetadataRequest, context: Context
+    new: Sequence[str],
+    names: Sequence[str],
+    hidden: Sequence[Topic],
+    request: MetadataRequest,
+    context: Context,
 ) -> Encoded:
     """Create the topics with the broker's defaults; what cannot be created stays unknown."""
     await context.broker.controller.create_topics([NewTopic(name) for name in new])
-    answer = _encoded(_by_name(names, context.broker.image), request, context)
+    answer = _encoded([*_by_name(names, context.broker.image), *hidden], request, context)
     return answer if isinstance(answer, Encoded) else await answer
 
 
@@ -147,15 +204,42 @@ def _needs_ids(topic: MetadataRequestTopic) -> bool:
     return topic.name is None or topic.topic_id != ZERO_ID
 
 
-def _by_id(topic_ids: Iterable[bytes], image: ClusterImage) -> list[Topic]:
-    """Unknown topics first, as Kafka answers them."""
+def missing_rights_to_create(names: Sequence[str], rights: Rights) -> list[str]:
+    """CREATE on the cluster will do, or on each of the topics."""
+    if rights.allows_cluster(Operation.CREATE, log_denied=False):
+        return []
+    allowed = rights.allowed(Operation.CREATE, TOPIC, names)
+    return [name for name in names if name not in allowed]
+
+
+def _denied(name: str, *, is_internal: bool = False) -> MetadataResponseTopic:
+    """Whether there is such a topic is not told."""
+    return MetadataResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, is_internal=is_internal
+    )
+
+
+def _by_id(topic_ids: Iterable[bytes], context: Context) -> list[Topic]:
+    """Unknown topics first, as Kafka answers them; an id tells nothing, so it has an error too."""
+    image = context.broker.image
     found: list[Topic] = [
         MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
         for topic_id in topic_ids
         if topic_id not in image.topics_by_id
     ]
     by_id = image.topics_by_id
-    return found + [by_id[topic_id] for topic_id in topic_ids if topic_id in by_id]
+    known: list[TopicImage] = [by_id[topic_id] for topic_id in topic_ids if topic_id in by_id]
+    if context.rights is None:
+        return [*found, *known]
+    allowed = context.rights.allowed(DESCRIBE, TOPIC, (topic.name for topic in known))
+    hidden = [
+        MetadataResponseTopic(
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic.id
+        )
+        for topic in known
+        if topic.name not in allowed
+    ]
+    return [*found, *(topic for topic in known if topic.name in allowed), *hidden]
 
 
 def _by_name(names: Iterable[str], image: ClusterImage) -> list[Topic]:

@@ -8,6 +8,7 @@ from ottla.coordinator.effects import Effects
 from ottla.coordinator.offsets import TopicPartition
 from ottla.wire.api.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -50,6 +51,17 @@ def sort_out(
             else:
                 unknown[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return known, unknown
+
+
+def refused_topic(topic: OffsetDeleteRequestTopic, error: ErrorCode) -> OffsetDeleteResponseTopic:
+    """The same error for every partition of a topic."""
+    return OffsetDeleteResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error)
+            for each in topic.partitions
+        ],
+    )
 
 
 def respond(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from ottla.broker.context import Context, Pending
 from ottla.broker.gather import Gather, Part
@@ -163,6 +164,18 @@ def no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
     )
 
 
+def refused_topic(
+    topic: Any, error: ErrorCode, context: Context
+) -> OffsetFetchResponseTopics | OffsetFetchResponseTopic:
+    """The same error for every partition of a topic, in the form of the request's version."""
+    partitions = [no_offset(index, error) for index in topic.partition_indexes]
+    if context.api_version >= BATCHED_FROM:
+        return OffsetFetchResponseTopics(
+            name=topic.name, topic_id=topic.topic_id, partitions=partitions
+        )
+    return topic_in_old_form(OffsetFetchResponseTopics(name=topic.name, partitions=partitions))
+
+
 def one_offset(index: int, found: Committed) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=index,
@@ -200,21 +213,22 @@ def in_old_form(
     [only] = groups
     return OffsetFetchResponse(
         error_code=only.error_code,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=each.partition_index,
-                        committed_offset=each.committed_offset,
-                        committed_leader_epoch=each.committed_leader_epoch,
-                        metadata=each.metadata,
-                        error_code=each.error_code,
-                    )
-                    for each in topic.partitions
-                ],
+        topics=[topic_in_old_form(topic) for topic in only.topics],
+    )
+
+
+def topic_in_old_form(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=each.partition_index,
+                committed_offset=each.committed_offset,
+                committed_leader_epoch=each.committed_leader_epoch,
+                metadata=each.metadata,
+                error_code=each.error_code,
             )
-            for topic in only.topics
+            for each in topic.partitions
         ],
     )
 

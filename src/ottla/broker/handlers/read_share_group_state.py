@@ -56,3 +56,15 @@ def respond(results: list[tuple[bytes, list[PartitionResult]]]) -> ReadShareGrou
     return ReadShareGroupStateResponse(
         results=[ReadStateResult(topic_id=topic_id, partitions=each) for topic_id, each in results]
     )
+
+
+def failure(
+    request: ReadShareGroupStateRequest, error_code: ErrorCode, context: Context
+) -> ReadShareGroupStateResponse:
+    """The same error for every partition."""
+    return respond(
+        [
+            (topic.topic_id, [failed(each, error_code) for each in topic.partitions])
+            for topic in request.topics
+        ]
+    )

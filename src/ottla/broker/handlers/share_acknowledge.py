@@ -58,6 +58,7 @@ def handle(
         member_id,
         acknowledgements_in(request.topics),
         is_renewal=request.is_renew_ack,
+        rights=context.rights,
         then=done,
     )
     return pending

@@ -45,7 +45,13 @@ def handle(request: ShareFetchRequest, context: Context) -> ShareFetchResponse |
             fetching.start()
 
     acknowledge(
-        broker, group_id, member_id, said, is_renewal=request.is_renew_ack, then=acknowledged
+        broker,
+        group_id,
+        member_id,
+        said,
+        is_renewal=request.is_renew_ack,
+        rights=context.rights,
+        then=acknowledged,
     )
     return fetching.pending
 

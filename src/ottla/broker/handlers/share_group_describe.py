@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.broker.authorized_operations import group_operations
 from ottla.broker.context import Context, Pending
 from ottla.broker.gather import Gather, Part
-from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
 from ottla.coordinator.consumer_group import Assignment
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.new_group import Refused
@@ -31,7 +31,7 @@ def handle(
     def respond(groups: list[DescribedGroup]) -> None:
         for group in groups:
             if request.include_authorized_operations and not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = group_operations(context, group.group_id)
         pending.resolve(ShareGroupDescribeResponse(groups=groups))
 
     gather = Gather(len(request.group_ids), respond)
@@ -99,3 +99,12 @@ def shown(assignment: Assignment, shares: ShareGroups) -> api.Assignment:
 
 def nothing(group_id: str, error: ErrorCode) -> DescribedGroup:
     return DescribedGroup(group_id=group_id, error_code=error)
+
+
+def failure(
+    request: ShareGroupDescribeRequest, error_code: ErrorCode, context: Context
+) -> ShareGroupDescribeResponse:
+    """The same error for every group."""
+    return ShareGroupDescribeResponse(
+        groups=[nothing(each, error_code) for each in request.group_ids]
+    )

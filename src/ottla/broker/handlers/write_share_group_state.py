@@ -67,3 +67,15 @@ def respond(results: list[tuple[bytes, list[PartitionResult]]]) -> WriteShareGro
     return WriteShareGroupStateResponse(
         results=[WriteStateResult(topic_id=topic_id, partitions=each) for topic_id, each in results]
     )
+
+
+def failure(
+    request: WriteShareGroupStateRequest, error_code: ErrorCode, context: Context
+) -> WriteShareGroupStateResponse:
+    """The same error for every partition."""
+    return respond(
+        [
+            (topic.topic_id, [failed(each, error_code) for each in topic.partitions])
+            for topic in request.topics
+        ]
+    )

@@ -9,9 +9,11 @@ from ottla.broker.gather import Gather
 from ottla.broker.shares.acknowledgements import RENEW, AcknowledgedBatch
 from ottla.broker.shares.sessions import Place
 from ottla.broker.shares.share_partition import Outcome
+from ottla.security.acls import Operation, ResourceType
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization.rights import Rights
     from ottla.broker.broker import Broker
 
 Acknowledgements = dict[Place, list[AcknowledgedBatch]]
@@ -52,6 +54,7 @@ def acknowledge(
     said: Acknowledgements,
     *,
     is_renewal: bool,
+    rights: Rights | None,
     then: Callable[[dict[Place, Outcome]], object],
 ) -> None:
     """Answer what came of the acknowledgement of each partition."""
@@ -64,11 +67,15 @@ def acknowledge(
     gather = Gather(len(places), lambda outcomes: then(dict(zip(places, outcomes, strict=True))))
     for number, place in enumerate(places):
         part = gather.part(number, Outcome)
-        if broker.image.topic_name(place[0]) is None:
+        topic = broker.image.topic_name(place[0])
+        if topic is None:
             part.fail(ErrorCode.UNKNOWN_TOPIC_ID)
             continue
         if not are_valid(said[place], may_renew=may_renew):
             part.fail(ErrorCode.INVALID_REQUEST)
+            continue
+        if rights is not None and not rights.allows(Operation.READ, ResourceType.TOPIC, topic):
+            part.fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             continue
         known = manager.known(group_id, place)
         if known is None:

@@ -13,6 +13,7 @@ from ottla.broker.context import Context, Pending
 from ottla.broker.shares.answers import leader_hints, outcome_message
 from ottla.broker.shares.sessions import INITIAL_EPOCH, Place, ShareSession
 from ottla.broker.shares.share_partition import Delivery, Outcome, SharePartition
+from ottla.security.acls import Operation, ResourceType
 from ottla.wire.api.share_fetch import (
     AcquiredRecords,
     LeaderIdAndEpoch,
@@ -25,6 +26,7 @@ from ottla.wire.api.share_fetch import (
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization.rights import Rights
     from ottla.replica.purgatory import DelayedOperation
 
 # The mode in which a member gets no more records than it asked for (KIP-1206).
@@ -58,6 +60,7 @@ class Fetching:
         self._isolation = self._manager.configs.isolation(group_id)
         self._bytes_max = min(request.max_bytes, context.broker.fetch_bytes_max)
         self._places: list[Place] = []
+        self._denied: list[Place] = []  # what may not be read
         self._operation: DelayedOperation | None = None
 
     def answer_nothing(self) -> None:
@@ -68,6 +71,8 @@ class Fetching:
         """Answer at once if that can be done, otherwise wait for more."""
         request = self._request
         self._places = self._session.in_order()
+        if self._context.rights is not None:
+            self._part_denied(self._context.rights)
         if not self._places or request.max_records <= 0 or self._bytes_max <= 0:
             self._respond({})
             return
@@ -82,6 +87,20 @@ class Fetching:
         self._operation = purgatory.park(keys, request.max_wait_ms, self._attempt)
         if not self.pending.done:
             self.pending.on_cancel(self._cancel)
+
+    def _part_denied(self, rights: Rights) -> None:
+        image = self._context.broker.image
+        names = {place: image.topic_name(place[0]) for place in self._places}
+        allowed = rights.allowed(
+            Operation.READ,
+            ResourceType.TOPIC,
+            (name for name in names.values() if name is not None),
+        )
+        self._denied = [
+            place for place, name in names.items() if name is not None and name not in allowed
+        ]
+        denied = set(self._denied)
+        self._places = [place for place in self._places if place not in denied]
 
     def _attempt(self, expired: bool) -> bool:
         try:
@@ -159,8 +178,9 @@ class Fetching:
             self._context.broker.purgatory.cancel(self._operation)
 
     def _respond(self, found: Found) -> None:
+        found |= dict.fromkeys(self._denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         begins = self._request.share_session_epoch == INITIAL_EPOCH
-        places = dict.fromkeys(self._places if begins else found)
+        places = dict.fromkeys([*self._places, *self._denied] if begins else found)
         places.update(dict.fromkeys(self.acknowledged))
         by_topic: dict[bytes, list[PartitionData]] = {}
         for place in places:

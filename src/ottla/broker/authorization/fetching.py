@@ -1,0 +1,54 @@
+"""What a fetch may not read.
+
+Consumers need READ on each topic, followers CLUSTER_ACTION. In a session the topics are looked at
+again only when the ACLs or the session's partitions have changed, or while some are denied: a fetch
+of a thousand partitions of which two moved asks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING, Final
+
+from ottla.security.acls import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from ottla.broker.authorization.rights import Rights
+    from ottla.broker.sessions import CachedPartition, FetchSession
+
+Topics = Container[str | None]
+
+
+class Everything:
+    """All topics, known or not."""
+
+    def __contains__(self, topic: object) -> bool:
+        return True
+
+
+EVERYTHING: Final = Everything()
+NOTHING: Final[frozenset[str | None]] = frozenset()
+
+
+def denied_to_follower(rights: Rights) -> Topics:
+    allowed = rights.allows_cluster(Operation.CLUSTER_ACTION)
+    return NOTHING if allowed else EVERYTHING
+
+
+def denied_topics(partitions: Iterable[CachedPartition], rights: Rights) -> frozenset[str]:
+    """Those of the partitions' topics that may not be read."""
+    names = [each.topic for each in partitions if each.topic is not None]
+    return frozenset(names).difference(rights.allowed(Operation.READ, ResourceType.TOPIC, names))
+
+
+def denied_in_session(session: FetchSession, rights: Rights, *, changed: bool) -> Topics:
+    """`changed`: the request has changed the session's partitions."""
+    state = rights.state
+    if changed or session.denied or session.rights_state is not state or rights.logs_allowed:
+        session.rights_state = state
+        before = session.denied
+        session.denied = denied_topics(session.partitions.values(), rights)
+        if not session.denied <= before:
+            # What was not looked at because it does not move has news now: the error.
+            session.make_ready(session.denied)
+    return session.denied

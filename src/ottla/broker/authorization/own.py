@@ -1,0 +1,508 @@
+"""What is particular to one API in what it checks, or in how it answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.authorization.guards import (
+    FAILED,
+    Guarded,
+    Handle,
+    NameOf,
+    Need,
+    parted,
+    then,
+    with_field,
+)
+from ottla.broker.authorization.rights import CLUSTER, rights_of
+from ottla.broker.context import Context, PeerError
+from ottla.cluster.image import ZERO_ID
+from ottla.cluster.names import CLUSTER_METADATA, INTERNAL
+from ottla.cluster.requests import ResourceType as ConfigType
+from ottla.security.acls import CLUSTER_NAME, Operation, ResourceType
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
+    from ottla.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from ottla.wire.api.delete_topics import (
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+        DeleteTopicState,
+    )
+    from ottla.wire.api.describe_configs import DescribeConfigsRequest
+    from ottla.wire.api.describe_transactions import DescribeTransactionsResponse
+    from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+    from ottla.wire.api.init_producer_id import InitProducerIdRequest
+    from ottla.wire.api.list_groups import ListGroupsResponse
+    from ottla.wire.api.list_transactions import ListTransactionsResponse
+    from ottla.wire.api.offset_fetch import OffsetFetchRequest
+    from ottla.wire.api.produce import ProduceRequest
+
+TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
+TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+READ, WRITE, CREATE, DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
+DESCRIBE, DESCRIBE_CONFIGS = Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS
+
+# ---- Produce -------------------------------------------------------------------------------------
+
+PRODUCE_IDS_FROM = 13
+# Of a batch: the byte of its attributes that says whether it belongs to a transaction.
+ATTRIBUTES_AT = 22
+TRANSACTIONAL = 0x10
+
+
+def produce(request: ProduceRequest, context: Context, inner: Guarded) -> Any:
+    """WRITE on each topic, and on the transactional id if there are records of a transaction."""
+    rights = rights_of(context)
+    by_id = context.api_version >= PRODUCE_IDS_FROM
+    names: list[str | None] = []
+    transactional = False
+    for topic in request.topic_data:
+        name = context.broker.image.topic_name(topic.topic_id) if by_id else topic.name
+        for data in topic.partition_data:
+            names.append(name)
+            records = data.records
+            if records is not None and len(records) > ATTRIBUTES_AT:
+                transactional = transactional or records[ATTRIBUTES_AT] & TRANSACTIONAL != 0
+    if transactional:
+        transactional_id = request.transactional_id
+        if transactional_id is None or not rights.allows(WRITE, TRANSACTIONAL_ID, transactional_id):
+            return inner.failure(request, FAILED[TRANSACTIONAL_ID], context)
+    if len(names) == 1:  # as most requests are
+        name = names[0]
+        if name is None or rights.allows(WRITE, TOPIC, name):
+            return inner.handle(request, context)
+        return inner.failure(request, FAILED[TOPIC], context)
+    known = [each for each in names if each is not None]
+    allowed = rights.allowed(WRITE, TOPIC, known)
+    if allowed.issuperset(known):
+        return inner.handle(request, context)
+    return _produce_allowed(request, context, inner, allowed, by_id)
+
+
+def _produce_allowed(
+    request: ProduceRequest, context: Context, inner: Guarded, allowed: set[str], by_id: bool
+) -> Any:
+    topics, image = request.topic_data, context.broker.image
+    names = [image.topic_name(each.topic_id) if by_id else each.name for each in topics]
+    left, denied = parted(topics, names, allowed)
+    if not left:
+        return inner.failure(request, FAILED[TOPIC], context)
+    answer = inner.handle(with_field(request, "topic_data", left), context)
+    if request.acks == 0:
+        raise PeerError("a produce request with acks=0 names topics that may not be written to")
+    failed = inner.failure(with_field(request, "topic_data", denied), FAILED[TOPIC], context)
+
+    def joined(response: Any) -> Any:
+        response.responses += failed.responses
+        return response
+
+    return then(answer, joined)
+
+
+# ---- Transactions --------------------------------------------------------------------------------
+
+
+def init_producer_id(request: InitProducerIdRequest, context: Context, inner: Guarded) -> Any:
+    """WRITE on the transactional id; without one IDEMPOTENT_WRITE, or WRITE on any topic."""
+    rights = rights_of(context)
+    transactional_id = request.transactional_id
+    if transactional_id is not None:
+        if not rights.allows(WRITE, TRANSACTIONAL_ID, transactional_id):
+            return inner.failure(request, FAILED[TRANSACTIONAL_ID], context)
+    elif not (
+        rights.allows_cluster(Operation.IDEMPOTENT_WRITE, log_denied=False)
+        or rights.allows_type(WRITE, TOPIC)  # KIP-679
+    ):
+        return inner.failure(request, FAILED[CLUSTER], context)
+    return inner.handle(request, context)
+
+
+ADDED_BY_BROKERS_FROM = 4
+
+
+def add_partitions_to_txn(
+    request: AddPartitionsToTxnRequest, context: Context, inner: Guarded
+) -> Any:
+    """From producers WRITE on the transactional id and the topics, from brokers CLUSTER_ACTION."""
+    rights = rights_of(context)
+    if context.api_version >= ADDED_BY_BROKERS_FROM:
+        if rights.allows_cluster(Operation.CLUSTER_ACTION):
+            return inner.handle(request, context)
+        # One error for all; clients of this version look for it there.
+        return inner.response(error_code=FAILED[CLUSTER])
+    if not rights.allows(WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
+        return inner.failure(request, FAILED[TRANSACTIONAL_ID], context)
+    names = [
+        topic.name
+        for topic in request.v3_and_below_topics
+        for _ in topic.partitions
+        if topic.name not in INTERNAL
+    ]
+    allowed = rights.allowed(WRITE, TOPIC, names)
+    if allowed.issuperset(topic.name for topic in request.v3_and_below_topics):
+        return inner.handle(request, context)
+    # All or nothing: with one partition that cannot be added none is.
+    response = inner.failure(request, ErrorCode.OPERATION_NOT_ATTEMPTED, context)
+    image = context.broker.image
+    for topic in response.results_by_topic_v3_and_below:
+        for each in topic.results_by_partition:
+            if topic.name not in allowed:
+                each.partition_error_code = FAILED[TOPIC]
+            elif image.partition(topic.name, each.partition_index) is None:
+                each.partition_error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return response
+
+
+def described_transactions(response: DescribeTransactionsResponse, context: Context) -> Any:
+    """Only the topics that may be described are shown."""
+    rights = rights_of(context)
+    for state in response.transaction_states:
+        state.topics = [each for each in state.topics if rights.allows(DESCRIBE, TOPIC, each.topic)]
+    return response
+
+
+def listed_transactions(response: ListTransactionsResponse, context: Context) -> Any:
+    rights = rights_of(context)
+    response.transaction_states = [
+        each
+        for each in response.transaction_states
+        if rights.allows(DESCRIBE, TRANSACTIONAL_ID, each.transactional_id)
+    ]
+    return response
+
+
+# ---- Groups --------------------------------------------------------------------------------------
+
+
+def listed_groups(response: ListGroupsResponse, context: Context) -> Any:
+    """All of them with DESCRIBE on the cluster, else those that may be described."""
+    rights = rights_of(context)
+    if not rights.allows_cluster(DESCRIBE, log_denied=False):
+        response.groups = [
+            each
+            for each in response.groups
+            if rights.allows(DESCRIBE, GROUP, each.group_id, log_denied=False)
+        ]
+    return response
+
+
+HIDDEN = "The group has described topic(s) that the client is not authorized to describe."
+
+
+def described_groups(*assignments: str) -> Callable[[Any, Context], Any]:
+    """Of a group that has a topic which may not be described nothing is shown.
+
+    `assignments`: the fields of a member that have topics.
+    """
+
+    def change(response: Any, context: Context) -> Any:
+        topics = {
+            id(group): {
+                topic.topic_name
+                for member in group.members
+                for field in assignments
+                for topic in getattr(member, field).topic_partitions
+            }
+            for group in response.groups
+        }
+        named = set().union(*topics.values())
+        allowed = rights_of(context).allowed(DESCRIBE, TOPIC, named)
+        for number, group in enumerate(response.groups):
+            if not allowed.issuperset(topics[id(group)]):
+                response.groups[number] = type(group)(
+                    group_id=group.group_id, error_code=FAILED[TOPIC], error_message=HIDDEN
+                )
+        return response
+
+    return change
+
+
+GROUP_KEYS, TRANSACTION_KEYS, SHARE_KEYS = 0, 1, 2
+COORDINATORS_FROM = 4
+KEY_KINDS = {GROUP_KEYS: GROUP, TRANSACTION_KEYS: TRANSACTIONAL_ID}
+
+
+def find_coordinator(request: FindCoordinatorRequest, context: Context, inner: Guarded) -> Any:
+    """DESCRIBE on what is coordinated; the coordinators of share partitions are for brokers."""
+    rights = rights_of(context)
+    batched = context.api_version >= COORDINATORS_FROM
+    keys = request.coordinator_keys if batched else [request.key]
+    kind = KEY_KINDS.get(request.key_type)
+    if kind is None:
+        of_shares = request.key_type == SHARE_KEYS and bool(keys)
+        if of_shares and not rights.allows_cluster(Operation.CLUSTER_ACTION):
+            return inner.failure(request, FAILED[CLUSTER], context)
+        return inner.handle(request, context)
+    allowed = [rights.allows(DESCRIBE, kind, key) for key in keys]
+    if all(allowed):
+        return inner.handle(request, context)
+    if not any(allowed):
+        return inner.failure(request, FAILED[kind], context)
+    left = [key for key, may in zip(keys, allowed, strict=True) if may]
+    answer = inner.handle(with_field(request, "coordinator_keys", left), context)
+    failed = inner.failure(request, FAILED[kind], context).coordinators
+
+    def joined(response: Any) -> Any:
+        found = iter(response.coordinators)
+        response.coordinators = [
+            next(found) if may else refused for refused, may in zip(failed, allowed, strict=True)
+        ]
+        return response
+
+    return then(answer, joined)
+
+
+OFFSETS_IDS_FROM = 10
+OFFSETS_GROUPS_FROM = 8
+
+
+class TopicsOfGroups:
+    """DESCRIBE on each group, and on each of its topics; of all topics those that may be described.
+
+    For requests with a list `groups` whose items have a list `topics` or None, as their answers do.
+    """
+
+    needs = (Need(GROUP, DESCRIBE), Need(TOPIC, DESCRIBE))
+
+    def __init__(
+        self, name_of: NameOf, shown_name: str, denied: Callable[[Any, Context], Any]
+    ) -> None:
+        """`denied`: the answer for a topic; `shown_name`: the field of one that has the name."""
+        self._name_of = name_of
+        self._shown_name = shown_name
+        self._answer = denied
+
+    def around(self, inner: Guarded) -> Handle:
+        def check(request: Any, context: Context) -> Any:
+            rights = rights_of(context)
+            allowed = [rights.allows(DESCRIBE, GROUP, each.group_id) for each in request.groups]
+            if not any(allowed):
+                return inner.failure(request, FAILED[GROUP], context)
+            asked = zip(request.groups, allowed, strict=True)
+            parts = [self.split(each, context) for each, may in asked if may]
+            failed = inner.failure(request, FAILED[GROUP], context).groups
+            left = with_field(request, "groups", [each for each, _ in parts])
+
+            def joined(response: Any) -> Any:
+                found = zip(response.groups, parts, strict=True)
+                groups = []
+                for asked, refused, may in zip(request.groups, failed, allowed, strict=True):
+                    if not may:
+                        groups.append(refused)
+                        continue
+                    shown, (_, denied) = next(found)
+                    groups.append(self.shown(shown, asked, denied, context))
+                response.groups = groups
+                return response
+
+            return then(inner.handle(left, context), joined)
+
+        return check
+
+    def split(self, group: Any, context: Context) -> tuple[Any, list[Any]]:
+        """What is asked about a group that may be told, and the topics that may not."""
+        if group.topics is None:
+            return group, []
+        names = [self._name_of(each, context) for each in group.topics]
+        known = [each for each in names if each is not None]
+        allowed = rights_of(context).allowed(DESCRIBE, TOPIC, known)
+        if allowed.issuperset(known):
+            return group, []
+        left, denied = parted(group.topics, names, allowed)
+        return with_field(group, "topics", left), denied
+
+    def shown(self, answer: Any, asked: Any, denied: list[Any], context: Context) -> Any:
+        """The answer about a group with what is said of the denied topics."""
+        if answer.error_code:
+            return answer
+        if asked.topics is None:
+            names = [getattr(each, self._shown_name) for each in answer.topics]
+            allowed = rights_of(context).allowed(DESCRIBE, TOPIC, names)
+            found = zip(answer.topics, names, strict=True)
+            answer.topics = [each for each, name in found if name in allowed]
+        else:
+            answer.topics += [self._answer(each, context) for each in denied]
+        return answer
+
+
+class OffsetFetch(TopicsOfGroups):
+    """Before version 8 the request is about one group, and has its fields itself."""
+
+    def __init__(self) -> None:
+        super().__init__(offset_topic, "name", denied_offsets)
+
+    def around(self, inner: Guarded) -> Handle:
+        batched = super().around(inner)
+
+        def check(request: OffsetFetchRequest, context: Context) -> Any:
+            if context.api_version >= OFFSETS_GROUPS_FROM:
+                return batched(request, context)
+            if not rights_of(context).allows(DESCRIBE, GROUP, request.group_id):
+                return inner.failure(request, FAILED[GROUP], context)
+            left, denied = self.split(request, context)
+            answer = inner.handle(left, context)
+            return then(answer, lambda response: self.shown(response, request, denied, context))
+
+        return check
+
+
+def offset_topic(topic: Any, context: Context) -> str | None:
+    if context.api_version >= OFFSETS_IDS_FROM:
+        return context.broker.image.topic_name(topic.topic_id)
+    name: str = topic.name
+    return name
+
+
+def denied_offsets(topic: Any, context: Context) -> Any:
+    from ottla.broker.handlers.offset_fetch import refused_topic
+
+    return refused_topic(topic, FAILED[TOPIC], context)
+
+
+def denied_offset_deletions(
+    topics: Sequence[Any], request: Any, inner: Guarded, context: Context
+) -> list[Any]:
+    from ottla.broker.handlers.offset_delete import refused_topic
+
+    return [refused_topic(each, FAILED[TOPIC]) for each in topics]
+
+
+def denied_share_offsets(topic: Any, context: Context) -> Any:
+    from ottla.broker.handlers.describe_share_group_offsets import refused_topic
+
+    return refused_topic(topic, FAILED[TOPIC])
+
+
+def denied_new_share_offsets(
+    topics: Sequence[Any], request: Any, inner: Guarded, context: Context
+) -> list[Any]:
+    from ottla.broker.handlers.alter_share_group_offsets import refused_topic
+
+    return [refused_topic(each, FAILED[TOPIC]) for each in topics]
+
+
+def denied_share_offset_deletions(
+    topics: Sequence[Any], request: Any, inner: Guarded, context: Context
+) -> list[Any]:
+    from ottla.broker.handlers.delete_share_group_offsets import refused_topic
+
+    return [refused_topic(each, FAILED[TOPIC]) for each in topics]
+
+
+# ---- Topics and configs --------------------------------------------------------------------------
+
+
+def create_topics(request: CreateTopicsRequest, context: Context, inner: Guarded) -> Any:
+    """CREATE on the cluster or on each topic; configs are shown with DESCRIBE_CONFIGS."""
+    rights = rights_of(context)
+    counts = Counter(topic.name for topic in request.topics)
+    names = [name for name, count in counts.items() if count == 1 and name != CLUSTER_METADATA]
+    creatable = set(names)
+    if not rights.allows_cluster(CREATE, log_denied=False):
+        creatable = rights.allowed(CREATE, TOPIC, names)
+    describable = rights.allowed(DESCRIBE_CONFIGS, TOPIC, names, log_denied=False)
+    refused = set(names) - creatable
+    denied = [topic for topic in request.topics if topic.name in refused]
+    failed = inner.failure(with_field(request, "topics", denied), FAILED[TOPIC], context).topics
+    left = [topic for topic in request.topics if topic.name not in refused]
+
+    def joined(response: CreateTopicsResponse) -> CreateTopicsResponse:
+        for each in response.topics:
+            if not each.error_code and each.name not in describable:
+                each.topic_config_error_code = FAILED[TOPIC]
+                each.num_partitions = each.replication_factor = -1
+                each.configs = []
+        response.topics += failed
+        return response
+
+    if not left:
+        return joined(inner.response())
+    return then(inner.handle(with_field(request, "topics", left), context), joined)
+
+
+DELETIONS_BY_ID_FROM = 6
+
+
+def delete_topics(request: DeleteTopicsRequest, context: Context, inner: Guarded) -> Any:
+    """DELETE on the cluster or on each topic; a name is told only to who may describe it."""
+    rights = rights_of(context)
+    enabled = context.broker.settings.flag("delete.topic.enable")
+    if not enabled or rights.allows_cluster(DELETE, log_denied=False):
+        return inner.handle(request, context)
+    by_id = context.api_version >= DELETIONS_BY_ID_FROM
+    field = "topics" if by_id else "topic_names"
+    items: list[Any] = getattr(request, field)
+    names = _to_delete(items, context) if by_id else _named_once(items)
+    known = [each for each in names if each is not None]
+    describable = rights.allowed(DESCRIBE, TOPIC, known)
+    deletable = rights.allowed(DELETE, TOPIC, known)
+    left, denied = parted(items, names, deletable)
+    if not denied:
+        return inner.handle(request, context)
+    failed = inner.failure(with_field(request, field, denied), FAILED[TOPIC], context).responses
+    for each in failed:
+        if each.topic_id != ZERO_ID:
+            name = context.broker.image.topic_name(each.topic_id)
+            each.name = name if name in describable else None
+    if not left:
+        return inner.response(responses=failed)
+
+    def joined(response: DeleteTopicsResponse) -> DeleteTopicsResponse:
+        response.responses += failed
+        return response
+
+    return then(inner.handle(with_field(request, field, left), context), joined)
+
+
+def _to_delete(topics: Sequence[DeleteTopicState], context: Context) -> list[str | None]:
+    """The names; None where the handler refuses what is asked, or knows no such topic."""
+    counts = Counter((topic.name, topic.topic_id) for topic in topics)
+    names: list[str | None] = []
+    for topic in topics:
+        name: str | None = topic.name
+        if topic.topic_id != ZERO_ID:
+            name = None if name is not None else context.broker.image.topic_name(topic.topic_id)
+        names.append(name if counts[topic.name, topic.topic_id] == 1 else None)
+    return names
+
+
+def _named_once(names: Sequence[str]) -> list[str | None]:
+    counts = Counter(names)
+    return [name if counts[name] == 1 else None for name in names]
+
+
+CONFIG_TYPES = frozenset(ConfigType) - {ConfigType.UNKNOWN}
+CONFIG_KINDS = {ConfigType.TOPIC: TOPIC, ConfigType.GROUP: GROUP}
+
+
+def describe_configs(request: DescribeConfigsRequest, context: Context, inner: Guarded) -> Any:
+    """DESCRIBE_CONFIGS on each topic, group, or for brokers on the cluster."""
+    rights = rights_of(context)
+    if any(each.resource_type not in CONFIG_TYPES for each in request.resources):
+        return inner.handle(request, context)  # which refuses it as a whole
+    left, failed = [], []
+    for each in request.resources:
+        kind, name = config_resource(each.resource_type, each.resource_name)
+        if rights.allows(DESCRIBE_CONFIGS, kind, name):
+            left.append(each)
+        else:
+            alone = with_field(request, "resources", [each])
+            failed += inner.failure(alone, FAILED[kind], context).results
+    if not failed:
+        return inner.handle(request, context)
+
+    def joined(response: Any) -> Any:
+        response.results += failed
+        return response
+
+    return then(inner.handle(with_field(request, "resources", left), context), joined)
+
+
+def config_resource(config_type: int, name: str) -> tuple[ResourceType, str]:
+    """What the configs of a resource are protected by."""
+    kind = CONFIG_KINDS.get(ConfigType(config_type))
+    return (CLUSTER, CLUSTER_NAME) if kind is None else (kind, name)
