@@ -42,9 +42,6 @@ from tests.waiting import eventually
 
 # What kafka-python's admin has and ours has not: one line each in SKIPPED.md.
 SKIPPED = {
-    "create_acls",
-    "delete_acls",
-    "describe_acls",
     "describe_metadata_quorum",
 }
 

@@ -164,6 +164,14 @@ class BrokerResponseError(KafkaError):
         return f"[{self.message}] {detail}"
 
 
+class NoError(BrokerResponseError):
+    """Nothing went wrong: what calls about ACLs give in the place of an error."""
+
+    errno = 0
+    message = "NO_ERROR"
+    description = "No error"
+
+
 class AuthorizationError(BrokerResponseError):
     """The client may not do that."""
 

@@ -3,7 +3,7 @@
 Every method waits for its answer, retries what may pass, and raises `KafkaError` with what to do.
 Results are plain dictionaries as kafka-python gives them. The methods are grouped by what they are
 about: topics.py, configs.py, records.py, batches.py, groups.py, new_groups.py, transactions.py,
-leaders.py, replicas.py, reassignments.py, cluster.py, surveys.py, users.py.
+leaders.py, replicas.py, reassignments.py, cluster.py, acls.py, surveys.py, users.py.
 """
 
 from __future__ import annotations
@@ -14,6 +14,17 @@ from typing import Self, cast
 from ..config import COMMON, parse
 from ..network.cluster_client import Client
 from ..typed_config import ClientConfig
+from .acl_types import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
+from .acls import Acls
 from .batches import Batches, BatchState, PartitionRead, ReadBatch
 from .configs import Configs
 from .groups import Groups
@@ -59,6 +70,11 @@ from .users import (
 )
 
 __all__ = [
+    "ACL",
+    "ACLFilter",
+    "ACLOperation",
+    "ACLPermissionType",
+    "ACLResourcePatternType",
     "AbortTransactionSpec",
     "Admin",
     "AlterConfigOp",
@@ -85,6 +101,9 @@ __all__ = [
     "ProducerState",
     "ReadBatch",
     "ReplicaLogDirs",
+    "ResourcePattern",
+    "ResourcePatternFilter",
+    "ResourceType",
     "ScramMechanism",
     "ShareOffset",
     "Survey",
@@ -108,6 +127,7 @@ class Admin(
     Batches,
     Reassignments,
     LogDirs,
+    Acls,
     Surveys,
     Users,
 ):
