@@ -102,7 +102,7 @@ def test_acls_are_created_described_and_deleted(server: SaslServer, admin: Admin
     assert set(left) == {exact, other}
 
 
-def test_what_goes_wrong_is_told(server: SaslServer, admin: Admin) -> None:
+def test_what_goes_wrong_is_said(server: SaslServer, admin: Admin) -> None:
     """An ACL that cannot be, one of the list; and who may not see ACLs gets an error."""
     wrong = ACL("User:x", "*", READ, ALLOW, ResourcePattern(ResourceType.CLUSTER, "other"))
     right = acl("told")

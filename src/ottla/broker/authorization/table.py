@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.broker.authorization import own
+from ottla.broker.authorization import groups, own
 from ottla.broker.authorization.guards import (
     AllOf,
     AnyOf,
@@ -113,7 +113,7 @@ TABLE: Mapping[int, Guard] = {
     64: cluster(ALTER),  # UnregisterBroker
     # Groups
     10: Own(  # FindCoordinator
-        own.find_coordinator,
+        groups.find_coordinator,
         (GROUP, DESCRIBE),
         (TRANSACTIONAL_ID, DESCRIBE),
         (CLUSTER, CLUSTER_ACTION),
@@ -123,22 +123,22 @@ TABLE: Mapping[int, Guard] = {
     13: group(READ),  # LeaveGroup
     14: Whole(GROUP, READ, "group_id", unless=protocol_is_missing),  # SyncGroup
     15: Each(GROUP, DESCRIBE, "groups", "groups", name="", first=True),  # DescribeGroups
-    16: Shown(own.listed_groups, (CLUSTER, DESCRIBE), (GROUP, DESCRIBE)),  # ListGroups
+    16: Shown(groups.listed_groups, (CLUSTER, DESCRIBE), (GROUP, DESCRIBE)),  # ListGroups
     42: Each(GROUP, DELETE, "groups_names", "results", name="", once=True),  # DeleteGroups
     68: InOrder(  # ConsumerGroupHeartbeat
         group(READ), AllOf(TOPIC, DESCRIBE, "subscribed_topic_names")
     ),
     69: InOrder(  # ConsumerGroupDescribe
         Each(GROUP, DESCRIBE, "group_ids", "groups", name="", first=True),
-        Shown(own.described_groups("assignment", "target_assignment"), (TOPIC, DESCRIBE)),
+        Shown(groups.described_groups("assignment", "target_assignment"), (TOPIC, DESCRIBE)),
     ),
     # Committed offsets
     8: InOrder(  # OffsetCommit
-        group(READ), Each(TOPIC, READ, "topics", "topics", name=own.offset_topic)
+        group(READ), Each(TOPIC, READ, "topics", "topics", name=groups.offset_topic)
     ),
-    9: own.OffsetFetch(),  # OffsetFetch
+    9: groups.OffsetFetch(),  # OffsetFetch
     47: InOrder(  # OffsetDelete
-        group(DELETE), Each(TOPIC, READ, "topics", "topics", answers=own.denied_offset_deletions)
+        group(DELETE), Each(TOPIC, READ, "topics", "topics", answers=groups.denied_offset_deletions)
     ),
     # Transactions
     22: Own(  # InitProducerId
@@ -167,12 +167,12 @@ TABLE: Mapping[int, Guard] = {
     ),
     77: InOrder(  # ShareGroupDescribe
         Each(GROUP, DESCRIBE, "group_ids", "groups", name="", first=True),
-        Shown(own.described_groups("assignment"), (TOPIC, DESCRIBE)),
+        Shown(groups.described_groups("assignment"), (TOPIC, DESCRIBE)),
     ),
     78: InOrder(named_group(READ), Inside((TOPIC, READ))),  # ShareFetch
     79: InOrder(named_group(READ), Inside((TOPIC, READ))),  # ShareAcknowledge
-    90: own.TopicsOfGroups(  # DescribeShareGroupOffsets
-        lambda topic, _: topic.topic_name, "topic_name", own.denied_share_offsets
+    90: groups.TopicsOfGroups(  # DescribeShareGroupOffsets
+        lambda topic, _: topic.topic_name, "topic_name", groups.denied_share_offsets
     ),
     91: InOrder(  # AlterShareGroupOffsets
         group(READ),
@@ -182,7 +182,7 @@ TABLE: Mapping[int, Guard] = {
             "topics",
             "responses",
             name="topic_name",
-            answers=own.denied_new_share_offsets,
+            answers=groups.denied_new_share_offsets,
         ),
     ),
     92: InOrder(  # DeleteShareGroupOffsets
@@ -193,7 +193,7 @@ TABLE: Mapping[int, Guard] = {
             "topics",
             "responses",
             name="topic_name",
-            answers=own.denied_share_offset_deletions,
+            answers=groups.denied_share_offset_deletions,
         ),
     ),
     83: BROKER_ONLY,  # InitializeShareGroupState
