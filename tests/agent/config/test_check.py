@@ -208,7 +208,7 @@ WRONG = {
     "encryption": case(
         with_channel("type = file", "encryption.activeKey = key-0"),
         "f.conf line 10: a1.channels.c1.encryption.activeKey cannot be honoured: this channel does "
-        "not encrypt; put dataDirs on an encrypted disk (got 'key-0')",
+        "not encrypt (got 'key-0')\nTry: put dataDirs on an encrypted disk",
     ),
     "a configuration filter": case(
         f"{SMALL}a1.configfilters = f1\n",

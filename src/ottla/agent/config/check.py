@@ -107,9 +107,10 @@ class _Check:
                 rule = "cannot be honoured: values are not looked up by configuration filters here"
                 self.complain(entry, rule, "${env:NAME} where the value stands", value=False)
                 continue
+            rest = entry.name[len(self.agent) + 1 + len(word) :]
             near = difflib.get_close_matches(word, LISTS, n=1)
-            hint = f"{self.agent}.{near[0]}{entry.name[len(self.agent) + 1 + len(word) :]}"
-            self.warn(entry, "is ignored: not a property of an agent", hint if near else "")
+            hint = f"{self.agent}.{near[0]}{rest}" if near else f"without {entry.name}"
+            self.warn(entry, "is ignored: not a property of an agent", hint)
 
     # One part.
 

@@ -44,12 +44,13 @@ def to_toml(entries: list[Entry]) -> str:
         used: set[str] = set()
         for group in LISTS:
             used.add(group)
-            for name in below.get(group, "").replace(",", " ").split():
+            for name in dict.fromkeys(below.get(group, "").replace(",", " ").split()):
                 part = without_prefix(below, f"{group}.{name}.")
                 used.update(f"{group}.{name}.{key}" for key in part)
                 path = (agent, group, name)
                 blocks += tables(path, part, KINDS.get(group))
-        rest = [f"# {agent}.{key} = {below[key]}" for key in below if key not in used]
+        unread = [key for key in below if key not in used]
+        rest = [f"# {key_text(agent)}.{dotted(key)} = {text(below[key])}" for key in unread]
         if rest:
             blocks.append("\n".join(["# Nobody reads these:", *rest]))
     return "\n\n".join(blocks) + "\n"
@@ -62,7 +63,8 @@ def without_prefix(values: Values, prefix: str) -> Values:
 def tables(path: tuple[str, ...], part: Values, kind: PartKind | None) -> Iterator[str]:
     """The table of a part, then those of its interceptors, its selector or its processor."""
     own, inner = dict(part), []
-    for name in own.pop("interceptors", "").split() if kind is PartKind.SOURCE else ():
+    named = own.pop("interceptors", "").split() if kind is PartKind.SOURCE else ()
+    for name in dict.fromkeys(named):
         below = taken(own, f"interceptors.{name}.")
         inner.append(((*path, "interceptors", name), below, PartKind.INTERCEPTOR))
     word = {PartKind.SOURCE: "selector", None: "processor"}.get(kind, "")

@@ -35,6 +35,7 @@ class Kind(Enum):
     PASSWORD = "a password"
 
 
+EXAMPLES = {Kind.NUMBER: "1", Kind.PATTERN: ".*"}  # where neither option nor rule has one
 FLAG, NUMBER, TEXT, PATH, NAMES = Kind.FLAG, Kind.NUMBER, Kind.TEXT, Kind.PATH, Kind.NAMES
 ITEMS, PATTERN, CHARSET, PASSWORD = Kind.ITEMS, Kind.PATTERN, Kind.CHARSET, Kind.PASSWORD
 
@@ -83,13 +84,14 @@ class Option:
     choices: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)  # such a word, with the reason
     idle: str = ""  # accepted, and why it changes nothing here
-    forbidden: str = ""  # to accept it would be a lie: the reason, and what to do
+    forbidden: str = ""  # to accept it would be a lie: the reason; what to do
     ours: bool = False  # Flume does not know it
 
     def parse(self, text: str) -> Value:
         """The value that a text means. Raises BadValue."""
         if self.forbidden:
-            raise BadValue(self.forbidden)
+            rule, _, instead = self.forbidden.partition("; ")
+            raise BadValue(rule, instead=instead)
         if self.choices:
             return self._chosen(text.strip())
         try:
@@ -113,9 +115,11 @@ class Option:
         raise BadValue(f"must be {or_list(words)}{why}", self._example())
 
     def _example(self) -> str:
-        if self.default is None:
-            return self.rule.example if self.rule is not None else ""
-        return text_of(self.default, self.kind)
+        if self.default is not None:
+            return text_of(self.default, self.kind)
+        if self.rule is not None and self.rule.example:
+            return self.rule.example
+        return next(iter(self.choices.values()), EXAMPLES.get(self.kind, ""))
 
 
 def or_list(words: list[str]) -> str:

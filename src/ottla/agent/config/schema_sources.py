@@ -44,6 +44,7 @@ PORTS = Rule(
         and bool(value)
         and all(item.isdecimal() and int(item) <= PORT_MAX for item in value)
     ),
+    "10001 10002",
 )
 KEPT_FIELDS = Rule(
     f"all, none, or some of {', '.join(SYSLOG_FIELDS)}",

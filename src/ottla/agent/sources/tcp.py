@@ -24,7 +24,7 @@ HELD_BYTES_MAX = 16 * 1024 * 1024  # the same of all connections, with what wait
 LINGER_S = 5.0
 STOP_S = 2.0  # for what was received when the source stops
 HANDSHAKE_S = 10.0  # of TLS
-BACKLOG = 128
+BACKLOG = 1024  # connections that wait to be accepted; one more waits a second or longer
 # Of a source. All of an agent have at most half of its descriptors. More are closed at once.
 CONNECTIONS_MAX = 10_000
 KEEPALIVE_S = 300  # a client that went without a word is noticed
