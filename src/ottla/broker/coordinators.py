@@ -1,7 +1,8 @@
 """The group and the transaction coordinator of this broker, with the topics of their state.
 
 A coordinator's topic is created when it is first needed. Which of its partitions this broker
-coordinates follows from the cluster image: those that it leads.
+coordinates follows from the cluster image: those that it leads. What they decide with is imported
+for the first of them: a broker starts without it.
 """
 
 from __future__ import annotations
@@ -9,31 +10,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ottla.broker.context import Pending
 from ottla.broker.group_metrics import watch_groups
 from ottla.broker.markers import MarkerSender
-from ottla.broker.shares.manager import ShareManager
 from ottla.broker.verification import Verification
 from ottla.cluster.requests import NewTopic
 from ottla.coordinator.coordinator_partition import CoordinatorPartition, ShardT
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.group_options import GroupOptions
-from ottla.coordinator.group_shard import GroupShard, OffsetRules
-from ottla.coordinator.rebalance import GroupRules
 from ottla.coordinator.runtime import RELOAD_DELAY_S, CoordinatorRuntime, partition_of
-from ottla.coordinator.share_state_shard import ShareStateRules, ShareStateShard
 from ottla.coordinator.topics import TopicsView
-from ottla.coordinator.transaction_shard import TransactionRules, TransactionShard
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from typing import Any
 
     from ottla.broker.broker import Broker
+    from ottla.broker.shares.manager import ShareManager
     from ottla.cluster.image import ClusterImage
+    from ottla.coordinator.group_shard import GroupShard
+    from ottla.coordinator.share_state_shard import ShareStateShard
+    from ottla.coordinator.transaction_shard import TransactionShard
     from ottla.replica.partition import Partition
     from ottla.seams.clock import Timer
     from ottla.settings import Settings
@@ -184,51 +184,58 @@ class Coordinators:
     """All coordinators of one broker."""
 
     def __init__(self, broker: Broker) -> None:
-        settings = broker.settings
         self._broker = broker
         self.topics = TopicsView()
-        options = GroupOptions(lambda: broker.settings, self.topics)
-        self.share_manager = ShareManager(broker, options, self.topics)
-        self.groups = CoordinatorService(
-            broker,
-            GROUP_TOPIC,
-            lambda: GroupShard(
-                group_rules(settings),
-                offset_rules(settings),
-                options,
-                self.topics,
-                self.share_manager.persister,
-            ),
-            offsets_topic,
-        )
+        self._options = GroupOptions(lambda: broker.settings, self.topics)
+        self.groups = CoordinatorService(broker, GROUP_TOPIC, self._group_shard, offsets_topic)
         watch_groups(broker.metrics, self.groups.runtime)
         self.marker_sender = MarkerSender(broker)
         self.verification = Verification(broker)
-
         self.transactions = CoordinatorService(
-            broker,
-            TRANSACTION_TOPIC,
-            lambda: TransactionShard(
-                transaction_rules(settings),
-                self.marker_sender.send,
-                broker.producer_ids.take,
-                transaction_version(broker.image),
-            ),
-            transactions_topic,
+            broker, TRANSACTION_TOPIC, self._transaction_shard, transactions_topic
         )
         self.shares = CoordinatorService(
-            broker,
-            SHARE_TOPIC,
-            lambda: ShareStateShard(
-                share_state_rules(settings), self._knows_partition, self._prune_share_state
-            ),
-            share_state_topic,
+            broker, SHARE_TOPIC, self._share_state_shard, share_state_topic
         )
         self._by_topic: dict[str, CoordinatorService[Any]] = {
             GROUP_TOPIC: self.groups,
             TRANSACTION_TOPIC: self.transactions,
             SHARE_TOPIC: self.shares,
         }
+
+    @cached_property
+    def share_manager(self) -> ShareManager:
+        """Made when it is first asked for."""
+        from ottla.broker.shares.manager import ShareManager
+
+        return ShareManager(self._broker, self._options, self.topics)
+
+    @property
+    def _share_manager(self) -> ShareManager | None:
+        """The one that is made already."""
+        return self.__dict__.get("share_manager")
+
+    def _group_shard(self) -> GroupShard:
+        from ottla.broker.coordinator_shards import group_shard
+
+        persister = self.share_manager.persister
+        return group_shard(self._broker.settings, self._options, self.topics, persister)
+
+    def _transaction_shard(self) -> TransactionShard:
+        from ottla.broker.coordinator_shards import transaction_shard
+
+        return transaction_shard(
+            self._broker.settings,
+            self.marker_sender.send,
+            self._broker.producer_ids.take,
+            transaction_version(self._broker.image),
+        )
+
+    def _share_state_shard(self) -> ShareStateShard:
+        from ottla.broker.coordinator_shards import share_state_shard
+
+        settings = self._broker.settings
+        return share_state_shard(settings, self._knows_partition, self._prune_share_state)
 
     def follow(self, image: ClusterImage) -> None:
         """The cluster image has changed."""
@@ -238,7 +245,8 @@ class Coordinators:
         for coordinator in self.transactions.runtime.all_active():
             coordinator.shard.version = transaction_version(image)
         self.marker_sender.follow(image)
-        self.share_manager.follow(image)
+        if self._share_manager is not None:
+            self._share_manager.follow(image)
 
     def topics_deleted(self, names: Collection[str], topic_ids: Collection[bytes]) -> None:
         """Delete the committed offsets, and the share groups' state, of deleted topics."""
@@ -279,26 +287,10 @@ class Coordinators:
 
     def close(self) -> None:
         self.marker_sender.close()
-        self.share_manager.close()
+        if self._share_manager is not None:
+            self._share_manager.close()
         for service in self._by_topic.values():
             service.close()
-
-
-def group_rules(settings: Settings) -> GroupRules:
-    return GroupRules(
-        initial_rebalance_delay_ms=settings.integer("group.initial.rebalance.delay.ms"),
-        min_session_timeout_ms=settings.integer("group.min.session.timeout.ms"),
-        max_session_timeout_ms=settings.integer("group.max.session.timeout.ms"),
-        max_size=settings.integer("group.max.size"),
-    )
-
-
-def offset_rules(settings: Settings) -> OffsetRules:
-    return OffsetRules(
-        retention_ms=settings.integer("offsets.retention.minutes") * 60_000,
-        retention_check_interval_ms=settings.integer("offsets.retention.check.interval.ms"),
-        metadata_bytes_max=settings.integer("offset.metadata.max.bytes"),
-    )
 
 
 def offsets_topic(settings: Settings) -> NewTopic:
@@ -310,18 +302,6 @@ def offsets_topic(settings: Settings) -> NewTopic:
             ("cleanup.policy", "compact"),
             ("compression.type", "producer"),
             ("segment.bytes", str(settings.integer("offsets.topic.segment.bytes"))),
-        ),
-    )
-
-
-def transaction_rules(settings: Settings) -> TransactionRules:
-    return TransactionRules(
-        timeout_check_interval_ms=settings.integer(
-            "transaction.abort.timed.out.transaction.cleanup.interval.ms"
-        ),
-        expiration_ms=settings.integer("transactional.id.expiration.ms"),
-        expiry_check_interval_ms=settings.integer(
-            "transaction.remove.expired.transaction.cleanup.interval.ms"
         ),
     )
 
@@ -342,18 +322,6 @@ def transactions_topic(settings: Settings) -> NewTopic:
             ("cleanup.policy", "compact"),
             ("min.insync.replicas", str(settings.integer("transaction.state.log.min.isr"))),
             ("segment.bytes", str(settings.integer("transaction.state.log.segment.bytes"))),
-        ),
-    )
-
-
-def share_state_rules(settings: Settings) -> ShareStateRules:
-    return ShareStateRules(
-        updates_per_snapshot=settings.integer(
-            "share.coordinator.snapshot.update.records.per.snapshot"
-        ),
-        prune_interval_ms=settings.integer("share.coordinator.state.topic.prune.interval.ms"),
-        cold_snapshot_interval_ms=settings.integer(
-            "share.coordinator.cold.partition.snapshot.interval.ms"
         ),
     )
 

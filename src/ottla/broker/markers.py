@@ -22,7 +22,6 @@ from ottla.coordinator.transaction import (
     NO_EPOCH,
     TopicPartition,
 )
-from ottla.coordinator.transaction_shard import Markers
 from ottla.wire.api.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -35,6 +34,7 @@ from ottla.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.cluster.image import ClusterImage
+    from ottla.coordinator.transaction_shard import Markers
     from ottla.replica.partition import Partition
     from ottla.seams.clock import Timer
 
