@@ -25,7 +25,7 @@ from tests.work import counted_calls, counted_turns
 
 # Calls on the event loop for one partition; what SQLite's thread does is not among them.
 CREATE_CALLS_MAX = 60
-START_CALLS_MAX = 70
+START_CALLS_MAX = 60
 DELETE_CALLS_MAX = 45
 FENCE_CALLS_MAX = 70
 ISR_CALLS_MAX = 220  # with a task of its own for each
