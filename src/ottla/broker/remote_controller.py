@@ -136,9 +136,13 @@ class RemoteController:
         self._note_applied(controller_epoch, number)
         wait_ms = self._integer("broker.heartbeat.interval.ms")
         levels = self._broker.levels
-        update = await self._follow(
-            Follower(broker_id, broker_epoch, number, controller_epoch, levels), wait_ms
-        )
+        follower = Follower(broker_id, broker_epoch, number, controller_epoch, levels)
+        late_s = self._broker.clock.monotonic() + self._integer("broker.session.timeout.ms") / 1000
+        update = await self._follow(follower, wait_ms)
+        if self._broker.clock.monotonic() > late_s:
+            # This process was suspended: the answer may be as old as the pause was long, and the
+            # broker be fenced since.
+            update = await self._follow(follower, 0)
         for _ in range(CATCH_UPS_MAX):
             if not isinstance(update, Snapshot):
                 break
