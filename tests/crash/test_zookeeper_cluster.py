@@ -167,7 +167,8 @@ def test_an_operator_sees_what_kafka_would_write(cluster: ZooKeeperCluster) -> N
     cluster.produce("seen", range(1))  # idempotent: it has a producer id
     assert set(cluster.tree.get_children("/")) == {
         "admin", "brokers", "cluster", "config", "consumers", "controller", "controller_epoch",
-        "feature", "isr_change_notification", "latest_producer_id_block",
+        "feature", "isr_change_notification", "kafka-acl", "kafka-acl-changes",
+        "kafka-acl-extended", "kafka-acl-extended-changes", "latest_producer_id_block",
         "log_dir_event_notification", "ottla",
     }  # fmt: skip
     assert set(cluster.read("/controller")) >= {"version", "brokerid", "timestamp"}

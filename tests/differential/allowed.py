@@ -104,9 +104,8 @@ def own_elections(value: Any, names: Names) -> Any:
     return sorted(found, key=lambda each: str(each["topic"]))
 
 
-# Access control, tokens, quorum, share and streams groups, telemetry.
-LATER_APIS = {29, 30, 31, 38, 39, 40, 41}
-LATER_APIS |= {55, *range(70, 73), *range(76, 83), *range(88, 93)}
+# Delegation tokens, quorum, telemetry, streams groups.
+LATER_APIS = {38, 39, 40, 41, 55, 71, 72, 80, 81, 82, 88, 89}
 
 
 BARE_WORDS = {

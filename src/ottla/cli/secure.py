@@ -38,7 +38,11 @@ HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9
     help="Names and addresses under which clients know the broker; the first is advertised.",
 )
 @click.option(
-    "--port", type=click.IntRange(1, 65_535), default=9092, show_default=True, metavar="PORT",
+    "--port",
+    type=click.IntRange(1, 65_535),
+    default=9092,
+    show_default=True,
+    metavar="PORT",
     help="Where the broker listens.",
 )
 @click.option(

@@ -94,7 +94,7 @@ class Reconciliation:
         revoked: dict[bytes, dict[int, int]] = {}
         granted: dict[bytes, list[int]] = {}
         unreleased = False
-        for topic_id in {**self.target, **member.assigned}:
+        for topic_id in dict.fromkeys((*self.target, *member.assigned)):
             target = NO_PARTITIONS
             if topic_id in self.subscribed_ids:
                 target = self.target.get(topic_id, NO_PARTITIONS)
