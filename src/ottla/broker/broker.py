@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from ottla.broker import controller_metrics
 from ottla.broker.adoption import adopt_topics
 from ottla.broker.authorization.choice import rules_of
+from ottla.broker.client_quotas import Quotas
 from ottla.broker.controller_options import controller_options
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
@@ -145,6 +146,7 @@ class Broker:
         self.lost_brokers = LostBrokers(clock.monotonic)
         self.image_waits = ImageWaits(self)
         self.rules = rules_of(self)
+        self.quotas = Quotas(settings, clock, metrics)
         self.dispatcher = Dispatcher(self)
         self.local_peers = LocalPeers(self)
         self.peers: Peers = self.local_peers

@@ -41,6 +41,7 @@ class Peer:
         "principal",
         "received_at",
         "rights",
+        "throttle",
     )
 
     def __init__(
@@ -64,6 +65,8 @@ class Peer:
         self.client_software_version = ""
         # Closes the connection with a reason; for faults found after `handle` has returned.
         self.disconnect: Callable[[str], object] | None = disconnect
+        # Has the connection read nothing for so many seconds; None where there is none.
+        self.throttle: Callable[[float], object] | None = None
         # The topics that Metadata was last asked for, as they were then; image_waits.py.
         self.metadata_asked: object = None
         # Called once when the connection is closed, by whichever side.

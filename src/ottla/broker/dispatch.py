@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.client_quotas import Metered
 from ottla.broker.context import Context, Encoded, Peer, PeerError, Pending
 from ottla.metrics import TIME_BOUNDS_S, Metrics
 from ottla.wire.apis import EVERY_API, Api
@@ -193,6 +194,7 @@ class Dispatcher:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._quotas = broker.quotas
         self._monotonic = broker.clock.monotonic
         self._routes: dict[int, Route] = {}
         self._tasks: dict[asyncio.Future[Any], None] = {}  # in the order of their beginning
@@ -224,10 +226,14 @@ class Dispatcher:
             request, _ = route.read(frame, position)
         except _MALFORMED as error:
             raise PeerError(_malformed(frame, error)) from error
-        context = Context(self._broker, peer, route.version, correlation_id, client_id)
         route.requests.value += 1
         if peer.received_at:
             route.queue_time.observe((started - peer.received_at) * 1000)
+        if self._quotas.active is not None:
+            metered = Metered(self._broker, peer, route.version, correlation_id, client_id)
+            metered.frame_bytes = len(frame)
+            return self._metered(route, request, metered, started)
+        context = Context(self._broker, peer, route.version, correlation_id, client_id)
         try:
             answer = route.handle(request, context)
             if answer.__class__ is route.response:
@@ -246,6 +252,23 @@ class Dispatcher:
         if answer is None:
             route.total_time.observe((self._monotonic() - started) * 1000)
             return None
+        return self._later(route, request, context, started, answer)
+
+    def _metered(
+        self, route: Route, request: Any, context: Metered, started: float
+    ) -> Out | Pending | None:
+        """As `handle` goes on, while there are quotas of clients."""
+        context.started_s = started
+        try:
+            answer = route.handle(request, context)
+        except PeerError:
+            raise
+        except Exception as error:
+            return self._encode(route, request, context, started, None, error)
+        finally:
+            context.spent_s = self._monotonic() - started
+        if answer is None or answer.__class__ in (route.response, Encoded):
+            return self._encode(route, request, context, started, answer, None)
         return self._later(route, request, context, started, answer)
 
     def close(self) -> None:
@@ -309,6 +332,8 @@ class Dispatcher:
                 "%s from %s failed", route, context.peer.address or "a client", exc_info=error
             )
             response = self.failed(route, request, ErrorCode.UNKNOWN_SERVER_ERROR, context)
+        if context.__class__ is Metered:
+            response = self._quotas.charge(context, route.api, response)
         if response is None:
             return None
         if isinstance(response, Encoded):

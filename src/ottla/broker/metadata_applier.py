@@ -36,6 +36,7 @@ from ottla.cluster.image import (
     BrokerConfigured,
     Change,
     ClusterImage,
+    EntityConfigured,
     PartitionImage,
     PartitionsChanged,
     PartitionsCreated,
@@ -219,6 +220,8 @@ class MetadataApplier:
                     broker.configure_topic(name)
                 case BrokerConfigured():
                     broker.configure()
+                case EntityConfigured():
+                    broker.quotas.configure(image.entity_configs)
                 case TopicDeleted():
                     deleted.append(change)
         broker.image = image
@@ -243,6 +246,7 @@ class MetadataApplier:
             await self._delete_topics(deleted)
         broker.next_image = image
         broker.configure()
+        broker.quotas.configure(image.entity_configs)
         removed = self._not_replicas(image, starts)
         for topic in image.topics.values():
             missing = [

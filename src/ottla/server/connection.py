@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ottla.broker.dispatch import Peer, PeerError, Pending
+from ottla.seams.clock import Timer
 from ottla.seams.network import FileTooShort, Stream
 from ottla.server.input import SIZE_BYTES, Input, why_not_a_frame
 from ottla.server.limits import CACHED_S, REQUESTS_PER_TURN, UNSENT_BYTES
@@ -66,6 +67,8 @@ class Connection:
         "_paused",
         "_shared",
         "_stream",
+        "_throttled",
+        "_throttled_until",
         "_writing",
         "closed",
         "last_active",
@@ -84,6 +87,7 @@ class Connection:
         self._stream = stream
         self._on_closed = on_closed
         self.peer = Peer(listener_name, stream.peer, self.disconnect)
+        self.peer.throttle = self.throttle
         self.peer_host = stream.peer_host
         self.last_active = shared.monotonic()
         self.closed = False
@@ -95,6 +99,8 @@ class Connection:
         self._counted = 0  # how much of `_output.held` the common account knows about
         self._continuing = self._dirty = self._draining = False
         self._paused = self._writing = False
+        self._throttled_until = 0.0  # monotonic
+        self._throttled: Timer | None = None  # until it fires nothing is read
         stream.on_readable(self._readable)
 
     # Receiving
@@ -148,6 +154,8 @@ class Connection:
                 if stop > end or not budget:
                     break
                 if (parked or self._writing or output.held > UNSENT_BYTES) and self._is_full():
+                    break
+                if self._throttled is not None:
                     break
                 budget -= 1
                 answer = handle(view[start + SIZE_BYTES : stop], peer)
@@ -216,6 +224,8 @@ class Connection:
         """Reads again if nothing speaks against it, beginning with what has been received."""
         if not self._paused or self.closed or self._input.starved or self._draining:
             return
+        if self._throttled is not None:
+            return
         if (self._parked or self._output.pieces) and self._is_full():
             return
         self._paused = False
@@ -232,6 +242,27 @@ class Connection:
         waiting = self._input
         if not self.closed and not self._paused and waiting.buffer is not None:
             self._handle(waiting.buffer, waiting.start, waiting.end)
+
+    def throttle(self, seconds: float) -> None:
+        """Read nothing for so long (KIP-219): the client is over a quota, and its answer says so.
+
+        What it sends meanwhile waits at the client: no more than its sockets take.
+        """
+        if self.closed:
+            return
+        end_s = self._shared.monotonic() + seconds
+        if self._throttled is not None:
+            if end_s <= self._throttled_until:
+                return
+            self._throttled.cancel()
+        self._throttled_until = end_s
+        self._throttled = self._shared.clock.call_later(seconds, self._throttle_ends)
+        self._pause()
+
+    def _throttle_ends(self) -> None:
+        self._throttled = None
+        self.last_active = self._shared.monotonic()
+        self._go_on()
 
     # Answering
 
@@ -345,8 +376,8 @@ class Connection:
 
     @property
     def awaits_answers(self) -> bool:
-        """Has answers unsent or still to come: not idle, however long nothing comes."""
-        return bool(self._output.pieces or self._parked)
+        """Has answers unsent or still to come, or may send nothing: not idle."""
+        return bool(self._output.pieces or self._parked or self._throttled)
 
     @property
     def unsent(self) -> int:
@@ -396,7 +427,9 @@ class Connection:
         for slot in parked:
             if slot.pending is not None:
                 slot.pending.cancel()
-        self.peer.disconnect = None
+        if self._throttled is not None:
+            self._throttled.cancel()
+        self.peer.disconnect = self.peer.throttle = None
         on_closed, self.peer.on_closed = self.peer.on_closed, None
         if on_closed is not None:
             on_closed()

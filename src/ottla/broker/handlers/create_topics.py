@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from ottla.broker.client_quotas import MutationQuota, mutation_quota
 from ottla.broker.context import Context
 from ottla.broker.forwarding import new_topic
-from ottla.cluster.requests import TopicOutcome
+from ottla.cluster.requests import NewTopic, TopicOutcome
 from ottla.settings.describe import source_at_creation, topic_entries
 from ottla.wire.api.create_topics import (
     CreatableTopicConfigs,
@@ -17,6 +18,7 @@ from ottla.wire.api.create_topics import (
 from ottla.wire.errors import ErrorCode
 
 CONFIGS_FROM = 5
+QUOTA_ERROR_FROM = 6
 
 
 async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
@@ -24,9 +26,41 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
     if request.timeout_ms <= 0:
         return failure(request, ErrorCode.REQUEST_TIMED_OUT, context)  # its time is over already
     wanted = [new_topic(topic) for topic in request.topics]
-    outcomes = await context.broker.controller.create_topics(wanted, request.validate_only)
+    quota = mutation_quota(context, QUOTA_ERROR_FROM)
+    if quota is None:
+        outcomes = await context.broker.controller.create_topics(wanted, request.validate_only)
+    else:
+        outcomes = await _create_within(quota, wanted, request.validate_only, context)
     shown: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     return CreateTopicsResponse(topics=[_result(each, context, shown) for each in outcomes])
+
+
+async def _create_within(
+    quota: MutationQuota, wanted: Sequence[NewTopic], validate_only: bool, context: Context
+) -> list[TopicOutcome]:
+    """First what there is to be said against them: what cannot be created costs nothing."""
+    controller = context.broker.controller
+    outcomes = await controller.create_topics(wanted, True)
+    refused = {
+        each.name
+        for each in outcomes
+        if each.error_code == ErrorCode.NONE and not quota.take(each.num_partitions)
+    }
+    found = {each.name: each for each in outcomes}
+    if not validate_only:
+        left = [
+            each
+            for each in wanted
+            if each.name not in refused and found[each.name].error_code == ErrorCode.NONE
+        ]
+        if left:
+            found |= {each.name: each for each in await controller.create_topics(left, False)}
+    for name in refused:
+        found[name] = TopicOutcome(
+            name, ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.THROTTLING_QUOTA_EXCEEDED.message
+        )
+    quota.done()
+    return [found[each.name] for each in outcomes]
 
 
 def failure(

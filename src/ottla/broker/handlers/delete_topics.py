@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ottla.broker.client_quotas import mutation_quota
 from ottla.broker.context import Context
 from ottla.broker.forwarding import deletions_response
-from ottla.cluster.requests import TopicRef
+from ottla.cluster.requests import DeletionOutcome, TopicRef
 from ottla.wire.api.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -13,6 +14,7 @@ from ottla.wire.api.delete_topics import (
 from ottla.wire.errors import ErrorCode
 
 IDS_FROM = 6
+QUOTA_ERROR_FROM = 5
 DELETION_DISABLED_FROM = 3
 
 
@@ -24,8 +26,22 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
         return failure(request, error, context)
     if request.timeout_ms <= 0:
         return failure(request, ErrorCode.REQUEST_TIMED_OUT, context)  # its time is over already
-    outcomes = await context.broker.controller.delete_topics(_topics(request, context))
-    return deletions_response(outcomes)
+    topics = _topics(request, context)
+    quota = mutation_quota(context, QUOTA_ERROR_FROM)
+    if quota is None:
+        return deletions_response(await context.broker.controller.delete_topics(topics))
+    image = context.broker.image
+    refused: dict[TopicRef, DeletionOutcome] = {}
+    for ref in topics:
+        name = ref.name if ref.name is not None else image.topic_name(ref.id)
+        topic = image.topic(name) if name is not None else None
+        if topic is not None and ref not in refused and not quota.take(len(topic.partitions)):
+            code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            refused[ref] = DeletionOutcome(ref.name, ref.id, code, code.message)
+    left = [ref for ref in topics if ref not in refused]
+    outcomes = await context.broker.controller.delete_topics(left) if left else []
+    quota.done()
+    return deletions_response([*outcomes, *refused.values()])
 
 
 def failure(

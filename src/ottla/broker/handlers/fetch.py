@@ -15,6 +15,7 @@ from ottla.broker.authorization.fetching import (
     denied_to_follower,
     denied_topics,
 )
+from ottla.broker.client_quotas import PARTITION_BYTES, Metered
 from ottla.broker.context import Context, Pending
 from ottla.broker.endpoints import current_leader
 from ottla.broker.errors import error_name
@@ -138,6 +139,7 @@ class Fetch:
         "bytes_min",
         "context",
         "creates_session",
+        "metered",
         "operation",
         "partitions",
         "pending",
@@ -167,6 +169,10 @@ class Fetch:
             replica_id = request.replica_state.replica_id
             replica_epoch = request.replica_state.replica_epoch
         bytes_max = min(request.max_bytes, context.broker.fetch_bytes_max)
+        # A follower has a throttle of its own, if any.
+        self.metered = context if isinstance(context, Metered) and replica_id < 0 else None
+        if self.metered is not None:
+            bytes_max = min(bytes_max, self.metered.fetch_bytes_max)
         self.bytes_min = min(request.min_bytes, bytes_max)
         self.wait_ms = request.max_wait_ms
         self.reader = Reader(
@@ -331,6 +337,10 @@ class Fetch:
     def response(self, outcome: Outcome) -> FetchResponse:
         """The answer, with the session brought up to date."""
         answers = outcome.answers
+        if self.metered is not None and self._is_throttled(self.metered, outcome):
+            # Nothing of it goes out, and the session stays as it is: the client asks again.
+            session_id = self.session.id if self.session is not None else NO_SESSION
+            return FetchResponse(session_id=session_id)
         self._count(answers)
         if self.reader.throttle is not None:
             self._count_throttled(answers, self.reader.throttle)
@@ -348,6 +358,9 @@ class Fetch:
             if self.reader.replica_id < 0:
                 response.node_endpoints = endpoints
         return response
+
+    def _is_throttled(self, metered: Metered, outcome: Outcome) -> bool:
+        return metered.throttles_fetch(outcome.size_bytes + PARTITION_BYTES * len(outcome.answers))
 
     def _count(self, answers: list[Answer]) -> None:
         """Count what is sent, per topic; what followers get is counted apart."""

@@ -6,7 +6,6 @@ configs are kept as text, as in the tree: there the credentials of a user stand 
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
@@ -165,6 +164,8 @@ def quotas_of(configs: Mapping[str, str]) -> dict[str, float]:
 
 def address_of(text: str) -> str | None:
     """An address in its one form, by which connections are known; None for what is none."""
+    import ipaddress  # which a broker without quotas need not load
+
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
