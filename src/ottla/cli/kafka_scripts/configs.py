@@ -1,4 +1,4 @@
-"""kafka-configs.sh: show and change the configs of topics, brokers, loggers and groups."""
+"""kafka-configs.sh: show and change configs of topics, brokers and others; credentials of users."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ottla.cli.connecting import text_of
 
 from .options import COMMAND_CONFIG, Given, Option, Parser
 from .running import admin_of, entry
+from .user_configs import MECHANISMS, alter_credentials, describe_credentials, without_secrets
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
@@ -49,7 +50,7 @@ DEFAULTS = {
     "broker-defaults": "brokers",
     "ip-defaults": "ips",
 }
-QUOTAS = "quotas and credentials of users, clients and addresses are not there yet"
+QUOTAS = "quotas of users, clients and addresses are not there yet"
 
 PARSER = Parser(
     "kafka-configs.sh",
@@ -79,7 +80,7 @@ PARSER = Parser(
         Option("client-metrics", "NAME", "a subscription to metrics of clients"),
         Option("client", "ID", skipped=QUOTAS),
         Option("client-defaults", skipped=QUOTAS),
-        Option("user", "NAME", skipped=QUOTAS),
+        Option("user", "NAME", "a user, with --add-config SCRAM-SHA-512=[password=…]"),
         Option("user-defaults", skipped=QUOTAS),
         Option("ip", "ADDRESS", skipped=QUOTAS),
         Option("ip-defaults", skipped=QUOTAS),
@@ -98,12 +99,14 @@ def run(arguments: Sequence[str]) -> int:
         check_alter(given, kind, name)
     with admin_of(given) as admin:
         try:
-            if action == "describe":
+            if kind == "users":
+                of_user(admin, given, action, name)
+            elif action == "describe":
                 describe(admin, kind, name, everything=given.has("all"))
             else:
                 alter(admin, given, kind, name or "")
         except (KafkaError, ValueError) as error:
-            words = " ".join(arguments)
+            words = without_secrets(arguments)
             print(f"Error while executing config command with args '{words}'", file=sys.stderr)
             print(text_of(error), file=sys.stderr)
             return 1
@@ -126,7 +129,7 @@ def entity(given: Given) -> tuple[str, str | None]:
         PARSER.refuse("At least one entity type must be specified")
     if len(found) > 1:
         PARSER.refuse("only one entity can be looked at in one go")
-    if found[0][0] not in RESOURCES:
+    if found[0][0] not in RESOURCES and (found[0][0] != "users" or found[0][1] == ""):
         PARSER.refuse(f"{found[0][0]}: {QUOTAS}")
     return found[0]
 
@@ -140,6 +143,25 @@ def check_alter(given: Given, kind: str, name: str | None) -> None:
             "specified with --alter"
         )
     given.exclude("add-config", ["add-config-file"])
+
+
+# users
+
+
+def of_user(admin: Admin, given: Given, action: str, name: str | None) -> None:
+    if action == "describe":
+        describe_credentials(admin, name)
+        return
+    user = name or ""
+    added, deleted = additions(given), deletions(given)
+    unknown = sorted({*added, *deleted} - set(MECHANISMS))
+    if unknown:
+        raise ValueError(
+            "Only quota and SCRAM credential configs can be altered for 'users', and "
+            f"{QUOTAS}. Unexpected config names: {', '.join(unknown)}"
+        )
+    alter_credentials(admin, user, added, deleted)
+    print(f"Completed updating config for user {user}.")
 
 
 # describe
@@ -214,9 +236,8 @@ def alter(admin: Admin, given: Given, kind: str, name: str) -> None:
     from ottla.client.errors import KafkaError
 
     changes: dict[str, Any] = {}
-    for text in given.values("delete-config"):
-        for config in text.split(","):
-            changes[config.strip()] = (AlterConfigOp.DELETE, None)
+    for config in deletions(given):
+        changes[config] = (AlterConfigOp.DELETE, None)
     for config, value in additions(given).items():
         changes[config] = (AlterConfigOp.SET, value)
     resource = ConfigResource(RESOURCES[kind], name, changes)
@@ -228,6 +249,10 @@ def alter(admin: Admin, given: Given, kind: str, name: str) -> None:
         print(f"Completed updating config for {TYPES[kind]} {name}.")
     else:
         print(f"Completed updating default config for {kind} in the cluster.")
+
+
+def deletions(given: Given) -> list[str]:
+    return [each.strip() for text in given.values("delete-config") for each in text.split(",")]
 
 
 def additions(given: Given) -> dict[str, str]:
