@@ -2,7 +2,7 @@
 
 Exit codes: 0 when every check held, 1 when one did not or something failed, 130 after Ctrl-C.
 `OTTLA_DEMO_SECONDS`, `OTTLA_DEMO_RATE` and `OTTLA_DEMO_REPORT` change its length, the events a
-second and where the report goes.
+second and where the report goes; with `--no-console` no console runs beside it.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ def plan(arguments: list[str]) -> Plan:
         seconds=float(given("OTTLA_DEMO_SECONDS", Plan.seconds)),
         rate=float(given("OTTLA_DEMO_RATE", Plan.rate)),
         cluster="--cluster" in arguments,
+        console="--no-console" not in arguments,
     )
 
 

@@ -24,6 +24,7 @@ from ottla.testing import broker, cluster
 
 from . import brokers, results
 from .brokers import Brokers
+from .console import Console
 from .generator import People, Sender
 from .panel import Screen, View
 from .process import Process
@@ -62,6 +63,7 @@ class Plan:
     rate: float = 2000.0
     seed: int = 1883
     cluster: bool = False
+    console: bool = True
 
 
 class Demo:
@@ -87,6 +89,7 @@ class Demo:
         self._start_broker()
         if self.plan.cluster:
             self._start_cluster()
+        self._start_console()
         self._start_pipelines()
         names = ", ".join(results.PIPELINES)
         where = self.story.master
@@ -126,6 +129,16 @@ class Demo:
         took_s = time.monotonic() - began
         what = f"{brokers.COUNT} brokers" if self.plan.cluster else "a broker"
         self.screen.say(f"started {what} on {self.address} [{took_s:.1f} s]")
+
+    def _start_console(self) -> None:
+        if not self.plan.console:
+            return
+        console = Console(self.address, self.home)
+        self.stack.callback(console.stop)
+        if console.address is None:
+            self.screen.say("the console did not start; the demo goes on without it")
+        else:
+            self.screen.say(f"a console shows all of it while it runs: {console.address}")
 
     def _start_cluster(self) -> None:
         from ottla.spark.standalone import standalone

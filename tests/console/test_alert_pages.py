@@ -77,7 +77,9 @@ def test_a_rule_by_hand_fires_and_is_seen(alerts: Alerts) -> None:
     form = browser.get("/alerts/rule?name=behind").text
     assert 'value="behind" required' in form
     assert 'name="clear" aria-label="Value at which it resolves" value="1"' in form
+    assert "Nothing is wrong." in text_of(browser.get("/c/main/"))
     alerts.service.look()
+    assert "critical group group-000: lag in records is 3" in text_of(browser.get("/c/main/"))
     page = text_of(browser.get("/alerts"))
     assert "3 firing, 0 pending" in page
     assert "group group-002: lag in records is 9" in page

@@ -282,7 +282,8 @@ def test_an_alert_fires_and_resolves(walk: Walk) -> None:
         assert (fired["status"], fired["rule"]) == ("firing", "watched is behind")
         page = walk.admin.go("/alerts")
         expect(page.locator("main")).to_contain_text("firing")
-        expect(walk.go("/").locator("main")).to_contain_text("watchers")
+        expect(walk.go("/").locator("#lists .badge.warn")).to_have_text("warning")
+        expect(walk.page.locator("#lists li")).to_contain_text("group watchers")
         walk.commit("watchers", topic, 10)
         assert receiver.next().body["status"] == "resolved"
         page = walk.admin.go("/alerts/history")

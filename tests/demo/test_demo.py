@@ -47,6 +47,7 @@ def test_the_demo_counts_every_event_once(where: str, tmp_path: Path) -> None:
     assert done.returncode == 0, said
     assert done.stdout.count("✓") == (5 if where == "local" else 6), said
     assert "SIGKILL to the pipelines" in said
+    assert re.search(r"a console shows all of it while it runs: http://127\.0\.0\.1:\d+/", said)
     assert ("SIGKILL to broker" in said) == (where == "cluster"), said
     assert "every event counted exactly once" in said
     # Nothing that a newcomer would worry about.

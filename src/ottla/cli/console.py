@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -121,6 +122,7 @@ def console(
     from ottla.console.config.command_line import options_of
     from ottla.console.config.options import ConfigError
     from ottla.console.data.schemas import SchemaError
+    from ottla.console.directory import held
     from ottla.console.history.store import HistoryFileError
 
     start_logging(log_level)
@@ -148,6 +150,7 @@ def console(
     options = replace(options, clusters=tuple(map(with_servers, options.clusters)))
     try:
         context = serving.context_of(options.certificate)
+        lock = held(Path(options.data_directory))
         access = serving.access_of(options)
     except ConfigError as error:
         fact, _, hint = str(error).partition("\nTry: ")
@@ -177,6 +180,8 @@ def console(
         raise Failure(fact, hint) from None
     except (RuleError, SchemaError) as error:
         raise Failure(f"{config}: {error}", "the example in docs/console.md", exit_code=2) from None
+    finally:
+        lock.close()
     return 0
 
 

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 
 from .access.middleware import protect
 from .access.open import OpenAccess, everybody
+from .alerts.steering import firing_now
 from .context import Console
 from .web import errors
 from .web.asked import Asked
@@ -51,6 +52,7 @@ def create_app(
     app.state.notes = OrderedDict()
     app.state.events = Events()
     app.state.asked = Asked()
+    app.state.alerts_now = firing_now  # the overview shows them
     app.state.paths = frozenset(each.path for each in all_routes if isinstance(each, Route))
     return app
 

@@ -64,6 +64,16 @@ class Sight:
         return kind in ("broker", "cluster")
 
 
+class AlertNow(NamedTuple):
+    """What the overview of a cluster says of an alert."""
+
+    severity: str
+    text: str
+    since_ms: int
+    url: str
+    silenced: bool
+
+
 def active(request: Request) -> list[Shown]:
     """The alerts that are not inactive, those that fire first, the newest of them first."""
     service, sight = service_of(request), Sight(request)
@@ -85,6 +95,17 @@ def active(request: Request) -> list[Shown]:
             -each.alert.since_ms, each.key,
         ),
     )  # fmt: skip
+
+
+def firing_now(request: Request, cluster: str) -> list[AlertNow]:
+    """Those of one cluster that fire, for its overview."""
+    if console_of(request).alerts is None:
+        return []
+    return [
+        AlertNow(each.severity, each.text, each.alert.since_ms, "/alerts", each.silenced)
+        for each in active(request)
+        if each.key.cluster == cluster and each.alert.phase is Phase.FIRING
+    ]
 
 
 def past(request: Request, before: int | None, limit: int = PAST_MAX) -> tuple[list[Past], bool]:

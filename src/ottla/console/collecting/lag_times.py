@@ -26,11 +26,10 @@ class LagTimes:
     def __init__(self, ends: EndHistory) -> None:
         self._ends = ends
         self._read: dict[tuple[TopicPartition, int], int | None] = {}
-        self._wanted: dict[TopicPartition, int] = {}
+        self._turn = 0  # whose records are read first
 
     def of(self, now_ms: int) -> Callable[[TopicPartition, int, int], int | None]:
-        """A function of partition, committed offset and end; what it cannot say is read later."""
-        self._wanted = {}
+        """A function of partition, committed offset and end."""
 
         def lag_ms(where: TopicPartition, committed: int, end: int) -> int | None:
             if committed >= end:
@@ -38,22 +37,28 @@ class LagTimes:
             passed = self._ends.passed_ms(where, committed)
             if passed is None:
                 passed = self._read.get((where, committed))
-                if passed is None and (where, committed) not in self._read:
-                    self._wanted[where] = committed
             return None if passed is None else max(0, now_ms - passed)
 
         return lag_ms
 
-    def read_records(self, admin: Admin, known: Known) -> None:
-        """The timestamps of some records that were asked for in vain."""
-        asked = {
-            where: offset
-            for where, offset in self._wanted.items()
-            if where in known.ends and offset >= known.starts.get(where, 0)
+    def _wanted(self, known: Known) -> dict[TopicPartition, int]:
+        return {
+            where: committed.offset
+            for group in known.groups.values()
+            for where, committed in group.committed.items()
+            if known.starts.get(where, 0) <= committed.offset < known.ends.get(where, 0)
+            and (where, committed.offset) not in self._read
+            and self._ends.passed_ms(where, committed.offset) is None
         }
-        asked = dict(list(asked.items())[:READS_PER_ROUND_MAX])
-        if not asked:
+
+    def read_records(self, admin: Admin, known: Known) -> None:
+        """The timestamps of some records at committed offsets, where nothing else tells."""
+        wanted = sorted(self._wanted(known).items())
+        if not wanted:
             return
+        # In turn: a group that commits all the time must not keep others from being read.
+        self._turn = (self._turn + READS_PER_ROUND_MAX) % len(wanted)
+        asked = dict([*wanted[self._turn :], *wanted[: self._turn]][:READS_PER_ROUND_MAX])
         if len(self._read) > KEPT_MAX:
             self._read.clear()
         try:

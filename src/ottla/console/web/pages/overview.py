@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import nlargest
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -15,15 +15,6 @@ from ...access.permissions import Permission
 from ..rendering import base_of, console_of, picture_of, render
 
 TOP = 8  # lines of each list
-
-
-class AlertNow(NamedTuple):
-    """What the overview says of an alert; the alerts' package gives them by `alerts_now`."""
-
-    severity: str
-    text: str
-    since_ms: int
-    url: str = ""
 
 
 def top(things: Iterable[Any], by: Callable[[Any], float | None]) -> list[Any]:
@@ -44,7 +35,6 @@ async def overview(request: Request) -> Response:
     picture = picture_of(request)
     topics = picture.topics.values()
     groups = picture.groups.values()
-    alerts_now = getattr(request.app.state, "alerts_now", None)
     return render(
         request,
         "overview.html",
@@ -56,7 +46,7 @@ async def overview(request: Request) -> Response:
         biggest=top(topics, lambda each: each.size_bytes),
         busiest=top(topics, lambda each: each.bytes_in_rate or each.records_in_rate),
         lagging=top(groups, lambda each: each.lag),
-        alerts=list(alerts_now(request, picture.name)) if alerts_now else [],
+        alerts=request.app.state.alerts_now(request, picture.name),
     )
 
 

@@ -34,8 +34,8 @@ function age() {
   setInterval(tick, 1000);
 }
 
-function moments() {
-  for (const each of document.querySelectorAll("time[data-ms]")) {
+function moments(within = document) {
+  for (const each of within.querySelectorAll("time[data-ms]")) {
     each.title = each.textContent;
     each.textContent = moment(Number(each.dataset.ms));
   }
@@ -96,6 +96,25 @@ function lookAgain() {
   if (document.querySelector("[data-look-again]")) setTimeout(() => location.reload(), 1500);
 }
 
+// Lists whose lines change, not only their numbers: taken anew from the page's own address.
+function again() {
+  for (const each of document.querySelectorAll("[data-again]")) {
+    setInterval(async () => {
+      if (document.hidden || each.contains(document.activeElement)) return;
+      try {
+        const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+        if (!answer.ok || answer.redirected) return;
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const fresh = page.getElementById(each.id);
+        if (fresh && !each.contains(document.activeElement)) each.replaceChildren(...fresh.childNodes);
+        moments(each);
+      } catch {
+        // The console is away: the age of the picture says so.
+      }
+    }, Number(each.dataset.again) * 1000);
+  }
+}
+
 theme();
 age();
 moments();
@@ -104,6 +123,7 @@ keys();
 scrollable();
 here();
 lookAgain();
+again();
 if (document.querySelector("[data-chart]")) import("./charts.js").then((it) => it.start());
 if (document.querySelector("[data-spark]")) import("./sparks.js").then((it) => it.start());
 if (document.querySelector("[data-subject]")) import("./live.js").then((it) => it.start());
