@@ -68,7 +68,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "coordinator": {"cluster.image", "replica.partition", "wire"} | SHARED,
     "broker": {"wire", "log", "replica", "metadata_store", "cluster", "coordinator", "security"}
     | SHARED,
-    "server": {"broker.dispatch", "broker.login", "tls.failure", "wire"} | SHARED,
+    "server": {"broker.dispatch", "broker.login", "security.quotas", "tls.failure", "wire"}
+    | SHARED,
     "client": {"security", "tls", "wire"},
     "aio": {"client"},
     "admin": {"client"},
@@ -106,6 +107,7 @@ MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/log.py": {"log", "wire"} | SHARED,
     "cli/secure.py": {"tls.authority"},
     "cli/server_exposure.py": {"server.listener"} | SHARED,
+    "cli/server_limits.py": {"server.limits", "server.server"} | SHARED,
     "cli/server_options.py": {"server.listener"} | SHARED,
     "cli/server_sasl.py": {"broker.context", "broker.login", "broker.login_network", "security"}
     | {"cluster.image", "wire.exchange"}

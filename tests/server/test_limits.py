@@ -413,19 +413,6 @@ def test_a_thousand_idle_connections_cost_little_memory() -> None:
     assert streams
 
 
-def test_connections_per_second() -> None:
-    """At max.connection.creation.rate newcomers wait for the next second, and nobody is refused."""
-    quiet = Quiet(Limits(connections_per_second_max=2))
-    streams = [quiet.connect() for _ in range(5)]
-    assert len(quiet.server.connections) == 2
-    quiet.clock.advance(1000)
-    assert len(quiet.server.connections) == 4
-    quiet.clock.advance(1000)
-    assert len(quiet.server.connections) == 5
-    assert all(quiet.is_open(stream) for stream in streams)
-    quiet.server.close()
-
-
 def test_limits_that_change_while_the_server_runs() -> None:
     """A higher max.connections lets in who waited; a lower one holds for newcomers."""
     quiet = Quiet(Limits(connections_max=1))

@@ -22,6 +22,7 @@ from ottla import __version__
 from ottla.cli.failure import Failure, cannot_listen
 from ottla.cli.logs import LEVELS, change_level, start_logging
 from ottla.cli.server_exposure import check_exposure
+from ottla.cli.server_limits import backlog_of, buffer_bytes, limits_of
 from ottla.cli.server_options import metrics_address, read_settings
 from ottla.cli.server_zookeeper import broker_id_of, drawn_ids, tree_of
 from ottla.cli.start_failure import why_not_started
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from ottla.cli.server_console import ConsoleBeside
     from ottla.cli.server_options import MetricsAddress
     from ottla.metrics import Metrics
-    from ottla.server.limits import Limits
     from ottla.server.metrics_http import MetricsServer
     from ottla.settings import Settings
 
@@ -165,38 +165,6 @@ def print_options() -> None:
             click.echo(f"    ({'; '.join(fact for fact in facts if fact)})\n")
 
 
-def buffer_bytes(settings: Settings, name: str) -> int:
-    """As set; unless set it is the system's choice, which grows with the line, unlike Kafka's."""
-    return settings.integer(name) if name in settings.given else -1
-
-
-def backlog_of(settings: Settings) -> int:
-    """As set; unless set it is larger than Kafka's, which many connections at a time overflow."""
-    from ottla.server.server import BACKLOG
-
-    name = "socket.listen.backlog.size"
-    return settings.integer(name) if name in settings.given else BACKLOG
-
-
-def limits_of(settings: Settings, connections_fit: int) -> Limits:
-    """The options' limits; `connections_fit` are as many as leave descriptors for the log."""
-    from ottla.server.limits import Limits
-    from ottla.settings.checks import connection_overrides
-
-    return Limits(
-        frame_bytes_max=settings.integer("socket.request.max.bytes"),
-        held_bytes_max=settings.integer("queued.max.request.bytes"),
-        unanswered_max=settings.integer("queued.max.requests"),
-        connections_max=min(settings.integer("max.connections"), connections_fit),
-        connections_per_ip_max=settings.integer("max.connections.per.ip"),
-        connections_per_ip_overrides=connection_overrides(
-            settings.values["max.connections.per.ip.overrides"]
-        ),
-        connections_per_second_max=settings.integer("max.connection.creation.rate"),
-        connections_idle_ms_max=settings.integer("connections.max.idle.ms"),
-    )
-
-
 # Running
 
 
@@ -294,8 +262,10 @@ class Running:
             background=self.background,
             secure=self._tls.listeners,
             logins=sasl.listeners,
+            windows=self.broker.quotas.windows,
         )
         self.broker.on_configured.append(self._configured)
+        self.broker.quotas.on_address_rates.append(self.server.change_address_rates)
         self.broker.config_checks.append(self._tls.check)
 
     def _put_under_control(self, loop: asyncio.AbstractEventLoop) -> Control:

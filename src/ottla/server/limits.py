@@ -8,7 +8,7 @@ that progress is made when all hold parts of requests.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 KiB = 1024
 MiB = 1024 * KiB
@@ -39,8 +39,19 @@ CONNECTIONS_MAX = (1 << 31) - 1  # Kafka's max.connections and max.connections.p
 # and its journal, pipes of a helper process, connections for metrics.
 OTHER_DESCRIPTORS_MAX = 64
 OTHER_DESCRIPTORS_SHARE = 8  # at most an eighth of a small limit
+CLOSING_LATER_MAX = 1_000  # connections of addresses that connect too often
 CONNECTIONS_IDLE_MS_MAX = 600_000  # Kafka's connections.max.idle.ms
 DRAIN_S_MAX = 5.0  # how long a stopping server waits for answers under way
+
+
+class ListenerLimits(NamedTuple):
+    """Those of one listener, with `listener.name.NAME.` before Kafka's names."""
+
+    connections_max: int = CONNECTIONS_MAX
+    connections_per_second_max: int = CONNECTIONS_MAX
+
+
+NO_LIMITS = ListenerLimits()
 
 
 class Limits:
@@ -55,6 +66,7 @@ class Limits:
         "connections_per_second_max",
         "frame_bytes_max",
         "held_bytes_max",
+        "listeners",
         "unanswered_max",
     )
 
@@ -70,6 +82,7 @@ class Limits:
         connections_per_ip_overrides: Mapping[str, int] | None = None,
         connections_per_second_max: int = CONNECTIONS_MAX,
         connections_idle_ms_max: int = CONNECTIONS_IDLE_MS_MAX,
+        listeners: Mapping[str, ListenerLimits] | None = None,
     ) -> None:
         self.frame_bytes_max = frame_bytes_max
         # Kafka's default for queued.max.request.bytes is -1, no limit; here -1 is a generous one.
@@ -82,6 +95,10 @@ class Limits:
         # A rate of 0 would admit no connection ever again.
         self.connections_per_second_max = max(connections_per_second_max, 1)
         self.connections_idle_ms_max = connections_idle_ms_max
+        self.listeners = dict(listeners or {})
+
+    def of_listener(self, name: str) -> ListenerLimits:
+        return self.listeners.get(name, NO_LIMITS)
 
     def per_ip(self, host: str) -> int:
         """How many connections one host may have."""

@@ -7,8 +7,10 @@
 
 At `max.connections`, or as many as the descriptors allow, new connections wait in the kernel's
 queue until another closes, as in Kafka; only the inter-broker listener, when it is not the only
-one, accepts one more, and the connection that has been silent longest is closed. A connection of a
-host beyond `max.connections.per.ip` is closed. A periodic sweep closes idle connections.
+one, accepts one more, and the connection that has been silent longest is closed. At its own limit
+a listener waits too, and for a moment when connections come too fast (connection_rates.py). A
+connection of a host beyond `max.connections.per.ip` is closed, and after a moment one of a host
+that connects faster than it may. A periodic sweep closes idle connections.
 """
 
 from __future__ import annotations
@@ -24,8 +26,12 @@ from ottla.broker.dispatch import Peer
 from ottla.seams.background import Background
 from ottla.seams.clock import Clock, Timer
 from ottla.seams.network import Listener, Network, Stream
+from ottla.security.quotas.client_quotas import AddressRates
+from ottla.security.quotas.rates import Windows
 from ottla.server.connection import Connection
+from ottla.server.connection_rates import ConnectionRates
 from ottla.server.limits import (
+    CLOSING_LATER_MAX,
     DRAIN_S_MAX,
     OWN_BUFFER_BYTES_MIN,
     SPARE_BUFFER_S,
@@ -78,9 +84,10 @@ class Server:
         background: Background | None = None,
         secure: Mapping[str, Secure] | None = None,
         logins: Mapping[str, NewLogin] | None = None,
+        windows: Windows = Windows(),  # noqa: B008
     ) -> None:
         """`background`: where what is not in the page cache is read before it is sent; `secure`:
-        the listeners of TLS; `logins`: those of SASL."""
+        the listeners of TLS; `logins`: those of SASL; `windows`: over which rates are measured."""
         self.limits = limits or Limits()
         read_ahead = None if background is None else ReadAhead(background)
         self.shared = Shared(handle, clock, self.limits, read_ahead)
@@ -98,10 +105,12 @@ class Server:
         self._secure = secure or {}
         self._logins = logins or {}
         self._closing = False
-        self._full = self._too_fast = False
-        self._created = 0  # connections in the second that is running
+        self._full = False
+        self._rates = ConnectionRates(windows)
+        self._by_listener = Counter[str]()
+        self._resting: dict[str, Timer] = {}  # listeners to which connections came too fast
+        self._closing_later: dict[Stream, Timer] = {}
         self._sweeper: Timer | None = None
-        self._second: Timer | None = None
 
     def open(self) -> None:
         """Binds every listener, and fills in the port where 0 asked for any. Raises OSError."""
@@ -130,6 +139,11 @@ class Server:
         """Takes over limits that an operator changed (KIP-226); they hold for new connections."""
         self.limits = self.shared.limits = limits
         self._leave_limit()
+        self._update_listeners()
+
+    def change_address_rates(self, rates: AddressRates) -> None:
+        """How many connections a second each address may make from now on (KIP-612)."""
+        self._rates.allowed = rates
 
     async def drain(self, seconds_max: float = DRAIN_S_MAX) -> None:
         """Stops accepting and reading, and waits for the answers that are being worked on.
@@ -153,10 +167,14 @@ class Server:
         """Closes every connection, after a last attempt to send what is ready."""
         self._closing = True
         self._close_listeners()
-        for timer in (self._sweeper, self._second):
+        for timer in (self._sweeper, *self._resting.values(), *self._closing_later.values()):
             if timer is not None:
                 timer.cancel()
-        self._sweeper = self._second = None
+        self._sweeper = None
+        self._resting.clear()
+        for stream in self._closing_later:
+            stream.close()
+        self._closing_later.clear()
         for connection in list(self.connections):
             connection.flush()
             connection.close("the server is stopping")
@@ -165,6 +183,8 @@ class Server:
 
     def _admit(self, listener_name: str, stream: Stream) -> None:
         host = stream.peer_host
+        if not self._comes_in_time(listener_name, stream, host):
+            return
         allowed = self.limits.per_ip(host)
         if self._by_host.get(host, 0) >= allowed:
             self.turned_away += 1
@@ -184,7 +204,9 @@ class Server:
         if new_login is not None:
             connection.peer.login = new_login(connection.peer)
         self.connections[connection] = None
-        self._count_second()
+        self._by_listener[listener_name] += 1
+        if self._is_full(listener_name):
+            self._update_listeners()
         if len(self.connections) >= self.limits.connections_max:
             self._reached_limit()
 
@@ -204,24 +226,52 @@ class Server:
                 longest_silent = min(others, key=lambda connection: connection.last_active)
                 longest_silent.close("a broker connects, and max.connections is reached")
 
-    def _count_second(self) -> None:
-        """At max.connection.creation.rate new connections wait for the next second."""
-        self._created += 1
-        if self._second is None:
-            self._second = self._clock.call_later(1.0, self._next_second)
-        if self._created >= self.limits.connections_per_second_max and not self._too_fast:
-            self._too_fast = True
+    def _comes_in_time(self, listener_name: str, stream: Stream, host: str) -> bool:
+        """Whether a connection may stay; its listener rests if they come too fast."""
+        now_ms = int(self._clock.monotonic() * 1000)
+        protected = listener_name == self._protected
+        wait_ms = self._rates.created(self.limits, listener_name, protected, now_ms)
+        if wait_ms and listener_name not in self._resting:
+            self._resting[listener_name] = self._clock.call_later(
+                wait_ms / 1000, self._rested, listener_name
+            )
             self._update_listeners()
+        close_ms = self._rates.from_address(host, now_ms)
+        if not close_ms:
+            return True
+        self._rates.turned_away(self.limits, listener_name, protected, now_ms)
+        self.turned_away += 1
+        log.debug("closing %s in %d ms: its address connects too often", stream.peer, close_ms)
+        if len(self._closing_later) >= CLOSING_LATER_MAX:
+            stream.close()
+        else:
+            # A client that is closed at once would be back at once.
+            stream.pause()
+            self._closing_later[stream] = self._clock.call_later(
+                close_ms / 1000, self._close_stream, stream
+            )
+        return False
 
-    def _next_second(self) -> None:
-        self._second = None
-        self._created = 0
-        if self._too_fast:
-            self._too_fast = False
-            self._update_listeners()
+    def _rested(self, listener_name: str) -> None:
+        del self._resting[listener_name]
+        self._update_listeners()
+
+    def _close_stream(self, stream: Stream) -> None:
+        del self._closing_later[stream]
+        stream.close()
+
+    def _is_full(self, listener_name: str) -> bool:
+        """Whether a listener has as many connections as it may have itself."""
+        allowed = self.limits.of_listener(listener_name).connections_max
+        return self._by_listener[listener_name] >= allowed
 
     def _closed(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
+        listener_name = connection.peer.listener_name
+        was_full = self._is_full(listener_name)
+        self._by_listener[listener_name] -= 1
+        if was_full:
+            self._update_listeners()
         self._by_host[connection.peer_host] -= 1
         if not self._by_host[connection.peer_host]:
             del self._by_host[connection.peer_host]
@@ -236,7 +286,11 @@ class Server:
     def _update_listeners(self) -> None:
         """Each listener accepts, or pauses: its new connections then wait in the kernel."""
         for name, listener in self._listeners.items():
-            if self._too_fast or (self._full and name != self._protected):
+            if (
+                name in self._resting
+                or self._is_full(name)
+                or (self._full and name != self._protected)
+            ):
                 listener.pause()
             else:
                 listener.resume()
