@@ -44,6 +44,11 @@ servers_option = click.option(
     show_default=True,
     help="Brokers to ask first; or OTTLA_BOOTSTRAP_SERVERS in the environment.",
 )
+command_config_option = click.option(
+    "--command-config",
+    metavar="FILE",
+    help="Options of the clients for TLS and a login, in a properties file.",
+)
 master_option = click.option(
     "--master",
     default="local[*]",
@@ -99,10 +104,11 @@ verbose_option = click.option("-v", "--verbose", is_flag=True, help="With what S
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a micro-batch.")
 @verbose_option
 @servers_option
+@command_config_option
 def run(
     targets: tuple[str, ...], mode: str | None, start: str, until: str | None, master: str,
     checkpoint: str, settings: tuple[str, ...], trigger: str | None, restarts: int, as_json: bool,
-    verbose: bool, bootstrap: str,
+    verbose: bool, bootstrap: str, command_config: str | None,
 ) -> int:  # fmt: skip
     """Run the pipelines of FILE, or the one called NAME, in one Spark session.
 
@@ -138,6 +144,7 @@ def run(
         settings=pairs(settings, "--set"),
         as_json=as_json,
         verbose=verbose,
+        client=security_of(command_config),
     )
     if restarts:
         return supervise(restarts, lambda: run_wanted(wanted))
@@ -151,9 +158,10 @@ def run(
 @verbose_option
 @json_option
 @servers_option
+@command_config_option
 def check(
     targets: tuple[str, ...], offline: bool, settings: tuple[str, ...], verbose: bool,
-    as_json: bool, bootstrap: str,
+    as_json: bool, bootstrap: str, command_config: str | None,
 ) -> int:  # fmt: skip
     """Find mistakes before anything runs: columns, keys, watermarks, topics.
 
@@ -172,15 +180,16 @@ def check(
     found = loaded(targets, session_follows=True)
     wanted = Wanted(
         targets, found, "check", bootstrap, "earliest", "latest", "local[1]", "", None,
-        pairs(settings, "--set"), as_json, verbose,
+        pairs(settings, "--set"), as_json, verbose, security_of(command_config),
     )  # fmt: skip
     show_warnings()
     try:
         spark = session_for(wanted)
         try:
             from ottla.spark.pipelines.checking import check as check_all
+            from ottla.spark.pipelines.declaring import with_client
 
-            found = with_pipelines(wanted).pipelines
+            found = [with_client(each, wanted.client) for each in with_pipelines(wanted).pipelines]
             findings = check_all(found, spark, None if offline else bootstrap)
         finally:
             end_session(spark)
@@ -303,6 +312,23 @@ def lags_of(groups: set[str], bootstrap: str, command_config: str | None) -> dic
 
 def moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def security_of(command_config: str | None) -> dict[str, str]:
+    """Of a file of a client's options, those of TLS and of a login that a client here has."""
+    if command_config is None:
+        return {}
+    from ottla.cli.connecting import known_options
+    from ottla.cli.kafka_scripts.options import read_properties
+    from ottla.client.config import COMMON
+
+    found = read_properties(command_config)
+    known = known_options(COMMON, found)
+    return {
+        name: value
+        for name, value in found.items()
+        if name.replace(".", "_") in known and name.startswith(("security.", "sasl.", "ssl."))
+    }
 
 
 def loaded(targets: tuple[str, ...], *, session_follows: bool = False) -> list[Pipeline]:

@@ -13,7 +13,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.spark.pipelines.progress import Reading
@@ -92,8 +92,9 @@ def names_of(places: Iterable[Any]) -> list[str]:
 
 
 class Publisher:
-    def __init__(self, servers: str) -> None:
-        self._servers = servers
+    def __init__(self, servers: str, client: Mapping[str, Any] | None = None) -> None:
+        """`client`: a client's options of TLS and of a login."""
+        self._client = {**(client or {}), "bootstrap_servers": servers}
         self._lock = threading.Lock()
         self._known: dict[str, Published] = {}
         self._wake = threading.Event()
@@ -129,9 +130,9 @@ class Publisher:
         from ottla.client.producer.producer import Producer
 
         try:
-            make_topic(self._servers)
+            make_topic(self._client)
             producer = Producer(
-                bootstrap_servers=self._servers,
+                **self._client,
                 client_id="ottla-pipeline-state",
                 max_block_ms=CLIENT_TIMEOUT_MS,
                 bootstrap_timeout_ms=CLIENT_TIMEOUT_MS,
@@ -162,11 +163,13 @@ class Publisher:
             log.info("the state of the pipelines was not published: %s", error)
 
 
-def make_topic(servers: str, configs: Iterable[tuple[str, str]] = tuple(CONFIGS.items())) -> None:
+def make_topic(
+    client: Mapping[str, Any], configs: Iterable[tuple[str, str]] = tuple(CONFIGS.items())
+) -> None:
     from ottla.client.admin import Admin, NewTopic
     from ottla.client.errors import TopicAlreadyExistsError
 
-    with Admin(bootstrap_servers=servers, bootstrap_timeout_ms=CLIENT_TIMEOUT_MS) as admin:
+    with Admin(**client, bootstrap_timeout_ms=CLIENT_TIMEOUT_MS) as admin:
         if TOPIC in admin.list_topics():
             return
         try:

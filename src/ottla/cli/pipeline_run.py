@@ -17,11 +17,13 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from ottla.cli.connecting import known_options
 from ottla.cli.failure import Failure
 from ottla.cli.pipeline_publishing import Publisher
 from ottla.cli.pipeline_view import View, say
+from ottla.client.config import COMMON
 from ottla.spark.pipelines.bounds import Bound
-from ottla.spark.pipelines.declaring import Pipeline
+from ottla.spark.pipelines.declaring import Pipeline, with_client
 from ottla.spark.pipelines.existing import check_sources
 from ottla.spark.pipelines.loading import load_all, parted
 from ottla.spark.pipelines.topics import PipelineError
@@ -54,6 +56,7 @@ class Wanted:
     settings: Mapping[str, str] = field(default_factory=dict)
     as_json: bool = False
     verbose: bool = False
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)  # Kafka's properties
 
 
 class Stop:
@@ -91,6 +94,9 @@ def run(wanted: Wanted) -> int:
     try:
         # Before Spark, which takes its time.
         need_installed()
+        wanted = replace(
+            wanted, pipelines=[with_client(each, wanted.client) for each in wanted.pipelines]
+        )
         for each in wanted.pipelines:
             check_sources(each, wanted.servers)
         spark = session_for(wanted)
@@ -140,7 +146,10 @@ def session_for(wanted: Wanted) -> SparkSession:
 
 def with_pipelines(wanted: Wanted) -> Wanted:
     """With the pipelines of files that waited for the session."""
-    return wanted if wanted.pipelines else replace(wanted, pipelines=load_all(wanted.targets))
+    if wanted.pipelines:
+        return wanted
+    loaded = [with_client(each, wanted.client) for each in load_all(wanted.targets)]
+    return replace(wanted, pipelines=loaded)
 
 
 def end_session(spark: SparkSession) -> None:
@@ -188,7 +197,7 @@ def run_stream(wanted: Wanted, spark: SparkSession) -> int:
     stop.listen()
     runs: list[Run] = []
     view = View(sys.stdout, as_json=wanted.as_json)
-    publisher = Publisher(wanted.servers)
+    publisher = Publisher(wanted.servers, known_options(COMMON, wanted.client))
     problem: str | None = None
     try:
         for each in wanted.pipelines:

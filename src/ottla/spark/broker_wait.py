@@ -30,6 +30,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.spark")
 T = TypeVar("T")
 
+# Of Java's options of TLS and of logins, those that have nothing to act on here: scripts set them.
+JAVA_SECURITY = frozenset(
+    {
+        "sasl.kerberos.kinit.cmd", "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.jitter", "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter",
+        "ssl.keymanager.algorithm", "ssl.protocol", "ssl.provider",
+        "ssl.secure.random.implementation", "ssl.trustmanager.algorithm",
+    }
+)  # fmt: skip
 BROKER_TIMEOUT = "15m"  # the default of the option
 # A broker that answers later than this is taken for away; so often the wait is logged.
 AWAY_AFTER_S = 5.0

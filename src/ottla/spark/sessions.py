@@ -20,6 +20,7 @@ from .home import quick_home
 from .java import JavaMissing, find_java
 from .owned_directory import OwnedDirectory
 from .pipelines.topics import PipelineError
+from .source.redaction import OPTIONS_REGEX, REDACTED
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
@@ -34,6 +35,7 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.streaming.stopTimeout": "60s",
+    OPTIONS_REGEX: REDACTED,
 }
 LOCAL_SETTINGS = {
     "spark.driver.host": LOOPBACK,

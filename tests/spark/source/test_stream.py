@@ -159,7 +159,8 @@ def test_progress_is_committed_to_a_group(
     received: list[PartitionOffsets] = []
     commit = listener.commits.commit
 
-    def recorded(servers: str, group: str, offsets: PartitionOffsets) -> None:
+    def recorded(servers: str, group: str, offsets: PartitionOffsets, client: object) -> None:
+        assert client is None
         commit(servers, group, offsets)
         received.append(offsets)
 

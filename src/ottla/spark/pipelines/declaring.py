@@ -10,11 +10,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .topics import Files, PipelineError, Sink, Source, Table, Topic, texts
+from .topics import Files, PipelineError, Sink, Source, Table, Topic, secured, texts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,16 +59,17 @@ class Pipeline:
         start: Bound = "earliest",
         catch_up: bool = False,
         trigger: str | None = None,
+        client: Mapping[str, str] | None = None,
     ) -> Run:
         """Begin to stream; with `catch_up` until what is there now is done.
 
         The checkpoint is in `checkpoint`/NAME: where there is one, the run goes on from it and
-        `start` has no meaning.
+        `start` has no meaning. `client` are Kafka's properties of TLS and of a login.
         """
         from .running import start_stream
 
         return start_stream(
-            self,
+            with_client(self, client or {}),
             spark,
             bootstrap_servers=bootstrap_servers,
             checkpoint=str(checkpoint),
@@ -84,11 +85,21 @@ class Pipeline:
         bootstrap_servers: str,
         start: Bound = "earliest",
         until: Bound = "latest",
+        client: Mapping[str, str] | None = None,
     ) -> dict[str, int]:
-        """Run over what is stored, as a batch; gives the rows written to each sink."""
+        """Run over what is stored, as a batch; gives the rows written to each sink.
+
+        `client` are Kafka's properties of TLS and of a login.
+        """
         from .past import run_past
 
-        return run_past(self, spark, bootstrap_servers=bootstrap_servers, start=start, until=until)
+        return run_past(
+            with_client(self, client or {}),
+            spark,
+            bootstrap_servers=bootstrap_servers,
+            start=start,
+            until=until,
+        )
 
     def outputs(self, frames: Mapping[str, Any]) -> dict[str, Any]:
         """The function's DataFrames, by sink."""
@@ -144,6 +155,18 @@ class Pipeline:
         if query == BAD_RECORDS:
             return f"{self.group}-bad"
         return self.group if len(self.sinks) == 1 else f"{self.group}-{query}"
+
+
+def with_client(made: Pipeline, client: Mapping[str, str]) -> Pipeline:
+    """The pipeline with these properties of TLS and of a login for all its topics."""
+    if not client:
+        return made
+    return replace(
+        made,
+        sources={name: secured(each, client) for name, each in made.sources.items()},
+        sinks={name: secured(each, client) for name, each in made.sinks.items()},
+        bad_records=made.bad_records and secured(made.bad_records, client),
+    )
 
 
 def pipeline(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .bounds import partitions_of
 from .declaring import Pipeline
-from .topics import PipelineError, Table, Topic
+from .topics import SECURITY, PipelineError, Table, Topic
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
@@ -55,7 +55,7 @@ def client_properties(pipeline: Pipeline) -> dict[str, str]:
             found |= {
                 name.removeprefix("kafka."): value
                 for name, value in each.options.items()
-                if name.startswith(("kafka.security.", "kafka.sasl.", "kafka.ssl."))
+                if name.startswith(SECURITY)
             }
     return found
 

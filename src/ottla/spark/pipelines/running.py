@@ -24,7 +24,7 @@ from .bounds import Bound, Offsets, offsets_at, partitions_of, start_offsets
 from .checkpoints import Home
 from .declaring import BAD_RECORDS, Pipeline
 from .examining import ReportListener, Reports, examinable, observed_once
-from .existing import make_targets, need_sources, topic_clients
+from .existing import client_properties, make_targets, need_sources, topic_clients
 from .inputs import Inputs, StreamInputs
 from .outputs import records
 from .problems import sentence
@@ -171,7 +171,8 @@ class Run:
         self._over = True
         try:
             for name, query in self.queries.items():
-                commit_last(query, self.servers, self.pipeline.group_of(name))
+                group = self.pipeline.group_of(name)
+                commit_last(query, self.servers, group, client_properties(self.pipeline))
                 last = query.lastProgress
                 if last is not None:
                     self._warn_of_tables(json.loads(last.json))
@@ -195,8 +196,10 @@ def start_stream(
 ) -> Run:
     """Start all queries of a pipeline, or none."""
     from ..source import register
+    from ..source.listener import clients
 
     register(spark)
+    clients[bootstrap_servers] = client_properties(pipeline)
     home = Home(checkpoint, pipeline.name)
     home.take()
     run = Run(pipeline, home, bootstrap_servers)
@@ -416,13 +419,13 @@ def query_name(pipeline: Pipeline, query: str) -> str:
     return pipeline.name if len(pipeline.queries) == 1 else f"{pipeline.name}/{query}"
 
 
-def commit_last(query: StreamingQuery, servers: str, group: str) -> None:
+def commit_last(query: StreamingQuery, servers: str, group: str, client: Mapping[str, str]) -> None:
     """Commit the end of the last batch now: the listener may not have come to it yet."""
     from ..source.listener import commit_progress
 
     progress = query.lastProgress
     if progress is not None:
-        commit_progress(progress, servers=servers, group=group)
+        commit_progress(progress, servers=servers, group=group, client=client)
 
 
 @contextlib.contextmanager

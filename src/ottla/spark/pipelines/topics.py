@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -96,6 +96,18 @@ class Files:
 
 Source = Topic | Table | Files
 Sink = Topic | Files
+Place = TypeVar("Place", Topic, Table, Files, Topic | Table | Files, Topic | Files)
+# How a client gets in, by the names of Spark's connector.
+SECURITY = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
+
+
+def secured(place: Place, client: Mapping[str, str]) -> Place:
+    """With a client's properties of TLS and of a login; what is declared prevails."""
+    if isinstance(place, Files):
+        return place
+    given = {f"kafka.{name}": value for name, value in client.items()}
+    chosen = {name: value for name, value in given.items() if name.startswith(SECURITY)}
+    return replace(place, options={**chosen, **place.options})
 
 
 def topic(

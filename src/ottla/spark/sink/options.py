@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from ..broker_wait import BROKER_TIMEOUT
+from ..broker_wait import BROKER_TIMEOUT, JAVA_SECURITY
 from ..source.option_values import duration_ms
 from .parcels import CARRIERS
 from .rows import SinkError
@@ -37,7 +37,7 @@ TAKEN = {
 class SinkOptions:
     """`properties` are the client's; `name` is the transactional id, if the user gave one."""
 
-    properties: dict[str, Any]
+    properties: dict[str, Any] = field(repr=False)  # passwords among them
     topic: str | None
     exactly_once: bool
     accept: bool
@@ -82,7 +82,7 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
     properties: dict[str, Any] = {
         name.removeprefix("kafka."): value
         for name, value in given.items()
-        if name.startswith("kafka.")
+        if name.startswith("kafka.") and name.removeprefix("kafka.") not in JAVA_SECURITY
     }
     if not properties.get("bootstrap.servers"):
         raise SinkError(

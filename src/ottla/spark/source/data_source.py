@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -75,10 +77,15 @@ def ddl(options: SourceOptions) -> str:
     return ", ".join(f"{name} {TYPES[name]}" for name in options.columns)
 
 
-def register(spark: SparkSession) -> None:
+def register(spark: SparkSession, client: Mapping[str, str] | None = None) -> None:
     """Make `format("ottla")` known to a session that does not look for sources by itself, and let
-    its queries commit their progress as `commitGroup` says. May be called again."""
-    from .listener import install
+    its queries commit their progress as `commitGroup` says. May be called again.
+
+    `client` are Kafka's properties (`security.protocol`, `sasl.jaas.config` …) for those commits
+    where brokers want TLS or a login.
+    """
+    from .listener import clients, install
+    from .redaction import hide_secrets
 
     try:
         spark.dataSource.register(OttlaDataSource)
@@ -87,3 +94,6 @@ def register(spark: SparkSession) -> None:
         if problem.getCondition() not in ALREADY_KNOWN:
             raise
     install(spark)
+    if client is not None:
+        clients[client.get("bootstrap.servers", "")] = dict(client)
+    hide_secrets(spark)

@@ -78,6 +78,8 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
         if self.settings.commit_group is not None:
             found["commitGroup"] = self.settings.commit_group
             found["kafka.bootstrap.servers"] = self.settings.servers
+            if self.settings.secured:
+                found["secured"] = "true"
         return found
 
     def _last(self, known: PartitionOffsets) -> PartitionOffsets:

@@ -25,23 +25,31 @@ from .group_commits import GroupCommits
 from .offsets import decode, notes
 
 commits = GroupCommits()
+# How clients get in, by brokers; "" is for all others. A progress, which goes to logs and other
+# listeners, does not say that.
+clients: dict[str, Mapping[str, Any]] = {}
 
 
 def commit_progress(
-    progress: Mapping[str, Any] | None, *, servers: str = "", group: str = ""
+    progress: Mapping[str, Any] | None,
+    *,
+    servers: str = "",
+    group: str = "",
+    client: Mapping[str, Any] | None = None,
 ) -> None:
     """Commit how far a query is, from its `lastProgress`: at once, in this thread.
 
     Since Spark 4.2 the source's `commitGroup` is in the progress; before that only the caller knows
-    the group and its brokers.
+    the group and its brokers. `client` are Kafka's properties for brokers that want TLS or a login;
+    without them it is the reader that commits there.
     """
     for source in (progress or {}).get("sources", ()):
         said = notes(source["latestOffset"])
         chosen = said.get("commitGroup", group)
-        if chosen:
-            commits.commit(
-                said.get("kafka.bootstrap.servers", servers), chosen, decode(source["endOffset"])
-            )
+        at = said.get("kafka.bootstrap.servers", servers)
+        how = clients.get(at, clients.get("")) if client is None else client
+        if chosen and (how or not said.get("secured")):
+            commits.commit(at, chosen, decode(source["endOffset"]), how)
 
 
 class CommitListener(StreamingQueryListener):

@@ -16,7 +16,7 @@ from ottla.client.consumer.options import read_options as read_client_options
 from ottla.client.errors import KafkaConfigurationError
 from ottla.client.structs import TopicPartition
 
-from ..broker_wait import BROKER_TIMEOUT
+from ..broker_wait import BROKER_TIMEOUT, JAVA_SECURITY
 from .option_values import (
     COLUMNS,
     EARLIEST,
@@ -84,11 +84,17 @@ class SourceOptions:
     columns: tuple[str, ...]
     commit_group: str | None
     examined: str | None
-    client: Mapping[str, str] = field(default_factory=dict)  # Kafka's properties
+    # Kafka's properties of a client, passwords among them.
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def servers(self) -> str:
         return self.client["bootstrap.servers"]
+
+    @property
+    def secured(self) -> bool:
+        """Whether addresses alone are not enough to get in."""
+        return self.client.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT"
 
 
 class Option(NamedTuple):
@@ -150,6 +156,7 @@ IGNORED = frozenset(
         "group.protocol", "group.remote.assignor", "metadata.recovery.rebootstrap.trigger.ms",
         "metadata.recovery.strategy", "metrics.recording.level",
         "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms",
+        *JAVA_SECURITY,
     }
 )  # fmt: skip
 

@@ -127,8 +127,11 @@ class StreamReader(DataSourceStreamReader):
     def commit(self, end: StreamOffset) -> None:
         """Spark is done with everything before `end`. In a session without our listener this is
         what commits it to the group."""
-        if self.settings.commit_group is not None:
-            self._commits.commit(self.settings.servers, self.settings.commit_group, decode(end))
+        settings = self.settings
+        if settings.commit_group is not None:
+            self._commits.commit(
+                settings.servers, settings.commit_group, decode(end), settings.client
+            )
 
     def stop(self) -> None:
         """The query is over."""
