@@ -126,6 +126,41 @@ def test_a_directory_that_comes_later_while_others_are_written(
     asyncio.run(run())
 
 
+def test_all_watchers_share_one_descriptor(tmp_path: Path) -> None:
+    """Each notices what happens in its directories, by the names that it knows; one that ends
+    leaves the others what they had. Before, each source of an agent had an instance of its own, of
+    which a user may have 128: with more, all others looked at their files now and then."""
+
+    async def run() -> None:
+        folder, other, link = (tmp_path / name for name in ("folder", "other", "link"))
+        folder.mkdir()
+        other.mkdir()
+        link.symlink_to("folder")
+        one, same, by_link, elsewhere = watchers = [InotifyWatcher() for _ in range(4)]
+        for watcher, directory in zip(watchers, (folder, folder, link, other), strict=True):
+            watcher.watch([str(directory)])
+        assert len({watcher._events for watcher in watchers}) == 1
+        (folder / "a.log").touch()
+        for watcher in one, same, by_link:
+            assert (await watcher.wait(GIVE_UP_S)).listing
+        await noticed(one, lambda: (folder / "a.log").write_text("x"))
+        assert await same.wait(GIVE_UP_S) == Changes({f"{folder}/a.log"})
+        assert await by_link.wait(GIVE_UP_S) == Changes({f"{link}/a.log"})
+        one.close()
+        assert await noticed(same, lambda: (folder / "a.log").write_text("y")) == Changes(
+            {f"{folder}/a.log"}
+        )
+        same.close()
+        by_link.close()
+        assert elsewhere._events.is_open
+        assert await elsewhere.wait(0) == Changes()
+        assert (await noticed(elsewhere, (other / "b.log").touch)).listing
+        elsewhere.close()
+        assert not elsewhere._events.is_open
+
+    asyncio.run(run())
+
+
 def test_network_file_systems_are_polled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mount that a directory is on decides, the innermost one."""
     mounts = (

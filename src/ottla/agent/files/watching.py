@@ -13,13 +13,11 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from asyncinotify import Inotify, Watch
+from .directory_events import events_of_the_loop
 
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse")
-GATHER_S = 0.005  # writes that follow at once are noticed together
 POLL_S = 0.25
 RELIST_S = 30.0  # with inotify
 MISSING_S = 1.0  # how often a directory is looked for that is not there
@@ -63,35 +61,27 @@ class PollingWatcher:
 
 
 class InotifyWatcher:
-    """Watches directories through one descriptor that the event loop waits for."""
+    """Knows of directories what inotify says (see directory_events.py). Raises OSError if there may
+    be no more instances of it."""
 
     def __init__(self) -> None:
-        from asyncinotify import Inotify
-
-        self._inotify: Inotify = Inotify(cache_size=256, sync_timeout=0)
-        self._watched: dict[str, Watch] = {}
+        self._events = events_of_the_loop()
+        self._events.listen(self)
+        self._watched: set[str] = set()
         self._missing: set[str] = set()
-        self._loop = asyncio.get_running_loop()
+        self._changes = Changes()
         self._ready = asyncio.Event()
-        self._relist_at_s = self._loop.time() + RELIST_S
+        self._relist_at_s = self._events.loop.time() + RELIST_S
         self._look_at_s = 0.0  # for directories that are not there
-        self._loop.add_reader(self._inotify.fd, self._on_readable)
-
-    def _on_readable(self) -> None:
-        self._loop.remove_reader(self._inotify.fd)  # until the events are taken
-        self._ready.set()
 
     def watch(self, directories: Iterable[str]) -> None:
-        from asyncinotify import Mask
-
-        mask = Mask.MODIFY | Mask.CREATE | Mask.DELETE | Mask.MOVE | Mask.DELETE_SELF
-        mask |= Mask.MOVE_SELF | Mask.ONLYDIR
-        for directory in set(directories) - self._watched.keys():
+        for directory in set(directories) - self._watched:
             try:
-                self._watched[directory] = self._inotify.add_watch(directory, mask)
+                self._events.watch(directory, self)
             except OSError:
                 self._missing.add(directory)  # it may come later
             else:
+                self._watched.add(directory)
                 self._missing.discard(directory)
 
     async def wait(self, timeout_s: float) -> Changes:
@@ -100,8 +90,8 @@ class InotifyWatcher:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._ready.wait()
-                await asyncio.sleep(GATHER_S)
-        changes = self._take() if self._ready.is_set() else Changes()
+        changes, self._changes = self._changes, Changes()
+        self._ready.clear()
         if self._is_listing_due():
             changes.listing = True
         return changes
@@ -109,7 +99,7 @@ class InotifyWatcher:
     def _is_listing_due(self) -> bool:
         """Whether it is time again, or a directory has come; also while something is written all
         the time."""
-        now_s = self._loop.time()
+        now_s = self._events.loop.time()
         has_come = False
         if self._missing and now_s >= self._look_at_s:
             self._look_at_s = now_s + MISSING_S
@@ -121,41 +111,26 @@ class InotifyWatcher:
         self._relist_at_s = now_s + RELIST_S
         return True
 
-    def _take(self) -> Changes:
-        from asyncinotify import Mask
+    # Called by the events
 
-        changes = Changes()
-        names_changed = Mask.CREATE | Mask.DELETE | Mask.MOVE
-        gone = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.IGNORED | Mask.UNMOUNT
-        while (event := self._inotify.sync_get()) is not None:
-            mask = event.mask
-            watch = event.watch
-            if mask & Mask.Q_OVERFLOW or mask & names_changed or watch is None:
-                changes.listing = True
-            elif mask & gone:
-                changes.listing = True
-                self._lose(watch)
-            elif event.name is not None:
-                changes.written.add(os.path.join(watch.path, event.name))
-        self._ready.clear()
-        self._loop.add_reader(self._inotify.fd, self._on_readable)
-        return changes
+    def noticed(self, directory: str, name: str | None) -> None:
+        if name is None:
+            self._changes.listing = True
+        else:
+            self._changes.written.add(os.path.join(directory, name))
+        self._ready.set()
 
-    def _lose(self, watch: Watch) -> None:
-        """A directory was moved or deleted; another may come under its name."""
-        directory = str(watch.path)
-        if self._watched.get(directory) is not watch:
-            return  # known already
-        del self._watched[directory]
-        try:
-            self._inotify.rm_watch(watch)
-        except OSError:
-            pass  # it ended with the directory
+    def lost(self, directory: str) -> None:
+        self._watched.discard(directory)
         self.watch([directory])
+        self.overflowed()
+
+    def overflowed(self) -> None:
+        self._changes.listing = True
+        self._ready.set()
 
     def close(self) -> None:
-        self._loop.remove_reader(self._inotify.fd)
-        self._inotify.close()
+        self._events.leave(self)
 
 
 def file_system_of(path: str, mounts: str) -> str:
