@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -196,6 +197,31 @@ def test_what_becomes_of_the_topic_of_positions(ottla_own_broker: Broker) -> Non
     with pytest.raises(PartError, match=r"cleanup.policy=delete.*\n.*cleanup.policy=compact"):
         late.start()
     late.stop()
+
+
+def test_records_of_others_in_the_topic_of_positions(
+    ottla_broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is no position is left out, and the log says so. Before, one such record ended each
+    agent of its partition with a traceback, and kept it from starting."""
+    bootstrap, topic = ottla_broker.bootstrap_servers, "agent-foreign"
+    sink = exactly_once_sink(bootstrap, topic)
+    sink.start()
+    sink.deliver([numbered(0, 5)])
+    mine = json.dumps(["here", topic, "k1", "r1/numbers"]).encode()
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for key, value in (
+            (b"x", b"y"),
+            (b"{}", b"{}"),
+            (b"[]", b""),
+            (mine, b"5"),
+            (mine, b"[" * 9),
+        ):
+            for partition in range(PARTITIONS):
+                producer.send(TOPIC, value, key=key, partition=partition)
+    assert sink.recover()["r1/numbers"].offset == 5
+    assert " has 5 records that are no positions" in caplog.text
+    sink.stop()
 
 
 def recovered_once_known(sink: KafkaSink) -> None:

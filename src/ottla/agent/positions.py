@@ -156,6 +156,7 @@ class PositionTopic:
         """The positions up to an offset, which is committed, and the owner."""
         found: dict[str, Position] = {}
         owner = None
+        foreign = 0
         mine = list(self._identity)
         deadline = time.monotonic() + READ_TIMEOUT_S
         with Consumer(
@@ -176,17 +177,27 @@ class PositionTopic:
                     )
                 for records in consumer.poll(timeout_ms=1000).values():
                     for record in records:
-                        *holder, stream = json.loads(record.key)
-                        if holder != mine:
-                            continue
-                        if record.value is None:
-                            found.pop(stream, None)
-                            continue
-                        held = json.loads(record.value)
-                        if stream == OWNER:
-                            owner = held["process"]
-                        elif stream != BARRIER:
-                            found[stream] = Position(stream, held["offset"], held["facts"])
+                        try:
+                            *holder, stream = json.loads(record.key)
+                            if holder != mine or stream == BARRIER:
+                                continue
+                            if record.value is None:
+                                found.pop(stream, None)
+                                continue
+                            held = json.loads(record.value)
+                            if stream == OWNER:
+                                owner = held["process"]
+                            else:
+                                found[stream] = Position(stream, held["offset"], held["facts"])
+                        except (ValueError, TypeError, KeyError, RecursionError):
+                            foreign += 1  # nobody is kept from writing to the topic
+        if foreign:
+            logger.warning(
+                "%s-%d has %d records that are no positions; they are left out",
+                TOPIC,
+                self._partition,
+                foreign,
+            )
         return found, owner
 
     def send(self, producer: RawProducer, positions: Iterable[Position]) -> None:
