@@ -57,6 +57,9 @@ READ_BY_LOG_CONFIG = {"cleanup_policy": "compact", "message_timestamp_type": "ap
 # What the controller reads of a topic's configs; no log needs it.
 READ_BY_CONTROLLER = {"unclean_leader_election_enable"}
 
+# What a share group's leader asks the cluster image before it writes dead letters to the topic.
+READ_BY_SHARE_GROUPS = {"errors_deadletterqueue_group_enable"}
+
 # These packages read the options of clients, some of which have the same names.
 OF_CLIENTS = {"agent", "aio", "client", "console", "spark"}
 
@@ -100,11 +103,15 @@ def test_what_a_topic_honours_is_read() -> None:
     source = "\n".join(path.read_text() for path in outside)
     read = set(re.findall(r"\.([a-z0-9_]+)\b", source)) | READ_BY_LOG_CONFIG.keys()
     assert read >= set(READ_BY_LOG_CONFIG.values())
-    honoured = {
-        name.replace(".", "_")
-        for name, option in TOPIC_CONFIGS.items()
-        if option.standing is Standing.HONOURED and not option.internal
-    } - READ_BY_CONTROLLER
+    honoured = (
+        {
+            name.replace(".", "_")
+            for name, option in TOPIC_CONFIGS.items()
+            if option.standing is Standing.HONOURED and not option.internal
+        }
+        - READ_BY_CONTROLLER
+        - READ_BY_SHARE_GROUPS
+    )
     fields = set(LogConfig._fields) - {"producer_id_expiration_ms"}
     assert honoured == fields
     assert fields - read == set()

@@ -22,8 +22,10 @@ from ottla.broker.shares.ranges import (
     ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
     BatchBounds,
+    GivenUp,
     Limits,
 )
 from ottla.coordinator.share_state import StateBatch
@@ -216,7 +218,8 @@ def test_a_log_that_begins_later() -> None:
 class Twin:
     """The state of each record by itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
         self.states: dict[int, int] = {}
         self.counts: dict[int, int] = {}
         self.owners: dict[int, str] = {}
@@ -244,12 +247,22 @@ class Twin:
                 self.deadlines[offset] = now_ms + LIMITS.lock_ms
             elif kind == RELEASE:
                 self.free(offset)
+            elif kind == REJECT:
+                self.states[offset] = self.limits.given_up
             else:
                 self.states[offset] = ACKNOWLEDGED if kind == ACCEPT else ARCHIVED
 
     def free(self, offset: int) -> None:
-        given_up = self.counts[offset] >= LIMITS.deliveries_max
-        self.states[offset] = ARCHIVED if given_up else AVAILABLE
+        exhausted = self.counts[offset] >= LIMITS.deliveries_max
+        self.states[offset] = self.limits.given_up if exhausted else AVAILABLE
+
+    def buried(self, given_up: list[GivenUp]) -> None:
+        for first, last, deliveries, rejected in given_up:
+            for offset in range(first, last + 1):
+                assert self.states[offset] == ARCHIVING
+                assert self.counts[offset] == deliveries
+                assert rejected or deliveries == LIMITS.deliveries_max
+                self.states[offset] = ARCHIVED
 
     def expire(self, now_ms: int) -> None:
         for offset, state in self.states.items():
@@ -281,18 +294,23 @@ steps = st.one_of(
     ),
     st.tuples(st.just("leave"), members),
     st.tuples(st.just("wait"), st.integers(1, 600)),
+    st.tuples(st.just("bury"), st.integers(1, 9)),
 )
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(steps, max_size=60))
-def test_as_if_each_record_was_kept_by_itself(plan: list[tuple[Any, ...]]) -> None:
-    """Whatever members do: ranges say of each record what the twin says, and stay few."""
-    window, twin, now_ms = InFlight(0), Twin(), 0
+@given(st.lists(steps, max_size=60), st.sampled_from([ARCHIVED, ARCHIVING]))
+def test_as_if_each_record_was_kept_by_itself(plan: list[tuple[Any, ...]], given_up: int) -> None:
+    """Whatever members do: ranges say of each record what the twin says, and stay few.
+
+    Also where a record that nobody can process is a dead letter before it is done with.
+    """
+    limits = LIMITS._replace(given_up=given_up)
+    window, twin, now_ms = InFlight(0), Twin(limits), 0
     for step in plan:
-        if step[0] == "take" and window.can_acquire(LIMITS):
+        if step[0] == "take" and window.can_acquire(limits):
             _, member, count, exact = step
-            found = take(window, member, count, now_ms, exact=exact)
+            found = take(window, member, count, now_ms, exact=exact, limits=limits)
             assert found
             twin.acquired(member, found, now_ms)
         elif step[0] == "say":
@@ -300,19 +318,40 @@ def test_as_if_each_record_was_kept_by_itself(plan: list[tuple[Any, ...]]) -> No
             first, last = first + window.start, first + window.start + more
             may = twin.may(member, first, last)
             try:
-                say(window, first, last, kind, member=member, now_ms=now_ms)
+                say(window, first, last, kind, member=member, now_ms=now_ms, limits=limits)
             except InvalidAcknowledgement:
                 assert not may
             else:
                 assert may
                 twin.said(first, last, kind, now_ms)
         elif step[0] == "leave":
-            window.commit(window.release(step[1], LIMITS))
+            window.commit(window.release(step[1], limits))
             for offset, state in list(twin.states.items()):
                 if state == ACQUIRED and twin.owners[offset] == step[1]:
                     twin.free(offset)
         elif step[0] == "wait":
             now_ms += step[1]
-            window.expire(LIMITS, now_ms)
+            window.expire(limits, now_ms)
             twin.expire(now_ms)
+        elif step[0] == "bury":
+            letters = window.given_up(step[1], limits)
+            assert bool(letters) == (ARCHIVING in twin.states.values())
+            twin.buried(letters)
+            for each in letters:
+                window.settle(each.first, each.last)
         twin.check(window)
+
+
+def test_the_next_leader_goes_on_with_dead_letters() -> None:
+    """What the share coordinator has as being archived is still to be a letter, and is in the
+    window until then; why follows from how often it was delivered."""
+    limits = LIMITS._replace(given_up=ARCHIVING)
+    window = InFlight(
+        0, [StateBatch(0, 1, ARCHIVING, 1), StateBatch(2, 2, ARCHIVING, 5), StateBatch(3, 3, 2, 1)]
+    )
+    assert window.given_up(9, limits) == [GivenUp(0, 1, 1, True), GivenUp(2, 2, 5, False)]
+    assert (window.durable_start(), window.count) == (0, 3)
+    assert window.settle(0, 1) == [StateBatch(0, 1, ARCHIVED, 1)]
+    assert window.durable_start() == 2
+    window.settle(2, 2)
+    assert (window.start, window.given_up(9, limits)) == (4, [])

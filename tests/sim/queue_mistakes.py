@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from ottla.broker.shares.dead_letter_writer import DeadLetterWriter
 from ottla.broker.shares.in_flight import InFlight
 from ottla.broker.shares.persister import Persister
 from ottla.broker.shares.share_partition import SharePartition
@@ -84,6 +85,17 @@ def released_is_forgotten() -> AbstractContextManager[Any]:
     return patch.object(InFlight, "_free", changed)
 
 
+def letters_that_are_not_written() -> AbstractContextManager[Any]:
+    """What is to be a dead letter is done with as if it was one."""
+
+    def changed(self: DeadLetterWriter, *arguments: Any) -> None:
+        given_up, then = arguments[2], arguments[4]
+        count = sum(each.last - each.first + 1 for each in given_up)
+        self.broker.clock.call_later(0, then, count)
+
+    return patch.object(DeadLetterWriter, "write", changed)
+
+
 class QueueMistake(NamedTuple):
     """A mistake, the seeds within which it is found, and the kinds of faults that show it."""
 
@@ -105,4 +117,5 @@ QUEUE_MISTAKES = [
     QueueMistake(locks_without_end, 3, ("move",), "the queue of"),
     QueueMistake(locks_that_end_early, 2, ("move",), "held-by-two"),
     QueueMistake(released_is_forgotten, 2, ("move",), "lost"),
+    QueueMistake(letters_that_are_not_written, 3, ("move",), "no dead letter"),
 ]

@@ -43,7 +43,7 @@ SUPPORTED: Mapping[str, Supported] = {
     "transaction.version": Supported(0, 2, 2),
     "group.version": Supported(0, 1, 1),
     "eligible.leader.replicas.version": Supported(0, 1, 1),
-    "share.version": Supported(0, 1, 1),
+    "share.version": Supported(0, 2, 1),  # 2 is Kafka 4.4's: dead letters (KIP-1191)
     "streams.version": Supported(0, 1, 1),
 }
 

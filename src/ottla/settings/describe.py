@@ -5,7 +5,7 @@ its value comes from. Entries come in Kafka's order. Pure; the handler turns ent
 classes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -67,7 +67,7 @@ _FAMILIES = {
 def topic_entries(settings: Settings, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
     """All configs of a topic with these overrides."""
     values = settings.topic_values(overrides)
-    for name in _TOPIC_NAMES:
+    for name in with_later(_TOPIC_NAMES, TOPIC_CONFIGS, overrides):
         option = TOPIC_CONFIGS[name]
         synonyms: tuple[Synonym, ...] = ()
         if name in SYNONYMS:
@@ -89,15 +89,28 @@ def source_at_creation(settings: Settings, entry: ConfigEntry) -> Source:
     return Source.DEFAULT
 
 
-_TOPIC_NAMES = kafka_order(name for name, option in TOPIC_CONFIGS.items() if not option.internal)
-_GROUP_NAMES = kafka_order(GROUP_CONFIGS)
-_BROKER_NAMES = [name for name, option in BROKER_OPTIONS.items() if not option.internal]
+def shown(options: Mapping[str, Option]) -> list[str]:
+    """The names that are always shown."""
+    return [name for name, each in options.items() if not each.internal and not each.since]
+
+
+def with_later(
+    names: list[str], options: Mapping[str, Option], given: Iterable[str]
+) -> Iterable[str]:
+    """The names in Kafka's order, and those of later versions that are given."""
+    later = [name for name in given if name in options and options[name].since]
+    return kafka_order([*names, *later]) if later else names
+
+
+_TOPIC_NAMES = kafka_order(shown(TOPIC_CONFIGS))
+_GROUP_NAMES = kafka_order(shown(GROUP_CONFIGS))
+_BROKER_NAMES = shown(BROKER_OPTIONS)
 
 
 def broker_entries(settings: Settings) -> Iterator[ConfigEntry]:
     """All options of this broker; names nobody knows are shown without their value."""
     given = {**settings.dynamic_default, **settings.dynamic, **settings.given}
-    others = [name for name in given if name not in BROKER_OPTIONS]
+    others = [name for name in given if name not in BROKER_OPTIONS or BROKER_OPTIONS[name].since]
     for name in kafka_order([*_BROKER_NAMES, *others]):
         option = BROKER_OPTIONS.get(name)
         if option is None:
@@ -124,7 +137,7 @@ def broker_default_entries(settings: Settings) -> Iterator[ConfigEntry]:
 
 def group_entries(settings: Settings, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
     """All configs of a group with these overrides; the others are the broker's."""
-    for name in _GROUP_NAMES:
+    for name in with_later(_GROUP_NAMES, GROUP_CONFIGS, overrides):
         option = GROUP_CONFIGS[name]
         broker_name = broker_default(name)
         if broker_name is None:

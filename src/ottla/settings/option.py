@@ -111,6 +111,7 @@ class Option:
         "internal",
         "name",
         "rule",
+        "since",
         "standing",
         "type",
         "update",
@@ -130,6 +131,7 @@ class Option:
         standing: Standing = Standing.HONOURED,
         why: str = "",
         internal: bool = False,
+        since: str = "",
     ) -> None:
         self.name = name
         self.type = type_
@@ -141,6 +143,9 @@ class Option:
         self.standing = standing
         self.why = why  # for REFUSED: the reason and what to try
         self.internal = internal
+        # The version of Kafka that brought it, if that is later than the one whose lists these are:
+        # it is shown where it is set.
+        self.since = since
 
     def __repr__(self) -> str:
         return f"Option({self.name!r}, {self.type.name}, {self.default!r})"

@@ -109,6 +109,8 @@ _OPTIONS = (
            "With tiered storage, copy no more segments to it.", standing=IDLE),
     Option("remote.log.delete.on.disable", BOOLEAN, False, None, MEDIUM,
            "Delete the topic's tiered data when tiered storage is switched off.", standing=IDLE),
+    Option("errors.deadletterqueue.group.enable", BOOLEAN, False, None, MEDIUM,
+           "Whether groups may write what they give up to this topic (KIP-1191).", since="4.4"),
     Option("internal.segment.bytes", INT, None, None, MEDIUM,
            "As segment.bytes without its lower limit; for tests.", internal=True),
 )  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ottla.broker.shares.ranges import Limits
+from ottla.broker.shares.dead_letters import COPY_RECORD, TOPIC_NAME, is_on
+from ottla.broker.shares.ranges import ARCHIVED, ARCHIVING, Limits
 from ottla.coordinator.group_options import GroupOptions
 from ottla.replica.reads import FetchIsolation
 from ottla.settings.group import GROUP_CONFIGS
@@ -36,7 +37,16 @@ class ShareConfigs:
             number(group_id, "group.share.delivery.count.limit"),
             number(group_id, "group.share.partition.max.record.locks"),
             number(group_id, "group.share.record.lock.duration.ms"),
+            ARCHIVING if self.dead_letter_topic(group_id) else ARCHIVED,
         )
+
+    def dead_letter_topic(self, group_id: str) -> str:
+        """The topic to which records go that nobody can process; empty if there is none."""
+        topic = str(self._own(group_id, TOPIC_NAME)).strip()
+        return topic if is_on(self._topics.image, topic) else ""
+
+    def copies_records(self, group_id: str) -> bool:
+        return self._own(group_id, COPY_RECORD) is True
 
     def lock_ms(self, group_id: str) -> int:
         return self._options.of_group(group_id, "group.share.record.lock.duration.ms")

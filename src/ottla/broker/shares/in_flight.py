@@ -7,7 +7,8 @@ one by one; and neighbours that are done with are one range again, so the number
 bounded by the limit on records under way.
 
 A change of state that must be durable is first only noted (`Range.next`): whoever writes it calls
-`commit` or `roll_back`.
+`commit` or `roll_back`. Where there are dead letters (`Limits.given_up`), a record that nobody can
+process stays in the window until it is one (`given_up`, `settle`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 from ottla.broker.shares.acknowledgements import (
+    REJECT,
     RELEASE,
     RENEW,
     STATE_AFTER,
@@ -25,17 +27,19 @@ from ottla.broker.shares.acknowledgements import (
     runs,
 )
 from ottla.broker.shares.ranges import (
-    ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
     FEW_ATTEMPTS,
     Acquired,
     BatchBounds,
+    GivenUp,
     Limits,
     Range,
     cut,
     first_of,
+    is_end,
     last_of_batch_with,
     same_end,
 )
@@ -59,11 +63,12 @@ class InFlight:
             if first > at:
                 self.ranges.append(Range(at, first - 1, AVAILABLE, 0, (at, first - 1)))
             self.ranges.append(Range(first, last, state, deliveries, (first, last)))
-            if state >= ACKNOWLEDGED:
+            if is_end(state):
                 self.done_count += last - first + 1
             at = last + 1
         self.end = at - 1
         self._may_be_available = bool(self.ranges)
+        self.may_have_given_up = any(each.state == ARCHIVING for each in self.ranges)
         self._drop_done()
 
     # ---- questions -------------------------------------------------------------------------------
@@ -105,7 +110,7 @@ class InFlight:
     def durable_start(self) -> int:
         """The start offset when all that is noted has been written."""
         for each in self.ranges:
-            if (each.state if each.next is None else each.next) < ACKNOWLEDGED:
+            if not is_end(each.state if each.next is None else each.next):
                 return each.first
         return self.end + 1
 
@@ -113,7 +118,7 @@ class InFlight:
         """The records after `durable_start` that are done with then."""
         count, begun = 0, False
         for each in self.ranges:
-            done = (each.state if each.next is None else each.next) >= ACKNOWLEDGED
+            done = is_end(each.state if each.next is None else each.next)
             begun = begun or not done
             if begun and done:
                 count += each.size
@@ -122,7 +127,7 @@ class InFlight:
     def all_states(self) -> list[StateBatch]:
         """Everything that is known of the window; what is acquired counts as it was before."""
         return [
-            StateBatch(each.first, each.last, each.state if each.is_done else 0, each.deliveries)
+            StateBatch(each.first, each.last, each.state, each.deliveries)
             for each in self.ranges
             if each.state != ACQUIRED and (each.is_done or each.deliveries)
         ]
@@ -333,19 +338,20 @@ class InFlight:
                     renewed.append(each)
                     continue
                 each.next = STATE_AFTER[kind]
-                if kind == RELEASE and each.deliveries >= limits.deliveries_max:
-                    each.next = ARCHIVED
+                each.rejected = kind == REJECT
+                if each.rejected or (kind == RELEASE and each.deliveries >= limits.deliveries_max):
+                    each.next = limits.given_up
                 noted.append(each)
 
     def release(self, member: str, limits: Limits) -> list[Range]:
         """Note that a member gives up all that it has."""
-        noted = [
-            each
-            for each in self.ranges
-            if each.state == ACQUIRED and each.member == member and each.next is None
-        ]
-        for each in noted:
-            each.next = ARCHIVED if each.deliveries >= limits.deliveries_max else AVAILABLE
+        noted = []
+        for each in self.ranges:
+            if each.state != ACQUIRED or each.member != member or each.next is not None:
+                continue
+            noted.append(each)
+            exhausted = each.deliveries >= limits.deliveries_max
+            each.next = limits.given_up if exhausted else AVAILABLE
         return noted
 
     def commit(self, noted: Iterable[Range]) -> None:
@@ -354,10 +360,7 @@ class InFlight:
             state, each.next = each.next, None
             if state is None or each.gone:
                 continue
-            if state >= ACKNOWLEDGED:
-                self._finish(each, state)
-            else:
-                self._free(each)
+            self._become(each, state)
         self._drop_done()
 
     def roll_back(self, noted: Iterable[Range], limits: Limits, now_ms: int) -> None:
@@ -374,12 +377,35 @@ class InFlight:
             if each.state == ACQUIRED and each.next is None and each.deadline_ms <= now_ms
         ]
         for each in late:
-            if each.deliveries >= limits.deliveries_max:
-                self._finish(each, ARCHIVED)
-            else:
-                self._free(each)
+            exhausted = each.deliveries >= limits.deliveries_max
+            self._become(each, limits.given_up if exhausted else AVAILABLE)
         self._drop_done()
         return late
+
+    # ---- dead letters ----------------------------------------------------------------------------
+
+    def given_up(self, count_max: int, limits: Limits) -> list[GivenUp]:
+        """The first records that are to be dead letters."""
+        found: list[GivenUp] = []
+        for each in self.ranges:
+            if each.state == ARCHIVING and count_max > 0:
+                last = min(each.last, each.first + count_max - 1)
+                # A leader that only knows the state cannot say more than that.
+                rejected = each.rejected or each.deliveries < limits.deliveries_max
+                found.append(GivenUp(each.first, last, each.deliveries, rejected))
+                count_max -= last - each.first + 1
+        self.may_have_given_up = bool(found)
+        return found
+
+    def settle(self, first: int, last: int) -> list[StateBatch]:
+        """These are dead letters now, or cannot be: done with; takes effect at once."""
+        settled: list[StateBatch] = []
+        for each in self._cut_out(max(first, self.start), min(last, self.end)):
+            if each.state == ARCHIVING:
+                settled.append(StateBatch(each.first, each.last, ARCHIVED, each.deliveries))
+                self._finish(each, ARCHIVED)
+        self._drop_done()
+        return settled
 
     # ---- ranges ----------------------------------------------------------------------------------
 
@@ -392,6 +418,7 @@ class InFlight:
         each = self.ranges[index]
         rest = Range(offset, each.last, each.state, each.deliveries, each.batch)
         rest.member, rest.deadline_ms = each.member, each.deadline_ms
+        rest.rejected = each.rejected
         each.last = offset - 1
         self.ranges.insert(index + 1, rest)
 
@@ -431,8 +458,18 @@ class InFlight:
         each.member, each.deadline_ms = member, deadline_ms
         self.ranges.append(each)
         self.end = last
-        if state >= ACKNOWLEDGED:
+        if is_end(state):
             self.done_count += each.size
+
+    def _become(self, each: Range, state: int) -> None:
+        """What a member has had is in this state now."""
+        if is_end(state):
+            self._finish(each, state)
+        elif state == ARCHIVING:
+            each.state, each.member = state, ""
+            self.may_have_given_up = True
+        else:
+            self._free(each)
 
     def _free(self, each: Range) -> None:
         each.state, each.member = AVAILABLE, ""

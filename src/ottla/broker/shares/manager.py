@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.partitions import missing
+from ottla.broker.shares.dead_letter_writer import DeadLetterWriter
 from ottla.broker.shares.group_configs import ShareConfigs
 from ottla.broker.shares.persister import Persister
 from ottla.broker.shares.sessions import Place, ShareSession, ShareSessions
@@ -28,6 +29,7 @@ class ShareManager:
         self.persister = Persister(broker)
         self.configs = ShareConfigs(options, topics, broker.clock)
         self.sessions = ShareSessions(self.configs.sessions_max, self._session_gone)
+        self.dead_letters = DeadLetterWriter(broker, self.configs)
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
 
     def find(self, group_id: str, place: Place) -> SharePartition | ErrorCode:
@@ -57,7 +59,9 @@ class ShareManager:
             self.persister,
             self.configs,
             broker.clock,
-            lambda share_partition: broker.purgatory.wake_soon(share_partition, None),
+            self.dead_letters,
+            on_available=lambda found: broker.purgatory.wake_soon(found, None),
+            on_idle=self._drop_unused,
         )
         made.load()
         return made
@@ -78,6 +82,9 @@ class ShareManager:
                 known.release(session.member_id, partial(self._released, known))
 
     def _released(self, known: SharePartition, outcome: Outcome) -> None:
+        self._drop_unused(known)
+
+    def _drop_unused(self, known: SharePartition) -> None:
         if known.is_idle and not self.sessions.has_group(known.key.group_id):
             self._drop(known)
 

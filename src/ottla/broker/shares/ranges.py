@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 # The states, as they are stored.
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = range(5)
 # A group delivers a record on its last attempt alone only if it has more attempts than this.
 FEW_ATTEMPTS = 2
 
@@ -20,6 +20,8 @@ class Limits(NamedTuple):
     deliveries_max: int
     records_max: int
     lock_ms: int
+    # What becomes of a record that nobody can process: it is gone, or a dead letter first.
+    given_up: int = ARCHIVED
 
 
 class Acquired(NamedTuple):
@@ -28,6 +30,15 @@ class Acquired(NamedTuple):
     first: int
     last: int
     deliveries: int
+
+
+class GivenUp(NamedTuple):
+    """Records that nobody could process: dead letters to be (KIP-1191)."""
+
+    first: int
+    last: int
+    deliveries: int
+    rejected: bool  # by a member; else they have used up their deliveries
 
 
 class BatchBounds(NamedTuple):
@@ -49,6 +60,7 @@ class Range:
         "last",
         "member",
         "next",
+        "rejected",
         "state",
     )
 
@@ -65,6 +77,7 @@ class Range:
         self.deadline_ms = 0
         self.next: int | None = None
         self.gone = False  # the log begins after it now
+        self.rejected = False  # by a member
 
     def __repr__(self) -> str:
         return f"<{self.first}..{self.last} {self.state} {self.deliveries} {self.next}>"
@@ -75,7 +88,12 @@ class Range:
 
     @property
     def is_done(self) -> bool:
-        return self.state >= ACKNOWLEDGED
+        return is_end(self.state)
+
+
+def is_end(state: int) -> bool:
+    """Whether nothing more is to be done with records in this state."""
+    return state in (ACKNOWLEDGED, ARCHIVED)
 
 
 def same_end(one: Range, other: Range) -> bool:

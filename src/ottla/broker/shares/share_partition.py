@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.shares.acknowledgements import AcknowledgedBatch, InvalidAcknowledgement
+from ottla.broker.shares.dead_letters import LETTERS_MAX
 from ottla.broker.shares.in_flight import InFlight
 from ottla.broker.shares.persister import Change, KnownState, Persister
-from ottla.broker.shares.ranges import Acquired, Limits, Range
+from ottla.broker.shares.ranges import Acquired, GivenUp, Limits, Range
 from ottla.broker.shares.reading import FoundBatches, batches_up_to
 from ottla.coordinator.share_state import NO_START_OFFSET, SharePartitionKey, StateBatch
 from ottla.replica.reads import FetchIsolation
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ottla.broker.shares.dead_letter_writer import DeadLetterWriter
     from ottla.broker.shares.group_configs import ShareConfigs
     from ottla.replica.partition import Partition
     from ottla.seams.clock import Clock, Timer
@@ -69,7 +71,10 @@ class SharePartition:
         persister: Persister,
         configs: ShareConfigs,
         clock: Clock,
+        dead_letters: DeadLetterWriter,
+        *,
         on_available: Callable[[SharePartition], object],
+        on_idle: Callable[[SharePartition], object],
     ) -> None:
         self.key = key
         self.partition = partition
@@ -82,7 +87,9 @@ class SharePartition:
         self._persister = persister
         self._configs = configs
         self._clock = clock
+        self._dead_letters = dead_letters
         self._on_available = on_available
+        self._on_idle = on_idle
         self._timer: Timer | None = None
         self._writing = False
         self._noted: list[tuple[list[Range], Then]] = []
@@ -90,6 +97,7 @@ class SharePartition:
         self._taken_back: list[StateBatch] = []
         # After a write whose outcome is not known the next one says everything.
         self._say_all = False
+        self._writing_letters = False
 
     def __repr__(self) -> str:
         return f"<share partition {self.key.group_id} {self.partition.topic}-{self.key.partition}>"
@@ -113,7 +121,7 @@ class SharePartition:
     @property
     def is_idle(self) -> bool:
         """Whether all that it knows is written."""
-        return not (self._writing or self._noted or self._taken_back)
+        return not (self._writing or self._noted or self._taken_back or self._writing_letters)
 
     # ---- loading ---------------------------------------------------------------------------------
 
@@ -151,6 +159,7 @@ class SharePartition:
         self.in_flight = InFlight(state.start_offset, state.batches)
         self.loaded = True
         self._on_available(self)
+        self._write_letters()
 
     def _give_up(self, error: ErrorCode) -> None:
         self.error = for_member(error)
@@ -304,10 +313,45 @@ class SharePartition:
                 self.in_flight.commit(noted)
         if error in FENCED:
             self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self._write_letters()
         for _, then in under_way:
             then(outcome)
         self._on_available(self)
         self._write()
+        if self.is_idle:
+            self._on_idle(self)
+
+    # ---- dead letters ----------------------------------------------------------------------------
+
+    def _write_letters(self) -> None:
+        """Write the next dead letters, if there are any; the state that asks for them is durable.
+
+        A leader that does not come to the end leaves the rest to the next one.
+        """
+        if self._writing_letters or not self.in_flight.may_have_given_up or not self.is_current:
+            return
+        given_up = self.in_flight.given_up(LETTERS_MAX, self.limits)
+        if not given_up:
+            return
+        self._writing_letters = True
+
+        def written(count: int) -> None:
+            self._letters_written(given_up, count)
+
+        self._dead_letters.write(
+            self.key.group_id, self.partition, given_up, lambda: self.is_current, written
+        )
+
+    def _letters_written(self, given_up: list[GivenUp], count: int) -> None:
+        self._writing_letters = False
+        for each in given_up:
+            size = min(each.last - each.first + 1, count)
+            if size:
+                self._taken_back += self.in_flight.settle(each.first, each.first + size - 1)
+                count -= size
+        self._write()
+        self._on_available(self)
+        self._write_letters()
 
     # ---- locks -----------------------------------------------------------------------------------
 

@@ -37,11 +37,16 @@ MODIFIED = {1, 2, 3, 6, 7, 8}  # sources that were set while the cluster ran
 FILTERS = ("all", "dynamic", "modified", "default", "static")
 PER_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 
-# Brokers show these only while they are set (KIP-73, KIP-113).
+# Brokers show these only while they are set (KIP-73, KIP-113; KIP-1191 is of a later Kafka).
 NOT_SHOWN = {
     "leader.replication.throttled.rate",
     "follower.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
+    "errors.deadletterqueue.auto.create.topics.enable",
+    "errors.deadletterqueue.copy.record.enable",
+    "errors.deadletterqueue.group.enable",
+    "errors.deadletterqueue.topic.name",
+    "errors.deadletterqueue.topic.name.prefix",
 }
 
 

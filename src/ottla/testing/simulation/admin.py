@@ -22,6 +22,7 @@ from ottla.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -133,6 +134,15 @@ class Admin:
         while True:
             answer = await self.ask(IncrementalAlterConfigsRequest(resources=[wanted]), 1)
             if answer is not None and not answer.responses[0].error_code:
+                return
+            await asyncio.sleep(RETRY_S)
+
+    async def raise_feature(self, name: str, level: int) -> None:
+        """Finalize a higher level of a feature."""
+        wanted = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=1)
+        while True:
+            answer = await self.ask(UpdateFeaturesRequest(feature_updates=[wanted]), 1)
+            if answer is not None and not answer.error_code:
                 return
             await asyncio.sleep(RETRY_S)
 

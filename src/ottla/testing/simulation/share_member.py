@@ -62,6 +62,7 @@ class Workload(Protocol):
     lock_s: float
     topic_id: bytes
     processed: bool  # everything: members end
+    rejected: set[tuple[Place, int]]  # and the member got an answer
 
     def problem(self, text: str) -> None:
         """Something that must not be."""
@@ -398,6 +399,10 @@ class ShareMember:
                 self._client.forget(place)
             if outcome is not Outcome.UNKNOWN:
                 self._settle([said], outcome)
+            if outcome is Outcome.OK:
+                self._workload.rejected.update(
+                    (place, each.delivery.offset) for each in said if each.kind == REJECT
+                )
             renewed = [each for each in said if each.kind == RENEW]
             if renewed and outcome is Outcome.OK:
                 self._renewed(place, renewed)

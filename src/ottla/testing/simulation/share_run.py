@@ -3,13 +3,17 @@
 A producer writes to each partition; the members of `share_member.py` are given the records, while
 faults strike the leaders of the partitions and the coordinators of the group and of its state.
 After the last fault every record must come to be accepted or rejected by somebody, and the group's
-durable state must end where the log does. `ottla.testing.queue_history` judges the rest.
+durable state must end where the log does. `ottla.testing.queue_history` judges the rest. With an
+even seed what is rejected becomes a dead letter (KIP-1191), which must be there at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
+from ottla.broker.shares.dead_letters import HEADER_OFFSET, HEADER_PARTITION, HEADER_TOPIC
+from ottla.replica.partition import Partition
+from ottla.replica.reads import FetchIsolation
 from ottla.testing.history import Poll, Report
 from ottla.testing.queue_history import QueueHistory, check
 from ottla.testing.simulation.clients import Place
@@ -17,11 +21,15 @@ from ottla.testing.simulation.plan import Plan
 from ottla.testing.simulation.run import BROKERS, TOPIC, TOPIC_CONFIGS, ClusterRun
 from ottla.testing.simulation.share_member import GROUP, ShareMember
 from ottla.testing.simulation.transformer import GROUPS
+from ottla.wire.records import batch_bounds, read_records
 
 # One partition: it has the state of every share partition.
 STATES = Place("__share_group_state", 0)
+# Where the group's dead letters go.
+LETTERS = Place("dlq.queue", 0)
 PARTITIONS = 2
 MEMBERS = 3
+LETTERS_BYTES = 1 << 20  # read at a time
 LOCK_S = 1.0
 ATTEMPTS_MAX = 10
 GROUP_CONFIGS = {"share.auto.offset.reset": "earliest"}
@@ -74,6 +82,8 @@ class ShareRun(ClusterRun):
         self.lock_s = LOCK_S
         self.topic_id = b""
         self.processed = False
+        self.has_letters = seed % 2 == 0
+        self.rejected: set[tuple[Place, int]] = set()  # by members that got an answer
 
     async def _begin(self) -> None:
         await super()._begin()
@@ -83,6 +93,12 @@ class ShareRun(ClusterRun):
         await self.admin.create_topic(STATES.topic, 1, self.replicas, kept)
         for name, value in GROUP_CONFIGS.items():
             await self.admin.set_group_config(GROUP, name, value)
+        if self.has_letters:
+            accepting = {"errors.deadletterqueue.group.enable": "true", **TOPIC_CONFIGS}
+            await self.admin.create_topic(LETTERS.topic, 1, self.replicas, accepting)
+            name = "errors.deadletterqueue.topic.name"
+            await self.admin.set_group_config(GROUP, name, LETTERS.topic)
+            await self.admin.raise_feature("share.version", 2)
         self.topic_id = self.view.image.topics[TOPIC].id
 
     def _start_clients(self) -> None:
@@ -105,6 +121,8 @@ class ShareRun(ClusterRun):
     def _missing(self) -> str | None:
         missing = super()._missing() or self._missing_of(GROUPS) or self._missing_of(STATES)
         if missing is not None:
+            return missing
+        if self.has_letters and (missing := self._missing_of(LETTERS)) is not None:
             return missing
         for place in self.places:
             missing = self._left_in_queue(place)
@@ -136,7 +154,20 @@ class ShareRun(ClusterRun):
             report = check(self.queue, self._log(), attempts_max=ATTEMPTS_MAX)
             if report.faults:
                 self.problem(str(report))
+            if self.has_letters:
+                self._judge_letters()
         return super()._judge()
+
+    def _judge_letters(self) -> None:
+        """Every record whose rejection was answered has a letter, maybe more than one."""
+        machine = self.machines.get(self.view.leader(LETTERS))
+        replica = machine.partition(LETTERS) if machine is not None else None
+        if replica is None:
+            self.problem(f"{LETTERS} has no leader")
+            return
+        found = letters_in(replica)
+        for place, offset in sorted(self.rejected - found):
+            self.problem(f"{place} at {offset} was rejected and has no dead letter")
 
     def _log(self) -> dict[Hashable, dict[int, str]]:
         """What the readers were given of each partition."""
@@ -146,3 +177,21 @@ class ShareRun(ClusterRun):
                 for offset, value in event.records:
                     log[event.partition][offset] = str(value)
         return log
+
+
+def letters_in(partition: Partition) -> set[tuple[Place, int]]:
+    """The places in the headers of all letters."""
+    found: set[tuple[Place, int]] = set()
+    offset = 0
+    while offset < partition.high_watermark:
+        info = partition.read(offset, LETTERS_BYTES, FetchIsolation.HIGH_WATERMARK)
+        if info.records is None or not info.records.size:
+            break
+        data = bytes(info.records.file.pread(info.records.size, info.records.position))
+        for start, end in batch_bounds(data):
+            for record in read_records(data[start:end]):
+                headers = {name: bytes(value or b"").decode() for name, value in record.headers}
+                place = Place(headers[HEADER_TOPIC], int(headers[HEADER_PARTITION]))
+                found.add((place, int(headers[HEADER_OFFSET])))
+                offset = record.offset + 1
+    return found
