@@ -10,6 +10,7 @@ that it need not be kept.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import logging
@@ -163,7 +164,12 @@ class LocalAccess:
             ascii(entry.target),
             entry.result,
         )
-        self.store.record(entry)
+        try:
+            self.store.record(entry)
+        except sqlite3.Error as error:
+            # What it tells has happened: to say that it failed would be wrong. The line above has
+            # all of it but the detail.
+            logger.error("the audit log cannot be written (%s): %s", error, ascii(entry.detail))
 
     # Sessions
 
@@ -215,7 +221,9 @@ class LocalAccess:
             if session.id_hash in self._sessions:
                 seen = replace(session, seen_ms=time_ms)
                 self._sessions[session.id_hash] = seen
-                self.store.put_session(seen)
+                # A full disk keeps nobody from looking; after a restart it is an older time.
+                with contextlib.suppress(sqlite3.OperationalError):
+                    self.store.put_session(seen)
 
     def _end(self, sessions: Sequence[Session]) -> None:
         for each in sessions:

@@ -135,10 +135,12 @@ class Store:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                # A commit that a full disk refused leaves it open, or SQLite has ended it already.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with self._lock:

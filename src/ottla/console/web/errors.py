@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -24,6 +25,8 @@ def answer(request: Request, status: int, text: str, hint: str = "") -> Response
         "accept", ""
     ):
         return JSONResponse({"error": {"code": status, "message": text, "hint": hint}}, status)
+    if getattr(request.state, "visit", None) is None:  # a login: no page of ours is for nobody
+        return PlainTextResponse(f"{text} {hint}".strip(), status)
     try:
         return render(
             request,
@@ -69,6 +72,16 @@ async def on_timeout(request: Request, error: Exception) -> Response:
     )
 
 
+async def on_disk(request: Request, error: Exception) -> Response:
+    log.error("the console's own files: %s", error)
+    return answer(
+        request,
+        507,
+        f"The console cannot keep it: {error}.",
+        "Nothing of the console was changed. Free space where its --data-dir is.",
+    )
+
+
 async def on_bug(request: Request, error: Exception) -> Response:
     return answer(
         request, 500, "The console failed to make this page.", "Its log has the traceback."
@@ -80,5 +93,6 @@ HANDLERS: Mapping[Any, Any] = {
     KafkaError: on_kafka,
     FormError: on_form,
     TimeoutError: on_timeout,
+    sqlite3.OperationalError: on_disk,
     Exception: on_bug,
 }
