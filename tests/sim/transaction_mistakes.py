@@ -77,5 +77,5 @@ class TransactionMistake(NamedTuple):
 TRANSACTION_MISTAKES = [
     TransactionMistake(markers_lost_at_a_move, 10),
     TransactionMistake(offset_committed_before_its_transaction, 5),
-    TransactionMistake(coordinator_answers_before_the_watermark, 5, ("move", "slow")),
+    TransactionMistake(coordinator_answers_before_the_watermark, 10, ("move", "slow")),
 ]

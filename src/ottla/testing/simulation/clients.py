@@ -108,6 +108,12 @@ class ClusterClient:
         """The leader is another one, or cannot be reached: ask again before the next request."""
         self._leaders.pop(place, None)
 
+    def saw_epoch(self, place: Place, epoch: int) -> None:
+        """There has been a leader of this epoch: ask none of an earlier one."""
+        if epoch > self._epochs.get(place, NO_EPOCH):
+            self._epochs[place] = epoch
+            self.forget(place)
+
     async def ask(self, place: Place, request: Any, version: int) -> tuple[Any, int] | None:
         """The leader's answer to a request, and its epoch; None without one.
 

@@ -132,6 +132,12 @@ def values_in(data: Any, offset: int) -> list[tuple[int, str]]:
     return found
 
 
+def epoch_before(data: Any, offset: int) -> int:
+    """The leader epoch of the last batch before an offset; -1 without one."""
+    headers = map(read_header, whole_batches(data))
+    return max((each.leader_epoch for each in headers if each.base_offset < offset), default=-1)
+
+
 def end_of(data: Any) -> int:
     """The offset after the last batch that is there whole; -1 without one."""
     return max((read_header(batch).last_offset + 1 for batch in whole_batches(data)), default=-1)

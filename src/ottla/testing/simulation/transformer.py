@@ -1,9 +1,10 @@
 """A client that consumes, transforms and produces in transactions, in a simulated cluster.
 
 Each record of a partition is written to the same partition of the output topic, in a transaction
-with the offset that was reached. Several clients with one transactional id compete: each that
-begins fences the one before and goes on from the committed offset. Some end in the middle, some
-transactions are aborted. However that goes, the output must have each record once, in order.
+with the offset that was reached and the leader epoch there (KIP-320). Several clients with one
+transactional id compete: each that begins fences the one before and goes on from the committed
+offset. Some end in the middle, some transactions are aborted. However that goes, the output must
+have each record once, in order.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 
 from ottla.seams.simulated.simulation import Node
 from ottla.testing.simulation.clients import ClusterClient, Place
-from ottla.testing.simulation.committed_reader import fetch, values_in
+from ottla.testing.simulation.committed_reader import epoch_before, fetch, values_in
 from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.api.end_txn import EndTxnRequest
@@ -126,7 +127,8 @@ class Transformer:
         answer = await self._ask(
             self._source, lambda epoch: fetch(self._source, position, 0, epoch), 12, fetch_error
         )
-        records = values_in(answer.responses[0].partitions[0], position)
+        data = answer.responses[0].partitions[0]
+        records = values_in(data, position)
         records = records[: self._rng.randint(1, RECORDS_MAX)]
         if not records:
             return position
@@ -134,7 +136,7 @@ class Transformer:
         self._may_stop()
         await self._write([value for _, value in records])
         self._may_stop()
-        await self._commit_offset(end)
+        await self._commit_offset(end, epoch_before(data, end))
         self._may_stop()
         commit = self._rng.random() >= ABORT_SHARE
         await self._end(commit)
@@ -163,7 +165,10 @@ class Transformer:
         group = OffsetFetchRequestGroup(group_id=GROUP, topics=[asked])
         request = OffsetFetchRequest(groups=[group], require_stable=True)
         answer = await self._ask(GROUPS, request, 8, offset_error)
-        return max(int(answer.groups[0].topics[0].partitions[0].committed_offset), 0)
+        found = answer.groups[0].topics[0].partitions[0]
+        # A leader that was replaced before that epoch may lack these records, and not know it yet.
+        self._client.saw_epoch(self._source, found.committed_leader_epoch)
+        return max(int(found.committed_offset), 0)
 
     async def _write(self, values: list[str]) -> None:
         if not self._bumps:
@@ -195,7 +200,7 @@ class Transformer:
         await self._ask(self._output, request, 12 if self._bumps else 9, produce_error)
         self._sequence += len(values)
 
-    async def _commit_offset(self, offset: int) -> None:
+    async def _commit_offset(self, offset: int, leader_epoch: int) -> None:
         identity: dict[str, Any] = {
             "transactional_id": self._name,
             "group_id": GROUP,
@@ -205,7 +210,9 @@ class Transformer:
         if not self._bumps:
             await self._ask(TRANSACTIONS, AddOffsetsToTxnRequest(**identity), 3, top_error)
         partition = TxnOffsetCommitRequestPartition(
-            partition_index=self._source.number, committed_offset=offset
+            partition_index=self._source.number,
+            committed_offset=offset,
+            committed_leader_epoch=leader_epoch,
         )
         topic = TxnOffsetCommitRequestTopic(name=self._source.topic, partitions=[partition])
         request = TxnOffsetCommitRequest(topics=[topic], **identity)
