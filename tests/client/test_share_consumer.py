@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 import ottla
-from ottla import AcknowledgeType, Queue, ShareConsumer
+from ottla import AcknowledgeType, Queue, ShareConsumer, aio
 from ottla.client.errors import IllegalStateError, KafkaConfigurationError
 from tests.live import Server
 from tests.waiting import eventually
@@ -171,3 +172,47 @@ def test_a_queue_gives_back_what_was_not_finished(bootstrap: str) -> None:
         assert jobs.get(30).delivery_count == 1
     with Queue("unfinished", bootstrap_servers=bootstrap) as jobs:
         assert jobs.get(30).delivery_count == 2
+
+
+def test_in_an_event_loop(bootstrap: str, topic: str) -> None:
+    """`aio.ShareConsumer` iterates, polls, acknowledges and commits; a cancelled poll loses
+    nothing, and leaving by an exception gives back what was not processed."""
+    produce(bootstrap, topic, 8)
+    options: dict[str, Any] = {"bootstrap_servers": bootstrap, "group_id": topic}
+
+    async def main() -> None:
+        seen = []
+        async with aio.ShareConsumer[Any, bytes](topic, **options) as reader:
+            waiting = asyncio.ensure_future(reader.poll(60_000))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            async for record in reader:
+                seen.append(record.value)
+                if len(seen) == 3:
+                    break
+
+        async def fail() -> None:
+            async with aio.ShareConsumer[Any, bytes](topic, **options) as reader:
+                while not await reader.poll(1000):
+                    pass
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+        explicit = {**options, "share_acknowledgement_mode": "explicit"}
+        said: list[object] = []
+        async with aio.ShareConsumer[Any, bytes](topic, **explicit) as reader:
+            reader.set_acknowledgement_commit_callback(lambda *each: said.append(each))
+            while len(seen) < 8:
+                for record in await reader.poll(1000):
+                    seen.append(record.value)
+                    await reader.acknowledge(record)
+                outcomes = await reader.commit()
+                assert set(outcomes.values()) <= {None}
+            assert await reader.poll(200) == []
+            assert reader.subscription() == {topic}
+        assert said
+        assert sorted(map(int, seen)) == list(range(8))
+
+    asyncio.run(main())

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .consumer import AsyncConsumer as Consumer
     from .producer import Producer as AIOKafkaProducer
     from .producer import Producer as Producer
+    from .share_consumer import AsyncShareConsumer as ShareConsumer
 
 # Name here → module, name there. The second names are aiokafka's for the same classes.
 LAZY: dict[str, tuple[str, str]] = {
@@ -22,9 +23,10 @@ LAZY: dict[str, tuple[str, str]] = {
     "AIOKafkaConsumer": (".consumer", "AsyncConsumer"),
     "Producer": (".producer", "Producer"),
     "AIOKafkaProducer": (".producer", "Producer"),
+    "ShareConsumer": (".share_consumer", "AsyncShareConsumer"),
 }
 
-__all__ = ["AIOKafkaConsumer", "AIOKafkaProducer", "Consumer", "Producer"]
+__all__ = ["AIOKafkaConsumer", "AIOKafkaProducer", "Consumer", "Producer", "ShareConsumer"]
 
 
 def __getattr__(name: str) -> Any:

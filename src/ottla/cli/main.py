@@ -24,6 +24,7 @@ COMMANDS = {
     "produce": ("ottla.cli.produce", "produce"),
     "consume": ("ottla.cli.consume", "consume"),
     "groups": ("ottla.cli.groups", "groups"),
+    "queue": ("ottla.cli.queue", "queue"),
     "configs": ("ottla.cli.configs", "configs"),
     "reassignments": ("ottla.cli.reassignments", "reassignments"),
     "records": ("ottla.cli.records", "records"),
