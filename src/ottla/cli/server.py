@@ -237,7 +237,7 @@ class Running:
             receive_buffer_bytes=buffer_bytes(settings, "socket.receive.buffer.bytes"),
         )
         self._tls = Tls(settings, self.clock)
-        sasl = Sasl(settings, self.clock, lambda: self.broker.image)
+        self._sasl = sasl = Sasl(settings, self.clock, lambda: self.broker.image)
         to_brokers = sasl.network_of_brokers(self._tls.network_of_brokers(self.network))
         self.background = RealBackground(loop)
         self.broker: Broker = Broker(
@@ -330,6 +330,7 @@ class Running:
         from ottla.wire.errors import ErrorCode
 
         self._tls.watch(self.background)
+        await self._sasl.begin(self.background)
         try:
             self.server.open()
         except OSError as error:

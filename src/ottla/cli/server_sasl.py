@@ -8,12 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.cli.failure import Failure
+from ottla.cli.server_oauth import BearerTokens
 from ottla.security.jaas import BadJaas, JaasEntry, login_module
 
 if TYPE_CHECKING:
     from ottla.broker.context import Peer
     from ottla.broker.login import Login
     from ottla.cluster.image import ClusterImage
+    from ottla.seams.background import Background
     from ottla.seams.clock import Clock
     from ottla.seams.network import Network
     from ottla.security.credentials import EntityConfigs
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from ottla.settings import Listener, Settings
 
 SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
-SERVED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SERVED = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 JAAS = "sasl.jaas.config"
 ENABLED = "sasl.enabled.mechanisms"
 BETWEEN = "sasl.mechanism.inter.broker.protocol"
@@ -97,6 +99,7 @@ class Sasl:
         self._settings = settings
         self._clock = clock
         self._known = Known(image)
+        self._tokens = BearerTokens(settings, clock)
         secured = [each for each in settings.listeners if each.protocol in SASL_PROTOCOLS]
         self.listeners = {each.name: self._listener(each) for each in secured}
 
@@ -123,6 +126,10 @@ class Sasl:
                 f"{ENABLED}=SCRAM-SHA-512",
             )
         entry, option = jaas_of(self._settings, listener.name, name)
+        if name == "OAUTHBEARER":
+            from ottla.security.sasl.oauthbearer import OAuthBearerServer
+
+            return partial(OAuthBearerServer, self._tokens.validator(listener.name, entry))
         if name != "PLAIN":
             return partial(self._known.server, name)
         if entry is None:
@@ -148,6 +155,10 @@ class Sasl:
             delay_ms=settings.integer("connection.failed.authentication.delay.ms"),
             token_bytes_max=settings.integer("sasl.server.max.receive.size"),
         )
+
+    async def begin(self, background: Background) -> None:
+        """Fetch what logins are checked by; before anybody is let in."""
+        await self._tokens.begin(background)
 
     # To other brokers
 
@@ -175,6 +186,8 @@ class Sasl:
                 f"{BETWEEN}=SCRAM-SHA-512",
             )
         entry, option = jaas_of(self._settings, listener, mechanism)
+        if mechanism == "OAUTHBEARER":
+            return self._tokens.logins(listener, entry)
         name, password = (
             (entry.options.get(each) for each in ("username", "password"))
             if (entry is not None)

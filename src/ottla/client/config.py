@@ -19,6 +19,16 @@ from .errors import KafkaConfigurationError
 
 Convert = Callable[[object], object]
 
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+OAUTH_HANDLERS = "org.apache.kafka.common.security.oauthbearer."
+LOGIN_HANDLERS = (
+    OAUTH_HANDLERS + "OAuthBearerLoginCallbackHandler",
+    OAUTH_HANDLERS + "internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler",
+)
+# Options whose values are shown to nobody, not even where they are refused.
+SECRETS = frozenset(("sasl_jaas_config", "ssl_keystore_key"))
+HIDDEN = "[hidden]"
+
 
 class Option(NamedTuple):
     """One option. `convert` gives the value or raises ValueError with the rule it breaks."""
@@ -176,8 +186,21 @@ def mechanism(value: object) -> object:
     if value in (None, ""):
         return None
     if value == "GSSAPI":
-        raise ValueError("PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (Kerberos is not supported)")
-    return one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")(value)
+        raise ValueError(f"{', '.join(SASL_MECHANISMS)} (Kerberos is not supported)")
+    return one_of(*SASL_MECHANISMS)(value)
+
+
+def token_provider(value: object) -> object:
+    if value is None or callable(getattr(value, "token", None)):
+        return value
+    raise ValueError("an object with .token()")
+
+
+def login_handler(value: object) -> object:
+    """Kafka's own two: what they do follows from the other options."""
+    if value in (None, "", *LOGIN_HANDLERS):
+        return value
+    raise ValueError(f"one of {', '.join(LOGIN_HANDLERS)}: other classes of Java do not run here")
 
 
 def api_version(value: object) -> object:
@@ -187,7 +210,7 @@ def api_version(value: object) -> object:
 
 
 def unset(value: object) -> None:
-    """Part of Kerberos, tokens or proxies, which are not there yet: only the default will do."""
+    """Part of Kerberos or proxies, which are not there yet: only the default will do."""
     if value not in (None, [], ""):
         raise ValueError("None (it is not there yet, see SKIPPED.md)")
 
@@ -195,6 +218,11 @@ def unset(value: object) -> None:
 def ignored(value: object) -> object:
     """Taken so that a script of kafka-python runs; it changes nothing here (SKIPPED.md)."""
     return value
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of an option may be shown to nobody."""
+    return name in SECRETS or name.endswith(("_password", "_secret"))
 
 
 def parse(
@@ -217,8 +245,9 @@ def parse(
             try:
                 values[option.name] = option.convert(value)
             except (ValueError, TypeError) as rule:
+                got = HIDDEN if is_secret(option.name) else repr(value)
                 raise KafkaConfigurationError(
-                    f"{who}: {name} must be {rule} (got {value!r})\n"
+                    f"{who}: {name} must be {rule} (got {got})\n"
                     f"{option.name}: {option.doc} (default {option.default!r})"
                 ) from None
     if not isinstance(values.get("bootstrap_servers"), list):
@@ -296,12 +325,30 @@ COMMON: tuple[Option, ...] = (
         "https, or empty: the server's name is not checked",
     ),
     Option(
-        "sasl_mechanism", mechanism, None, "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+        "sasl_mechanism", mechanism, None, "one of " + ", ".join(SASL_MECHANISMS),
         ("sasl.mechanisms",),
     ),
     Option("sasl_plain_username", optional(text), None, "who logs in", ("sasl.username",)),
     Option("sasl_plain_password", optional(text), None, "the password", ("sasl.password",)),
     Option("sasl_jaas_config", optional(text), None, "both of them, as Kafka's tools take them"),
+    Option(
+        "sasl_oauth_token_provider", token_provider, None,
+        "what gives tokens, an object with token() and perhaps extensions()",
+    ),
+    Option("sasl_oauthbearer_token_endpoint_url", optional(text), None, "where tokens come from"),
+    Option(
+        "sasl_oauthbearer_client_credentials_client_id", optional(text), None,
+        "who asks for tokens", ("sasl.oauthbearer.client.id",),
+    ),
+    Option(
+        "sasl_oauthbearer_client_credentials_client_secret", optional(text), None,
+        "that one's secret", ("sasl.oauthbearer.client.secret",),
+    ),
+    Option("sasl_oauthbearer_scope", optional(text), None, "the scope that is asked for"),
+    Option(
+        "sasl_login_callback_handler_class", login_handler, None,
+        "Kafka's own by name; it changes nothing here",
+    ),
     Option("api_version", api_version, None, "taken and ignored: agreed with each broker"),
     Option("selector", ignored, None, "taken and ignored"),
     Option("kafka_client", ignored, None, "taken and ignored"),
@@ -313,8 +360,7 @@ COMMON: tuple[Option, ...] = (
     *(
         Option(name, unset, None, "not there yet")
         for name in (
-            "sasl_kerberos_name", "sasl_kerberos_domain_name", "sasl_oauth_token_provider",
-            "proxy_url", "socks5_proxy",
+            "sasl_kerberos_name", "sasl_kerberos_domain_name", "proxy_url", "socks5_proxy",
         )
     ),
 )  # fmt: skip

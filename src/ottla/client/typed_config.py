@@ -7,7 +7,7 @@ What an option is for is documented there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypedDict
+from typing import Protocol, TypeAlias, TypedDict
 
 from .assignors import Assignor
 from .interceptors import ProducerInterceptor
@@ -21,6 +21,12 @@ CommitCallback: TypeAlias = Callable[
     [dict[TopicPartition, OffsetAndMetadata], BaseException | None], object
 ]
 ConsumerInterceptorOption: TypeAlias = object  # with some of on_consume, on_commit and close
+
+
+class TokenProvider(Protocol):
+    """What gives tokens of OAUTHBEARER; `extensions`, if it has that, what is sent beside them."""
+
+    def token(self) -> str: ...
 
 
 class ClientConfig(TypedDict):
@@ -67,6 +73,12 @@ class ClientConfig(TypedDict):
     sasl_plain_username: str | None
     sasl_plain_password: str | None
     sasl_jaas_config: str | None
+    sasl_oauth_token_provider: TokenProvider | None
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    sasl_oauthbearer_client_credentials_client_secret: str | None
+    sasl_oauthbearer_scope: str | None
+    sasl_login_callback_handler_class: str | None
     # Taken and ignored, or refused if they are set.
     client_dns_lookup: object
     api_version: object
@@ -79,7 +91,6 @@ class ClientConfig(TypedDict):
     sasl_kerberos_service_name: object
     sasl_kerberos_name: None
     sasl_kerberos_domain_name: None
-    sasl_oauth_token_provider: None
     proxy_url: None
     socks5_proxy: None
 

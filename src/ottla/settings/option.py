@@ -157,7 +157,7 @@ class Option:
     def parse(self, text: str | None) -> Value:
         """The value that a text means. Raises InvalidValue."""
         value = parse_text(self.name, self.type, text)
-        if self.type is Type.CLASS and value and value != self.default:
+        if self.type is Type.CLASS and self.rule is None and value and value != self.default:
             # There is no Java here; the words are those of a Java that looked in vain.
             raise InvalidValue(self.name, text, f"Class {value} could not be found.")
         if isinstance(value, tuple) and self.rule is not None and self.rule.distinct:

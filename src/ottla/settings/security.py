@@ -23,6 +23,18 @@ from ottla.settings.option import (
 )
 from ottla.settings.rules import FROM_1, ITEMS, between, one_of, one_of_ignoring_case
 
+OAUTH = "org.apache.kafka.common.security.oauthbearer."
+UNSECURED = OAUTH + "internals.unsecured."
+# Kafka's own handlers, by name; others are classes of Java.
+OAUTH_VALIDATORS = one_of(
+    OAUTH + "OAuthBearerValidatorCallbackHandler",
+    UNSECURED + "OAuthBearerUnsecuredValidatorCallbackHandler",
+)
+OAUTH_LOGINS = one_of(
+    OAUTH + "OAuthBearerLoginCallbackHandler",
+    UNSECURED + "OAuthBearerUnsecuredLoginCallbackHandler",
+)
+
 SECURITY_OPTIONS = (
     Option("authorizer.class.name", STRING, "", None, LOW,
            "Who decides who may do what; Kafka's StandardAuthorizer, by its name."),
@@ -86,7 +98,7 @@ SECURITY_OPTIONS = (
            "The ways to log in that are on.", update=PER_BROKER),
     Option("sasl.server.max.receive.size", INT, 512 * KiB, None, MEDIUM,
            "The largest message during login."),
-    idle("sasl.server.callback.handler.class", CLASS, None, None, MEDIUM,
+    Option("sasl.server.callback.handler.class", CLASS, None, OAUTH_VALIDATORS, MEDIUM,
          "The Java class that checks logins."),
     idle("sasl.client.callback.handler.class", CLASS, None, None, MEDIUM,
          "The Java class that provides logins."),
@@ -96,7 +108,7 @@ SECURITY_OPTIONS = (
            "The login, as a JAAS line.", update=PER_BROKER),
     idle("sasl.login.class", CLASS, None, None, MEDIUM,
          "The Java class that logs in."),
-    idle("sasl.login.callback.handler.class", CLASS, None, None, MEDIUM,
+    idle("sasl.login.callback.handler.class", CLASS, None, OAUTH_LOGINS, MEDIUM,
          "The Java class that provides the login's data."),
     idle("sasl.kerberos.service.name", STRING, None, None, MEDIUM,
          "The Kerberos name of Kafka.", update=PER_BROKER),
@@ -130,11 +142,11 @@ SECURITY_OPTIONS = (
     idle("sasl.oauthbearer.jwt.validator.class", CLASS,
          "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator", None, MEDIUM,
          "The Java class that checks tokens."),
-    idle("sasl.oauthbearer.scope", STRING, None, None, MEDIUM,
+    Option("sasl.oauthbearer.scope", STRING, None, None, MEDIUM,
          "The scope asked of the token service."),
-    idle("sasl.oauthbearer.client.credentials.client.id", STRING, None, None, MEDIUM,
+    Option("sasl.oauthbearer.client.credentials.client.id", STRING, None, None, MEDIUM,
          "The id shown to the token service."),
-    idle("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None, None, MEDIUM,
+    Option("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None, None, MEDIUM,
          "The secret shown to the token service."),
     idle("sasl.oauthbearer.assertion.algorithm", STRING,
          "RS256", one_of_ignoring_case("ES256", "RS256"), MEDIUM,
@@ -159,25 +171,25 @@ SECURITY_OPTIONS = (
          "The passphrase of that key."),
     idle("sasl.oauthbearer.assertion.template.file", STRING, None, None, MEDIUM,
          "A file with more claims for assertions."),
-    idle("sasl.oauthbearer.scope.claim.name", STRING, "scope", None, LOW,
+    Option("sasl.oauthbearer.scope.claim.name", STRING, "scope", None, LOW,
          "The claim that holds the scope."),
-    idle("sasl.oauthbearer.sub.claim.name", STRING, "sub", None, LOW,
+    Option("sasl.oauthbearer.sub.claim.name", STRING, "sub", None, LOW,
          "The claim that holds the subject."),
-    idle("sasl.oauthbearer.token.endpoint.url", STRING, None, None, MEDIUM,
+    Option("sasl.oauthbearer.token.endpoint.url", STRING, None, None, MEDIUM,
          "Where tokens come from."),
-    idle("sasl.oauthbearer.jwks.endpoint.url", STRING, None, None, MEDIUM,
+    Option("sasl.oauthbearer.jwks.endpoint.url", STRING, None, None, MEDIUM,
          "Where the keys that check tokens come from."),
-    idle("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, HOUR_MS, None, LOW,
+    Option("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, HOUR_MS, None, LOW,
          "How often those keys are fetched anew."),
-    idle("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100, None, LOW,
+    Option("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100, None, LOW,
          "The first pause after a failed fetch of keys."),
-    idle("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, None, LOW,
+    Option("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, None, LOW,
          "The longest pause after failed fetches of keys."),
-    idle("sasl.oauthbearer.clock.skew.seconds", INT, 30, None, LOW,
+    Option("sasl.oauthbearer.clock.skew.seconds", INT, 30, None, LOW,
          "How far clocks may differ."),
-    idle("sasl.oauthbearer.expected.audience", LIST, (), ITEMS, HIGH,
+    Option("sasl.oauthbearer.expected.audience", LIST, (), ITEMS, HIGH,
          "The audiences a token may name."),
-    idle("sasl.oauthbearer.expected.issuer", STRING, None, None, HIGH,
+    Option("sasl.oauthbearer.expected.issuer", STRING, None, None, HIGH,
          "The issuer a token must name."),
     Option("delegation.token.secret.key", PASSWORD, None, None, MEDIUM,
            "The key that signs delegation tokens.",

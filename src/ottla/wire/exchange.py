@@ -87,7 +87,9 @@ class Logins(Protocol):
 
     mechanism: str
 
-    def begin(self) -> Tokens: ...
+    def begin(self) -> Tokens:
+        """Raises ValueError when there is nothing to log in with."""
+        ...
 
     def complete(self, session_lifetime_ms: int) -> None:
         """A login is complete; it holds that long, or for ever (0)."""
@@ -347,7 +349,10 @@ class Exchange(Generic[R]):
                 )
             if response.error_code:
                 raise LoginFailed(response.error_code, "the broker refused the SASL handshake")
-            self._tokens = logins.begin()
+            try:
+                self._tokens = logins.begin()
+            except ValueError as error:  # there is nothing to log in with
+                raise LoginFailed(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from None
             token: bytes | None = self._tokens.first()
         else:
             if response.error_code:

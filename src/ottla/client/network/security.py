@@ -4,7 +4,7 @@ PEM) or from Kafka's own (stores), and the login."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -65,6 +65,10 @@ def logins_of(config: ClientConfig) -> Callable[[], Logins]:
             f"security_protocol={config['security_protocol']} needs sasl_mechanism\n"
             "Try: sasl_mechanism='SCRAM-SHA-512'"
         )
+    if mechanism == "OAUTHBEARER":
+        from .tokens import bearer_logins
+
+        return bearer_logins(config)
     name, password = username_and_password(config, mechanism)
     if mechanism == "PLAIN":
         return lambda: Logins(mechanism, lambda: PlainClient(name, password), time.monotonic)
@@ -72,20 +76,25 @@ def logins_of(config: ClientConfig) -> Callable[[], Logins]:
 
 
 def username_and_password(config: ClientConfig, mechanism: str) -> tuple[str, str]:
-    from ottla.security.jaas import BadJaas, login_module
-
-    name, password = config["sasl_plain_username"], config["sasl_plain_password"]
-    if config["sasl_jaas_config"]:
-        try:
-            entry = login_module(config["sasl_jaas_config"], mechanism)
-        except BadJaas as error:
-            raise KafkaConfigurationError(f"sasl_jaas_config: {error}") from None
-        name = name or entry.options.get("username")
-        password = password or entry.options.get("password")
+    jaas = jaas_options(config, mechanism)
+    name = config["sasl_plain_username"] or jaas.get("username")
+    password = config["sasl_plain_password"] or jaas.get("password")
     for option, value in (("sasl_plain_username", name), ("sasl_plain_password", password)):
         if not value:
             raise KafkaConfigurationError(f"sasl_mechanism={mechanism} needs {option}")
     return cast("str", name), cast("str", password)
+
+
+def jaas_options(config: ClientConfig, mechanism: str) -> Mapping[str, str]:
+    """Those of the line of JAAS; none without one."""
+    from ottla.security.jaas import BadJaas, login_module
+
+    if not config["sasl_jaas_config"]:
+        return {}
+    try:
+        return login_module(config["sasl_jaas_config"], mechanism).options
+    except BadJaas as error:
+        raise KafkaConfigurationError(f"sasl_jaas_config: {error}") from None
 
 
 def context_of(config: ClientConfig) -> ssl.SSLContext:

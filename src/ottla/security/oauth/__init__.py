@@ -1,0 +1,1 @@
+"""Tokens of OAUTHBEARER: checked by brokers, fetched by clients."""
