@@ -1,4 +1,4 @@
-"""Tokens of OAUTHBEARER: which hold, what the other side is told, and how clients come to them."""
+"""Tokens of OAUTHBEARER: which hold, what the other side learns, and how clients come to them."""
 
 from __future__ import annotations
 

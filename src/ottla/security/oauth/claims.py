@@ -15,7 +15,7 @@ Claims = Mapping[str, Any]
 class BadToken(ValueError):
     """What is wrong with a token: for the broker's log, so it holds nothing of the token but names.
 
-    `status` is what the client is told (RFC 6750).
+    `status` is what the client learns (RFC 6750).
     """
 
     def __init__(self, reason: str, status: str = "invalid_token", scope: str = "") -> None:

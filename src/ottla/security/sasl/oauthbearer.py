@@ -1,6 +1,6 @@
 """SASL/OAUTHBEARER (RFC 7628) as Kafka uses it: a bearer token in the first message.
 
-What is wrong with a token is for the broker's log. The client is told a status in JSON, answers
+What is wrong with a token is for the broker's log. The client gets a status in JSON, answers
 with one control-A, and then the login has failed.
 """
 
@@ -74,7 +74,7 @@ def first_message(message: bytes) -> tuple[str, str]:
 
 
 def told(error: BadToken) -> str:
-    """What the client is told, in Kafka's form."""
+    """What the client learns, in Kafka's form."""
     fields = {"status": error.status}
     if error.scope:
         fields["scope"] = error.scope
