@@ -26,6 +26,7 @@ class RawClient:
     def __init__(self, port: int, *, host: str = "127.0.0.1", timeout_s: float = TIMEOUT_S) -> None:
         self._socket = socket.create_connection((host, port), timeout=timeout_s)
         self._correlation_id = 0
+        self.client_id = CLIENT_ID
 
     def __enter__(self) -> Self:
         return self
@@ -50,7 +51,11 @@ class RawClient:
         fact = messages.facts()[f"{api}Request"]
         body = fields if isinstance(fields, bytes) else messages.encode(fact.name, version, fields)
         head = request_header(
-            fact.key, version, self.next_correlation_id(), flexible=fact.flexible(version)
+            fact.key,
+            version,
+            self.next_correlation_id(),
+            flexible=fact.flexible(version),
+            client_id=self.client_id,
         )
         return struct.pack(">i", len(head) + len(body)) + head + body
 

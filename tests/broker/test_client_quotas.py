@@ -247,7 +247,7 @@ def test_topic_changes_beyond_the_quota_are_refused(broker: BrokerHarness) -> No
         "a": ErrorCode.TOPIC_ALREADY_EXISTS,  # which costs nothing
         "c": QUOTA_EXCEEDED,
     }
-    assert second.topics[1].error_message == QUOTA_EXCEEDED.message
+    assert second.topics[1].error_message is None
     assert second.throttle_time_ms == client.waited_ms() == 4000
     assert "c" not in broker.broker.image.topics
     more = CreatePartitionsRequest(

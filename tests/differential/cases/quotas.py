@@ -1,7 +1,10 @@
-"""DescribeClientQuotas and AlterClientQuotas."""
+"""DescribeClientQuotas, AlterClientQuotas, and the answers to clients over their quotas."""
 
 from __future__ import annotations
 
+import time
+
+from tests.apache.batches import Record, batch
 from tests.apache.messages import Fields
 from tests.differential.case import case
 from tests.differential.peer import Peer
@@ -163,3 +166,124 @@ def filters_that_may_not_be(peer: Peer, version: int) -> None:
     ]
     for components in wrong:
         peer.ask(DESCRIBE, version, filtered(*components), str(components))
+
+
+# What the time between requests may change of a throttle time.
+NEAR_MS = 2_000
+SILENT_S = 0.1
+PATIENCE_S = 30.0
+
+
+def as_client(peer: Peer, **quotas: float | None) -> Parts:
+    """Go on as a client id of this case's own, which has these quotas."""
+    parts: Parts = {"client-id": peer.name("client")}
+    peer.quietly(ALTER, 1, alter(entry(parts, **quotas)))
+    wanted = filtered(("client-id", EXACT, parts["client-id"]), strict=True)
+    deadline = time.monotonic() + PATIENCE_S
+    while bool(peer.client.ask(DESCRIBE, 1, wanted)["entries"]) != any(quotas.values()):
+        assert time.monotonic() < deadline, "the quota does not come"
+        time.sleep(0.01)
+    return parts
+
+
+def anew(peer: Peer) -> None:
+    """On another connection, as the same client."""
+    peer.reconnect()
+    peer.client.client_id = peer.name("client")
+
+
+def told(answer: Fields, near_ms: int = 0) -> str:
+    """How long the client is to wait, about."""
+    throttle_ms = answer["throttle_time_ms"]
+    near = abs(throttle_ms - near_ms) < NEAR_MS if near_ms else not throttle_ms
+    return f"about {near_ms if near else throttle_ms} ms"
+
+
+def muted(peer: Peer) -> bool:
+    """Whether nothing is answered on this connection now; it is of no use afterwards."""
+    raw = peer.client._socket
+    before = raw.gettimeout()
+    raw.settimeout(SILENT_S)
+    try:
+        peer.client.ask("ApiVersions", 0, {})
+    except TimeoutError:
+        return True
+    finally:
+        raw.settimeout(before)
+    return False
+
+
+def production(topic: str, size: int, acks: int = -1) -> Fields:
+    records = batch([Record(value=b"x" * size)])
+    data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
+    return {"acks": acks, "timeout_ms": 5000, "topic_data": data}
+
+
+@case("Produce", only=(3, 9, 12))
+def over_the_quota(peer: Peer, version: int) -> None:
+    topic = peer.create_topic()
+    parts = as_client(peer, producer_byte_rate=20_000)
+    anew(peer)
+    # Ten seconds' worth may come at once.
+    answer = peer.ask("Produce", version, production(topic, 100_000), "within it")
+    peer.note("within it", told(answer))
+    answer = peer.ask("Produce", version, production(topic, 200_000), "beyond it")
+    peer.note("beyond it", told(answer, 5_000))
+    peer.note("muted", muted(peer))
+    anew(peer)
+    answer = peer.ask("Produce", version, production(topic, 10), "still beyond it")
+    peer.note("still beyond it", told(answer, 4_500))
+    anew(peer)
+    peer.client.send("Produce", version, production(topic, 10, acks=0))
+    peer.note("muted without an answer", muted(peer))
+    peer.reconnect()
+    as_client(peer, producer_byte_rate=None)
+    peer.note("of", sorted(parts))
+
+
+@case("Fetch", only=(4, 11, 12))
+def over_the_consumers_quota(peer: Peer, version: int) -> None:
+    topic = peer.create_topic()
+    for _ in range(6):
+        peer.quietly("Produce", 9, production(topic, 30_000))
+    as_client(peer, consumer_byte_rate=9_000)
+    anew(peer)
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 80_000}
+    fields = {
+        "replica_id": -1,
+        "max_wait_ms": 0,
+        "min_bytes": 1,
+        "max_bytes": 1 << 30,
+        "session_epoch": -1,
+        "topics": [{"topic": topic, "partitions": [part]}],
+    }
+    answer = peer.ask("Fetch", version, fields, "within it")
+    peer.note("within it", told(answer))
+    answer = peer.ask("Fetch", version, fields, "beyond it: nothing")
+    peer.note("beyond it", told(answer, 7_500))
+    peer.note("muted", muted(peer))
+    peer.reconnect()
+    as_client(peer, consumer_byte_rate=None)
+
+
+@case("CreateTopics", only=(4, 5, 6, 7))
+def over_the_quota_of_changes(peer: Peer, version: int) -> None:
+    as_client(peer, controller_mutation_rate=1)
+    anew(peer)
+
+    def creation(*stems: str, count: int = 1) -> Fields:
+        topics = [
+            {"name": peer.name(each), "num_partitions": count, "replication_factor": 1}
+            for each in stems
+        ]
+        return {"topics": topics, "timeout_ms": 9999, "validate_only": True}
+
+    # Eleven tokens; a request takes them also if it is only validated.
+    answer = peer.ask("CreateTopics", version, creation("a", "b", count=10), "all that there are")
+    peer.note("all that there are", told(answer, 0 if version >= 6 else 9_000))
+    anew(peer)
+    answer = peer.ask("CreateTopics", version, creation("c", "c/d"), "more")
+    peer.note("more", told(answer, 9_000 if version >= 6 else 11_000))
+    peer.note("muted", muted(peer))
+    peer.reconnect()
+    as_client(peer, controller_mutation_rate=None)

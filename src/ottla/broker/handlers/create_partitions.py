@@ -36,8 +36,8 @@ async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePa
         if quota.take(each.count - len(topic.partitions)):
             left.append(each)
         else:
-            code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
-            found[each.name] = PartitionsOutcome(each.name, code, code.message)
+            error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            found[each.name] = PartitionsOutcome(each.name, error)
     if left and not request.validate_only:
         found |= {each.name: each for each in await controller.create_partitions(left, False)}
     quota.done()

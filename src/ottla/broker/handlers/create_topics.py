@@ -56,9 +56,7 @@ async def _create_within(
         if left:
             found |= {each.name: each for each in await controller.create_topics(left, False)}
     for name in refused:
-        found[name] = TopicOutcome(
-            name, ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.THROTTLING_QUOTA_EXCEEDED.message
-        )
+        found[name] = TopicOutcome(name, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
     quota.done()
     return [found[each.name] for each in outcomes]
 

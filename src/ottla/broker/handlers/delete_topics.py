@@ -36,8 +36,8 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
         name = ref.name if ref.name is not None else image.topic_name(ref.id)
         topic = image.topic(name) if name is not None else None
         if topic is not None and ref not in refused and not quota.take(len(topic.partitions)):
-            code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
-            refused[ref] = DeletionOutcome(ref.name, ref.id, code, code.message)
+            error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            refused[ref] = DeletionOutcome(ref.name, ref.id, error)
     left = [ref for ref in topics if ref not in refused]
     outcomes = await context.broker.controller.delete_topics(left) if left else []
     quota.done()

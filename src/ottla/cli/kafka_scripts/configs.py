@@ -1,4 +1,4 @@
-"""kafka-configs.sh: show and change configs of topics, brokers and others; credentials of users."""
+"""kafka-configs.sh: configs of topics, brokers and others; quotas; credentials of users."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli.connecting import text_of
 
+from . import quota_configs
 from .options import COMMAND_CONFIG, Given, Option, Parser
 from .running import admin_of, entry
-from .user_configs import MECHANISMS, alter_credentials, describe_credentials, without_secrets
+from .user_configs import without_secrets
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
@@ -50,11 +51,11 @@ DEFAULTS = {
     "broker-defaults": "brokers",
     "ip-defaults": "ips",
 }
-QUOTAS = "quotas of users, clients and addresses are not there yet"
+TOGETHER = {"users", "clients"}
 
 PARSER = Parser(
     "kafka-configs.sh",
-    "show and change configs of topics, brokers, loggers and groups",
+    "show and change configs of topics, brokers and others, quotas and credentials",
     [
         Option("bootstrap-server", "HOST:PORT", "brokers to ask first"),
         Option(
@@ -71,19 +72,19 @@ PARSER = Parser(
         Option("delete-config", "K1,K2", "with --alter: configs to forget"),
         Option("entity-type", "TYPE", f"one of {', '.join(TYPES)}"),
         Option("entity-name", "NAME", "whose configs"),
-        Option("entity-default", about="the configs that hold for all brokers"),
+        Option("entity-default", about="those that hold for all that have none of their own"),
         Option("topic", "NAME", "a topic"),
         Option("broker", "ID", "a broker"),
         Option("broker-defaults", about="all brokers"),
         Option("broker-logger", "ID", "the log levels of a broker"),
         Option("group", "ID", "a group"),
         Option("client-metrics", "NAME", "a subscription to metrics of clients"),
-        Option("client", "ID", skipped=QUOTAS),
-        Option("client-defaults", skipped=QUOTAS),
+        Option("client", "ID", "a client id, also together with a user"),
+        Option("client-defaults", about="all client ids that have no quota of their own"),
         Option("user", "NAME", "a user, with --add-config SCRAM-SHA-512=[password=…]"),
-        Option("user-defaults", skipped=QUOTAS),
-        Option("ip", "ADDRESS", skipped=QUOTAS),
-        Option("ip-defaults", skipped=QUOTAS),
+        Option("user-defaults", about="all users that have no quota of their own"),
+        Option("ip", "ADDRESS", "an address that connects"),
+        Option("ip-defaults", about="all addresses that have no quota of their own"),
     ],
 )
 
@@ -94,13 +95,15 @@ def run(arguments: Sequence[str]) -> int:
     given = PARSER.parse(arguments)
     action = given.one_of("describe", "alter")
     given.require("bootstrap-server")
-    kind, name = entity(given)
+    entities = entities_of(given)
+    kind, name = entities[0]
     if action == "alter":
-        check_alter(given, kind, name)
+        for each in entities:
+            check_alter(given, *each)
     with admin_of(given) as admin:
         try:
-            if kind == "users":
-                of_user(admin, given, action, name)
+            if kind in quota_configs.TYPES:
+                quotas(admin, given, action, entities)
             elif action == "describe":
                 describe(admin, kind, name, everything=given.has("all"))
             else:
@@ -113,25 +116,41 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def entity(given: Given) -> tuple[str, str | None]:
-    """Kind and name; no name means all of the kind, an empty one the default of brokers."""
-    found: list[tuple[str, str | None]] = []
-    for kind in given.values("entity-type"):
+def entities_of(given: Given) -> list[tuple[str, str | None]]:
+    """Kinds and names; no name means all of the kind, an empty one the default.
+
+    More than one are a user and a client id.
+    """
+    kinds = list(given.values("entity-type"))
+    for kind in kinds:
         if kind not in TYPES:
             PARSER.refuse(
                 f"Invalid entity type {kind}, the entity type must be one of {', '.join(TYPES)}"
             )
-        name = "" if given.has("entity-default") else given.value("entity-name")
-        found.append((kind, name))
+    if any(given.has(each) for each in ("entity-type", "entity-name", "entity-default")):
+        for each in (*SHORT, *DEFAULTS):
+            if given.has(each):
+                PARSER.refuse(
+                    "--entity-{type,name,default} should not be used in conjunction with "
+                    "specific entity flags"
+                )
+    names: list[str | None] = []
+    for option in given.names:
+        if option == "entity-name":
+            names += given.values(option)
+        elif option == "entity-default":
+            names.append("")
+    if len(names) > len(kinds) and kinds:
+        PARSER.refuse("More entity names specified than entity types")
+    names += [None] * (len(kinds) - len(names))
+    found = list(zip(kinds, names[: len(kinds)], strict=True))
     found += [(kind, given.value(option)) for option, kind in SHORT.items() if given.has(option)]
     found += [(kind, "") for option, kind in DEFAULTS.items() if given.has(option)]
     if not found:
         PARSER.refuse("At least one entity type must be specified")
-    if len(found) > 1:
-        PARSER.refuse("only one entity can be looked at in one go")
-    if found[0][0] not in RESOURCES and (found[0][0] != "users" or found[0][1] == ""):
-        PARSER.refuse(f"{found[0][0]}: {QUOTAS}")
-    return found[0]
+    if len(found) > 1 and ({kind for kind, _ in found} != TOGETHER or len(found) > len(TOGETHER)):
+        PARSER.refuse("Only 'users' and 'clients' entity types may be specified together")
+    return found
 
 
 def check_alter(given: Given, kind: str, name: str | None) -> None:
@@ -145,23 +164,21 @@ def check_alter(given: Given, kind: str, name: str | None) -> None:
     given.exclude("add-config", ["add-config-file"])
 
 
-# users
+# quotas, credentials
 
 
-def of_user(admin: Admin, given: Given, action: str, name: str | None) -> None:
+def quotas(
+    admin: Admin, given: Given, action: str, entities: Sequence[tuple[str, str | None]]
+) -> None:
     if action == "describe":
-        describe_credentials(admin, name)
+        quota_configs.describe(admin, entities)
         return
-    user = name or ""
-    added, deleted = additions(given), deletions(given)
-    unknown = sorted({*added, *deleted} - set(MECHANISMS))
-    if unknown:
-        raise ValueError(
-            "Only quota and SCRAM credential configs can be altered for 'users', and "
-            f"{QUOTAS}. Unexpected config names: {', '.join(unknown)}"
-        )
-    alter_credentials(admin, user, added, deleted)
-    print(f"Completed updating config for user {user}.")
+    quota_configs.alter(admin, entities, additions(given), deletions(given))
+    kind, name = entities[0]
+    if name:
+        print(f"Completed updating config for {kind.removesuffix('s')} {name}.")
+    else:
+        print(f"Completed updating default config for {kind} in the cluster.")
 
 
 # describe

@@ -47,6 +47,11 @@ class Given:
     def has(self, name: str) -> bool:
         return name in self._values
 
+    @property
+    def names(self) -> list[str]:
+        """The options that were given, in the order in which they first were."""
+        return list(self._values)
+
     def value(self, name: str) -> Any:
         """The last one given, or the default."""
         if name in self._values:

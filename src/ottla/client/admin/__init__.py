@@ -3,7 +3,7 @@
 Every method waits for its answer, retries what may pass, and raises `KafkaError` with what to do.
 Results are plain dictionaries as kafka-python gives them. The methods are grouped by what they are
 about: topics.py, configs.py, records.py, batches.py, groups.py, new_groups.py, transactions.py,
-leaders.py, replicas.py, reassignments.py, cluster.py, acls.py, surveys.py, users.py.
+leaders.py, replicas.py, reassignments.py, cluster.py, acls.py, surveys.py, users.py, quotas.py.
 """
 
 from __future__ import annotations
@@ -31,6 +31,13 @@ from .groups import Groups
 from .leaders import Leaders
 from .log_dirs import LogDirs, ReplicaLogDirs
 from .new_groups import NewGroups
+from .quotas import (
+    ClientQuotaAlteration,
+    ClientQuotaEntity,
+    ClientQuotaFilter,
+    ClientQuotaFilterComponent,
+    Quotas,
+)
 from .reassignments import OngoingReassignment, Reassignments
 from .replicas import Replicas
 from .surveys import Survey, Surveys
@@ -79,6 +86,10 @@ __all__ = [
     "Admin",
     "AlterConfigOp",
     "BatchState",
+    "ClientQuotaAlteration",
+    "ClientQuotaEntity",
+    "ClientQuotaFilter",
+    "ClientQuotaFilterComponent",
     "ConfigFilterType",
     "ConfigResource",
     "ConfigResourceType",
@@ -130,6 +141,7 @@ class Admin(
     Acls,
     Surveys,
     Users,
+    Quotas,
 ):
     """Looks after a cluster. Options as keywords or as Kafka's properties."""
 
