@@ -16,7 +16,8 @@ MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 ITERATIONS_MIN = 4_096
 CREDENTIAL = re.compile(r"(?:iterations=(-?[0-9]*),)?password=(.*)", re.DOTALL)
 UNSET = -1  # iterations: as many as is usual
-SECRETS = re.compile(r"password=[^\]]*")
+# Names of configs whose values are shown to nobody, not even where they are refused.
+SECRETS = re.compile(r"scram-|password|secret|jaas|keystore\.key", re.IGNORECASE)
 
 
 def describe_credentials(admin: Admin, name: str | None) -> None:
@@ -74,4 +75,4 @@ def credential_in(mechanism: str, text: str) -> tuple[int | None, str]:
 
 def without_secrets(arguments: Iterable[str]) -> str:
     """A command line as it may be shown."""
-    return SECRETS.sub("password=[hidden]", " ".join(arguments))
+    return " ".join("[hidden]" if SECRETS.search(each) else each for each in arguments)
