@@ -10,6 +10,8 @@ import pytest
 from ottla.seams.network import Data, FileTooShort, Readable
 from ottla.server.limits import (
     CACHE_ASK_BYTES,
+    CACHE_PIECE_BYTES,
+    DOUBT_BYTES,
     INLINE_BYTES_MAX,
     PREAD_BYTES_MAX,
     SEND_BYTES_PER_TURN,
@@ -158,7 +160,39 @@ def test_what_lies_behind_the_bytes_read_ahead_is_not_sent_unasked() -> None:
     output.read_ahead(100_000)
     file.known_to = 100_000
     sent_by(output, takes=1_000_000)
-    assert file.asked == [(100_000, 200_000)]
+    piece = CACHE_PIECE_BYTES
+    assert file.asked == [(100_000, piece), (100_000 + piece, 200_000 - piece)]
+
+
+def test_a_reader_that_waited_for_the_device_is_asked_for_in_pieces() -> None:
+    """What the kernel reads ahead of it counts as cached while it is on its way: it is sent up to
+    the first piece that is not there, and waits for that one in a thread again.
+    """
+    turn, piece = SEND_BYTES_PER_TURN, CACHE_PIECE_BYTES
+    file, output = AskedFile(bytes(3 * turn), missing=turn + 2 * piece), Output(asks_cache=True)
+    output.put(file_answer(b"", file, 0, 3 * turn, b""))
+    output.cold_at = 0
+    output.read_ahead(turn)
+    file.known_to = turn
+    stream = SlowStream(takes=3 * turn)
+    while output.cold_at < 0:
+        assert not output.send(stream)  # type: ignore[arg-type]
+    assert output.cold_at == turn + 2 * piece == len(stream.sent) - 4
+    assert file.asked == [(turn + at * piece, piece) for at in (0, 1, 2, 2)]
+
+
+def test_it_is_asked_for_as_others_are_once_enough_was_cached() -> None:
+    """The doubt costs a question for each piece."""
+    file, output = AskedFile(bytes(2 * SEND_BYTES_PER_TURN)), Output(asks_cache=True)
+    output.cold_at = 0
+    output.read_ahead(0)
+    for _ in range(DOUBT_BYTES // SEND_BYTES_PER_TURN + 1):
+        output.put(file_answer(b"", file, 0, SEND_BYTES_PER_TURN, b""))
+        sent_by(output, takes=SEND_BYTES_PER_TURN)
+    file.asked.clear()
+    output.put(file_answer(b"", file, 0, 2 * SEND_BYTES_PER_TURN, b""))
+    sent_by(output, takes=SEND_BYTES_PER_TURN)
+    assert file.asked == [(0, 2 * SEND_BYTES_PER_TURN)]
 
 
 def test_after_a_pause_the_cache_is_asked_again() -> None:

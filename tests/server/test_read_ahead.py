@@ -216,6 +216,26 @@ def test_a_missing_page_is_noticed(tmp_path: Path) -> None:
         os.close(descriptor)
 
 
+@pytest.mark.parametrize("on_its_way", [0, SIZE - 1])
+def test_a_page_on_its_way_from_the_device_is_not_there(
+    on_its_way: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is counted all the same. The kernel reads ahead of a reader: what is asked for may begin
+    in that, or end in it, and sending it would wait."""
+    path, preadv = tmp_path / "log", os.preadv
+    path.write_bytes(bytes(SIZE))
+
+    def reading(descriptor: int, buffers: Any, position: int, flags: int) -> int:
+        if position == on_its_way:
+            raise BlockingIOError
+        return preadv(descriptor, buffers, position, flags)
+
+    with open(path, "rb") as file:
+        assert is_cached(file.fileno(), 0, SIZE)
+        monkeypatch.setattr(os, "preadv", reading)
+        assert not is_cached(file.fileno(), 0, SIZE)
+
+
 def test_where_the_kernel_does_not_count_a_byte_of_each_piece_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

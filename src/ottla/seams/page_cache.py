@@ -26,8 +26,9 @@ def is_cached(descriptor: int, position: int, size: int) -> bool:
     probe = (bytearray(1),)
     try:
         # A page that is counted may still be on its way from the device: at the beginning, for
-        # reading ahead goes on behind what was asked for.
+        # reading ahead goes on behind what was asked for, or at the end, where it has come to.
         os.preadv(descriptor, probe, position, _NO_WAIT)
+        os.preadv(descriptor, probe, position + size - 1, _NO_WAIT)
         counting = pages_cached()
         counted = -1 if counting is None else counting(descriptor, position, size)
         if counted > 0:

@@ -25,6 +25,10 @@ SEND_BYTES_PER_TURN = 1 * MiB + 64 * KiB
 # Of a file, in one question whether it is cached: what most consumers ask for at most.
 CACHE_ASK_BYTES = 10 * SEND_BYTES_PER_TURN
 CACHED_S = 1.0  # how long the answer holds for a reader that pauses
+# A reader that had to wait for the device is asked for in pieces, until so much was cached: pages
+# that are still on their way count as cached, and a piece is what the kernel reads ahead.
+DOUBT_BYTES = 64 * MiB
+CACHE_PIECE_BYTES = 128 * KiB
 SCRATCH_BYTES = 64 * KiB  # one buffer for every connection that has no request under way
 OWN_BUFFER_BYTES_MIN = 4 * KiB  # for the start of a request whose end is still under way
 PREAD_BYTES_MAX = 16 * KiB  # file ranges up to this size are read and go out with their header

@@ -12,6 +12,8 @@ from ottla.seams.network import Data, FileTooShort, Stream
 from ottla.server.limits import (
     BUFFERS_PER_SEND,
     CACHE_ASK_BYTES,
+    CACHE_PIECE_BYTES,
+    DOUBT_BYTES,
     INLINE_BYTES_MAX,
     PREAD_BYTES_MAX,
     SEND_BYTES_PER_TURN,
@@ -22,7 +24,15 @@ from ottla.wire.out import FileRange, Out
 class Output:
     """A queue of bytes and file ranges, and how far the first of them has gone out."""
 
-    __slots__ = ("_asks_cache", "_cached_to", "_file_sent", "cold_at", "held", "pieces")
+    __slots__ = (
+        "_asks_cache",
+        "_cached_to",
+        "_doubt_bytes",
+        "_file_sent",
+        "cold_at",
+        "held",
+        "pieces",
+    )
 
     def __init__(self, asks_cache: bool = False) -> None:
         """`asks_cache`: send of a file only what is in the page cache; see `cold_at`."""
@@ -31,6 +41,7 @@ class Output:
         self._asks_cache = asks_cache
         # In the file of the first piece: up to here it is cached, as was asked or by reading ahead.
         self._cached_to = 0
+        self._doubt_bytes = 0  # for so many pages may be on their way that are said to be there
         # Where the first piece, a file, goes on with what the device must be waited for; -1 when
         # it does not. The caller has it read, and says so with `read_ahead`.
         self.cold_at = -1
@@ -84,6 +95,7 @@ class Output:
         """So many bytes from `cold_at` on have been read."""
         self._cached_to = self.cold_at + size
         self.cold_at = -1
+        self._doubt_bytes = DOUBT_BYTES
 
     def ask_again(self) -> None:
         """The peer has paused: what was cached then may have left the cache since."""
@@ -107,7 +119,10 @@ class Output:
         if self._asks_cache:
             cached = self._cached_to - position
             if cached <= 0:
-                cached = cached_from(range_, position)
+                doubts = self._doubt_bytes > 0
+                cached = cached_from(range_, position, in_pieces=doubts)
+                if doubts:
+                    self._doubt_bytes -= cached
                 if not cached:
                     self.cold_at = position
                     return 0
@@ -155,13 +170,20 @@ class Output:
         return sent
 
 
-def cached_from(range_: FileRange, position: int) -> int:
+def cached_from(range_: FileRange, position: int, *, in_pieces: bool = False) -> int:
     """How many bytes of a range from `position` on are in the page cache; 0 if the first are not.
 
     Asked is for more than is sent now: a socket takes it in many small parts. Where any of it is
-    missing, what is sent next may still be there.
+    missing, what is sent next may still be there. In pieces: for what is sent now, up to the first
+    piece that is missing or still on its way from the device.
     """
     size = min(range_.position + range_.size - position, CACHE_ASK_BYTES)
+    if in_pieces:
+        size = min(size, SEND_BYTES_PER_TURN)
+        for done in range(0, size, CACHE_PIECE_BYTES):
+            if not range_.file.is_cached(position + done, min(CACHE_PIECE_BYTES, size - done)):
+                return done
+        return size
     if range_.file.is_cached(position, size):
         return size
     if size > SEND_BYTES_PER_TURN and range_.file.is_cached(position, SEND_BYTES_PER_TURN):
