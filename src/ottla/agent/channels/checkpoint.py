@@ -6,6 +6,7 @@ missing below that was lost by the disk.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import uuid
@@ -19,6 +20,10 @@ from ..events import FORGET, Position, is_of_group
 
 logger = logging.getLogger(__name__)
 NAME = "checkpoint.json"
+# What is consumed is deleted once the checkpoint says so. On a disk that is full this file is given
+# up for the checkpoint: otherwise what is consumed would keep the disk full for ever.
+RESERVE = "checkpoint.reserve"
+RESERVE_BYTES_MIN = 64 * 1024
 
 
 @dataclass
@@ -36,7 +41,25 @@ class Checkpoint:
             "sources": [[*position] for position in self.sources.values()],
         }
         text = json.dumps(held).encode()
-        replace_file(directory / NAME, b"%08x %s\n" % (zlib.crc32(text), text))
+        data = b"%08x %s\n" % (zlib.crc32(text), text)
+        try:
+            replace_file(directory / NAME, data)
+        except OSError:
+            with contextlib.suppress(FileNotFoundError):
+                (directory / RESERVE).unlink()
+            replace_file(directory / NAME, data)
+
+
+def keep_reserve(directory: Path) -> None:
+    """Makes the file that a checkpoint may take the place of, if there is space. Two checkpoints
+    may grow meanwhile, so it has twice the bytes of the last."""
+    path = directory / RESERVE
+    wanted = max(RESERVE_BYTES_MIN, 2 * (directory / NAME).stat().st_size)
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size >= wanted:
+            return
+    with contextlib.suppress(OSError):
+        replace_file(path, bytes(wanted))
 
 
 def read_checkpoint(directory: Path) -> Checkpoint | None:

@@ -30,7 +30,7 @@ from ..config.options import Options
 from ..context import Context
 from ..events import FORGET, EventBatch, Position
 from ..parts import EMPTY_BATCHES_MAX, TAKE_BYTES_MAX, PartError
-from .checkpoint import Checkpoint, keep_later, read_checkpoint
+from .checkpoint import Checkpoint, keep_later, keep_reserve, read_checkpoint
 from .frames import DamagedFrame, Found, frame, span_of
 from .segments import Replay, Segment, Segments, channel_of
 from .waiting import WaitingLine
@@ -181,6 +181,7 @@ class FileChannel:
         positions = self._source_positions(found, delivered)
         Checkpoint(kept.channel, self._consumed, self._synced, self._sources).write(self._directory)
         self.segments.delete_before(self._consumed)
+        keep_reserve(self._directory)
         self._channel = kept.channel
         return found, positions
 
@@ -453,6 +454,7 @@ class FileChannel:
         kept.write(self._directory)
         assert kept.consumed is not None
         self.segments.delete_before(kept.consumed)
+        keep_reserve(self._directory)
 
     async def drain(self) -> None:
         while self._pending:
