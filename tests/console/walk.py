@@ -165,7 +165,9 @@ def pages_of(picture: ClusterPicture, base: str = "/c/main") -> list[str]:
     found = [
         f"{base}/", f"{base}/brokers", f"{base}/brokers?tab=configs", f"{base}/topics?internal=1",
         f"{base}/create-topic", f"{base}/groups", f"{base}/sql", f"{base}/transactions",
-        f"{base}/reassignments", f"{base}/pipelines", "/alerts", "/alerts/rules", "/alerts/rule",
+        f"{base}/reassignments", f"{base}/pipelines", f"{base}/security", f"{base}/create-acl",
+        f"{base}/security?tab=users", f"{base}/set-scram-user", "/alerts",
+        "/alerts/rules", "/alerts/rule",
         "/alerts/receivers", "/alerts/history", "/alerts/deliveries", "/users", "/tokens",
         "/audit",
     ]  # fmt: skip

@@ -105,6 +105,19 @@ def sees_console(request: HTTPConnection) -> bool:
     return replace(principal_of(request), read_only=False).administers()
 
 
+def sees_security(request: HTTPConnection, cluster: str) -> bool:
+    """Whether this one may see a cluster's ACLs and users: admins of all of it, also where the
+    console is read-only."""
+    principal = replace(principal_of(request), read_only=False)
+    return principal.may(Permission.CHANGE, cluster)
+
+
+def require_to_see_security(request: HTTPConnection, cluster: str) -> None:
+    if not sees_security(request, cluster):
+        name = principal_of(request).name
+        raise Forbidden(f"{name} is not admin of all topics of cluster {cluster}.")
+
+
 def require_to_see_console(request: HTTPConnection) -> None:
     if not sees_console(request):
         raise Forbidden(f"{principal_of(request).name} is not admin of the console.")

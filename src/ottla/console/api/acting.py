@@ -53,6 +53,20 @@ FIELDS: dict[str, tuple[str, Mapping[str, str]]] = {
         "replicas": "Of each partition.", "plan": "As the preview has it."}),
     "cancel-reassignment": ("Take back what moves.", {
         "topic": "Its name.", "partition": "A list of partitions; all unless given."}),
+    "create-acl": ("Create an ACL.", {
+        "principal": "User:alice, or User:*.", "permission": "ALLOW or DENY.",
+        "operation": "READ, WRITE …", "type": "TOPIC, GROUP, CLUSTER …",
+        "name": "Of the resource; * for all.", "pattern": "LITERAL or PREFIXED.",
+        "host": "An address; * unless given."}),
+    "delete-acl": ("Delete an ACL.", {
+        "principal": "As it has it.", "permission": "As it has it.", "operation": "As it has it.",
+        "type": "As it has it.", "name": "As it has it.", "pattern": "As it has it.",
+        "host": "As it has it."}),
+    "set-scram-user": ("Let a user log in by SCRAM.", {
+        "user": "Its name.", "mechanism": "SCRAM-SHA-256 or SCRAM-SHA-512.",
+        "password": "Never shown again."}),
+    "delete-scram-user": ("Delete a user's SCRAM credential.", {
+        "user": "Its name.", "mechanism": "SCRAM-SHA-256 or SCRAM-SHA-512."}),
     "elect-leaders": ("Elect leaders.", {
         "topic": "Its name; all topics unless given.", "how": "preferred or unclean."}),
 }  # fmt: skip

@@ -9,13 +9,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..access.guard import principal_of, require
+from ..access.guard import principal_of, require, require_to_see_security
 from ..access.permissions import Permission
 from ..picture import ClusterPicture
 from ..web import series
 from ..web.asked import Answer, asked_of
 from ..web.configs import read_configs
 from ..web.formats import now_ms
+from ..web.pages import security
 from ..web.pages.topic import PRODUCERS_PARTITIONS_MAX, read_producers, topic_of
 from ..web.rendering import cluster_of, console_of, picture_of
 from ..web.visible import visible
@@ -159,6 +160,18 @@ async def measures(request: Request) -> Response:
     return json_answer({"items": [{"subject": each[0], "topic": each[1]} for each in found]})
 
 
+async def acls(request: Request) -> Response:
+    require_to_see_security(request, cluster_of(request).name)
+    answer = await security.acls_of(request)
+    return told(answer, [each._asdict() for each in answer.value.lines] if answer.value else [])
+
+
+async def scram_users(request: Request) -> Response:
+    require_to_see_security(request, cluster_of(request).name)
+    answer = await security.users_of(request)
+    return told(answer, [each._asdict() for each in answer.value or ()])
+
+
 ENDPOINTS = (
     Endpoint("GET", "/me", me, "Who asks: name, roles, and what bounds the token."),
     Endpoint("GET", "/clusters", clusters, "The clusters, each in short.", LISTED),
@@ -181,6 +194,9 @@ ENDPOINTS = (
     Endpoint("GET", f"{CLUSTER}/reassignments", reassignments,
              "Replicas that move, with progress.", LISTED),
     Endpoint("GET", f"{CLUSTER}/pipelines", pipelines, "Spark pipelines.", LISTED),
+    Endpoint("GET", f"{CLUSTER}/acls", acls, "The cluster's ACLs; none without an authorizer."),
+    Endpoint("GET", f"{CLUSTER}/scram-users", scram_users,
+             "Who may log in by SCRAM, never with what."),
     Endpoint("GET", f"{CLUSTER}/series", series.series, "Values over time.",
              {"key": 'One or several: ["measure", "subject", "topic"] as JSON.',
               "from": "Milliseconds since 1970.", "to": "Milliseconds since 1970.",

@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, Response
 
 from ottla import __version__
 
-from ..access.guard import principal_of, require, sees_console, visit_of
+from ..access.guard import principal_of, require, sees_console, sees_security, visit_of
 from ..access.permissions import CONSOLE, Permission
 from ..context import Cluster, Console
 from ..picture import ClusterPicture
@@ -49,6 +49,7 @@ CLUSTER_NAV = (
     NavItem("Transactions", "transactions", "transactions"),
     NavItem("Reassignments", "reassignments", "reassign"),
     NavItem("Pipelines", "pipelines", "pipelines"),
+    NavItem("Security", "security", "tokens"),
     NavItem("Charts", "charts", "charts"),
 )
 CONSOLE_NAV = (
@@ -157,6 +158,8 @@ def present(
         if item.path.startswith("/"):
             if item.path in known and (item.path not in ADMIN_PATHS or sees_console(request)):
                 found.append((item, item.path))
+        elif item.path == "security" and not (cluster and sees_security(request, cluster)):
+            continue
         elif cluster is not None and f"/c/{{cluster}}/{item.path}" in known:
             found.append((item, f"{base_of(cluster)}/{item.path}"))
     return found

@@ -10,6 +10,7 @@ from .acting import Action, route_of
 from .actions import configs as config_actions
 from .actions import groups as group_actions
 from .actions import placement
+from .actions import security as security_actions
 from .actions import topics as topic_actions
 from .actions import transactions as transaction_actions
 from .pages import (
@@ -18,6 +19,7 @@ from .pages import (
     overview,
     pipelines,
     reassignments,
+    security,
     topic,
     topics,
     transactions,
@@ -29,6 +31,7 @@ ACTIONS: tuple[Action, ...] = (
     *group_actions.ACTIONS,
     *transaction_actions.ACTIONS,
     *placement.ACTIONS,
+    *security_actions.ACTIONS,
 )
 
 
@@ -42,6 +45,7 @@ def routes(console: Console) -> list[BaseRoute]:
         *transactions.routes,
         *reassignments.routes,
         *pipelines.routes,
+        *security.routes,
         *series.routes,
         *events.routes,
         *map(route_of, ACTIONS),
