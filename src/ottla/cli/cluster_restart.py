@@ -22,7 +22,8 @@ from ottla.cli.cluster_processes import (
     not_running,
     wait_until,
 )
-from ottla.cli.cluster_status import REQUEST_TIMEOUT_MS, process_state
+from ottla.cli.cluster_status import impatient, process_state
+from ottla.cli.common import command_config_option
 from ottla.cli.connecting import admin
 from ottla.cli.failure import Failure
 
@@ -51,7 +52,14 @@ def timeout_option(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--rolling", is_flag=True, help="All brokers, one after the other.")
 @timeout_option
 @directory_option
-def restart(broker: int | None, rolling: bool, timeout_s: float, directory: str) -> None:
+@command_config_option
+def restart(
+    broker: int | None,
+    rolling: bool,
+    timeout_s: float,
+    directory: str,
+    command_config: str | None,
+) -> None:
     """Stop broker BROKER if it runs, and start it again.
 
     With --rolling all brokers are, the controller last. Each has its leaders moved to others
@@ -68,7 +76,7 @@ def restart(broker: int | None, rolling: bool, timeout_s: float, directory: str)
         restart_one(path, broker)
         return
     check_all_run(path)
-    with connected(path) as client:
+    with connected(path, command_config) as client:
         wait_in_sync(client, timeout_s, None)
         controller = client.describe_cluster()["controller_id"]
         order = [each.node_id for each in known_state(path).brokers]
@@ -83,7 +91,10 @@ def restart(broker: int | None, rolling: bool, timeout_s: float, directory: str)
 @click.option("--force", is_flag=True, help="Also if records are lost that no other broker has.")
 @timeout_option
 @directory_option
-def replace(broker: int, force: bool, timeout_s: float, directory: str) -> None:
+@command_config_option
+def replace(
+    broker: int, force: bool, timeout_s: float, directory: str, command_config: str | None
+) -> None:
     """Give broker BROKER a new, empty data directory, and wait until it is in every ISR.
 
     For a disk that is lost or damaged. The broker is stopped if it runs, what is in its directory
@@ -98,7 +109,7 @@ def replace(broker: int, force: bool, timeout_s: float, directory: str) -> None:
             f"no other broker is running that broker {broker} could copy from",
             f"ottla cluster restart N --dir {path}, for another broker N",
         )
-    with connected(path, without=broker) as client:
+    with connected(path, command_config, without=broker) as client:
         lost = refuse_to_lose(client, broker, force=force)
         with stopped(path, broker) as data:
             # Again: only now can nothing more be written that it alone has.
@@ -210,10 +221,12 @@ def check_all_run(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def connected(path: Path, *, without: int | None = None) -> Iterator[Admin]:
+def connected(
+    path: Path, command_config: str | None, *, without: int | None = None
+) -> Iterator[Admin]:
     state = known_state(path)
     servers = ",".join(each.address for each in state.brokers if each.node_id != without)
-    with admin(servers, {"request.timeout.ms": REQUEST_TIMEOUT_MS}) as client:
+    with admin(servers, impatient(command_config)) as client:
         yield client
 
 

@@ -18,7 +18,7 @@ from ottla.cli.cluster_diagnosis import RUNNING
 from ottla.cli.cluster_disk import Repair, repair_on_disk
 from ottla.cli.cluster_hosts import bootstrap_option, registered_brokers
 from ottla.cli.cluster_processes import directory_option, known_state
-from ottla.cli.common import json_option
+from ottla.cli.common import command_config_option, json_option
 from ottla.cli.connecting import admin
 from ottla.cli.failure import Failure
 from ottla.cli.output import show_facts, show_json, show_rows
@@ -37,9 +37,16 @@ PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "lag", "
 @click.command()
 @directory_option
 @bootstrap_option
+@command_config_option
 @click.option("--partitions", "all_partitions", is_flag=True, help="Show every partition.")
 @json_option
-def status(directory: str, bootstrap: str | None, all_partitions: bool, as_json: bool) -> None:
+def status(
+    directory: str,
+    bootstrap: str | None,
+    command_config: str | None,
+    all_partitions: bool,
+    as_json: bool,
+) -> None:
     """Show brokers, controller, leaders, ISRs and lag of a cluster.
 
     Of the partitions, those are shown that have no leader, whose ISR lacks a replica, or that are
@@ -48,18 +55,28 @@ def status(directory: str, bootstrap: str | None, all_partitions: bool, as_json:
     more.
     """
     if bootstrap:
-        facts, processes, found = status_from(bootstrap)
+        facts, processes, found = status_from(bootstrap, command_config)
     else:
-        known = status_in(directory, as_json=as_json)
+        known = status_in(directory, command_config, as_json=as_json)
         if known is None:
             return
         facts, processes, found = known
     show(facts, processes, found, all_partitions=all_partitions, as_json=as_json)
 
 
-def status_from(bootstrap: str) -> tuple[dict[str, Any], list[dict[str, Any]], Found]:
+def impatient(command_config: str | None) -> dict[str, Any]:
+    """Options of a client that does not wait long, over those of a file."""
+    from ottla.cli.kafka_scripts.options import read_properties
+
+    given = read_properties(command_config) if command_config else {}
+    return {**given, "request.timeout.ms": REQUEST_TIMEOUT_MS}
+
+
+def status_from(
+    bootstrap: str, command_config: str | None
+) -> tuple[dict[str, Any], list[dict[str, Any]], Found]:
     """What is known of a cluster on any hosts."""
-    with admin(bootstrap, {"request.timeout.ms": REQUEST_TIMEOUT_MS}) as client:
+    with admin(bootstrap, impatient(command_config)) as client:
         brokers = registered_brokers(client)
         found = ask_brokers(client, [each.node_id for each in brokers if each.answers])
     rows = [
@@ -74,7 +91,7 @@ def status_from(bootstrap: str) -> tuple[dict[str, Any], list[dict[str, Any]], F
 
 
 def status_in(
-    directory: str, *, as_json: bool
+    directory: str, command_config: str | None, *, as_json: bool
 ) -> tuple[dict[str, Any], list[dict[str, Any]], Found] | None:
     """What is known of a cluster on this host; None if none of its brokers runs, which is shown."""
     from ottla.supervisor.plan import broker_data
@@ -94,7 +111,7 @@ def status_in(
         return repair_on_disk(broker_data(path, broker) / partition)
 
     servers = ",".join(each.address for each in alive)
-    with admin(servers, {"request.timeout.ms": REQUEST_TIMEOUT_MS}) as client:
+    with admin(servers, impatient(command_config)) as client:
         found = ask_brokers(client, [each.node_id for each in alive], repair_of)
     facts = {"directory": str(path), "bootstrap_servers": state.bootstrap_servers}
     return facts, processes, found

@@ -25,8 +25,8 @@ from ottla.cli.cluster_diagnosis import (
 from ottla.cli.cluster_disk import end_on_disk, repair_on_disk
 from ottla.cli.cluster_hosts import bootstrap_option, registered_brokers
 from ottla.cli.cluster_processes import directory_option, known_state, not_running
-from ottla.cli.cluster_status import REQUEST_TIMEOUT_MS, process_state
-from ottla.cli.common import json_option
+from ottla.cli.cluster_status import impatient, process_state
+from ottla.cli.common import command_config_option, json_option
 from ottla.cli.connecting import admin
 from ottla.cli.failure import Failure
 from ottla.cli.output import show_facts, show_json, show_rows
@@ -43,21 +43,33 @@ MIN_ISR = "min.insync.replicas"
 @click.argument("partition", metavar="TOPIC-PARTITION")
 @directory_option
 @bootstrap_option
+@command_config_option
 @json_option
-def why(partition: str, directory: str, bootstrap: str | None, as_json: bool) -> None:
+def why(
+    partition: str,
+    directory: str,
+    bootstrap: str | None,
+    command_config: str | None,
+    as_json: bool,
+) -> None:
     """Say why a partition is offline or lags, and what an unclean election would lose.
 
     END is where a replica's log ends; for a broker that does not run it is what lies in its files,
     if these are on this host.
     """
     asked = parse(partition)
-    found, replicas = seen_from(bootstrap, asked) if bootstrap else seen_in(directory, asked)
+    if bootstrap:
+        found, replicas = seen_from(bootstrap, asked, command_config)
+    else:
+        found, replicas = seen_in(directory, asked, command_config)
     show(found, diagnose(found, replicas), as_json=as_json)
 
 
-def seen_from(bootstrap: str, asked: TopicPartition) -> tuple[Partition, dict[int, Replica]]:
+def seen_from(
+    bootstrap: str, asked: TopicPartition, command_config: str | None
+) -> tuple[Partition, dict[int, Replica]]:
     """The partition and its replicas, as brokers on any hosts tell of them."""
-    with admin(bootstrap, {"request.timeout.ms": REQUEST_TIMEOUT_MS}) as client:
+    with admin(bootstrap, impatient(command_config)) as client:
         found = described(client, asked)
         brokers = {each.node_id: each for each in registered_brokers(client)}
         replicas = {}
@@ -71,7 +83,9 @@ def seen_from(bootstrap: str, asked: TopicPartition) -> tuple[Partition, dict[in
     return found, replicas
 
 
-def seen_in(directory: str, asked: TopicPartition) -> tuple[Partition, dict[int, Replica]]:
+def seen_in(
+    directory: str, asked: TopicPartition, command_config: str | None
+) -> tuple[Partition, dict[int, Replica]]:
     """The same for a cluster on this host, whose processes and files can be looked at."""
     path = Path(directory).absolute()
     state = known_state(path)
@@ -79,7 +93,7 @@ def seen_in(directory: str, asked: TopicPartition) -> tuple[Partition, dict[int,
     alive = [each.address for each in state.brokers if states[each.node_id] == RUNNING]
     if not alive:
         raise not_running(path)
-    with admin(",".join(alive), {"request.timeout.ms": REQUEST_TIMEOUT_MS}) as client:
+    with admin(",".join(alive), impatient(command_config)) as client:
         found = described(client, asked)
         replicas = {
             broker: seen(client, asked, broker, states.get(broker, DOWN), path)

@@ -49,6 +49,10 @@ def cluster_options(command: F) -> F:
         show_default=True,
         help="Brokers to ask first; or OTTLA_BOOTSTRAP_SERVERS in the environment.",
     )(command)
+    return command_config_option(command)
+
+
+def command_config_option(command: F) -> F:
     return click.option(
         "--command-config", metavar="FILE", help="Options of the client, in a properties file."
     )(command)

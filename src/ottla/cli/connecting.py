@@ -49,6 +49,17 @@ def known_options(table: Iterable[Option], properties: Mapping[str, Any]) -> dic
     }
 
 
+def file_options(table: Iterable[Option], path: str | None) -> dict[str, Any]:
+    """Those of a file of properties that a client here has, by Kafka's names."""
+    if path is None:
+        return {}
+    from ottla.cli.kafka_scripts.options import read_properties
+
+    found = read_properties(path)
+    known = known_options(table, found)
+    return {name: value for name, value in found.items() if name.replace(".", "_") in known}
+
+
 @contextmanager
 def failures() -> Iterator[None]:
     """Turns a client's error into two lines."""

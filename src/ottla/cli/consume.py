@@ -10,12 +10,12 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ottla.cli.common import cluster_options, complete_topics, pairs
-from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures
+from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures, file_options
 from ottla.cli.failure import Failure
 from ottla.cli.record_format import DECODERS, as_object, compiled
 from ottla.cli.stopping import stopped_by_sigterm
@@ -75,10 +75,10 @@ def consume(
     ottla consume orders --from 2026-11-15T16:00:00 -f '%p:%o %k=%v\\n'
     """
     show = shower(pattern, key_decoder, value_decoder, null, as_json)
-    from ottla.cli.kafka_scripts.options import read_properties
     from ottla.client.consumer import Consumer
+    from ottla.client.consumer.options import CONSUMER
 
-    chosen: dict[str, Any] = read_properties(command_config) if command_config else {}
+    chosen = file_options(CONSUMER, command_config)
     chosen |= pairs(options, "--option")
     chosen.setdefault("bootstrap.timeout.ms", BOOTSTRAP_TIMEOUT_MS)
     chosen |= {"bootstrap.servers": bootstrap, "group.id": group}

@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ottla.cli.common import Noun, cluster_options, json_option
-from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures
+from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures, file_options
 from ottla.cli.failure import Failure
 from ottla.cli.output import show_facts
+
+if TYPE_CHECKING:
+    from ottla.client.config import Option
 
 MB = 1024 * 1024
 PROGRESS_S = 0.2
@@ -25,11 +28,9 @@ def perf() -> None:
     """Measure producing, consuming and latency."""
 
 
-def common(bootstrap: str, command_config: str | None) -> dict[str, Any]:
-    from ottla.cli.kafka_scripts.options import read_properties
-
+def common(table: Iterable[Option], bootstrap: str, command_config: str | None) -> dict[str, Any]:
     chosen: dict[str, Any] = {"bootstrap.timeout.ms": BOOTSTRAP_TIMEOUT_MS}
-    chosen |= read_properties(command_config) if command_config else {}
+    chosen |= file_options(table, command_config)
     return chosen | {"bootstrap.servers": bootstrap}
 
 
@@ -65,10 +66,11 @@ def produce(
     """Send COUNT records to TOPIC."""
     from ottla.cli.measuring import ProducerRun, percentiles, random_payload
     from ottla.client.producer import Producer
+    from ottla.client.producer.options import PRODUCER
 
     with failures():
         producer: Producer[bytes, bytes] = Producer(
-            common(bootstrap, command_config) | {"acks": acks}
+            common(PRODUCER, bootstrap, command_config) | {"acks": acks}
         )
         try:
             with progress(count, as_json) as advance:
@@ -117,8 +119,9 @@ def consume(
     from ottla.cli.measuring import Consumed
     from ottla.cli.measuring import consume as consume_measured
     from ottla.client.consumer import Consumer
+    from ottla.client.consumer.options import CONSUMER
 
-    options = common(bootstrap, command_config)
+    options = common(CONSUMER, bootstrap, command_config)
     options |= {
         "group.id": f"perf-{uuid.uuid4()}",
         "auto.offset.reset": "earliest",
@@ -170,6 +173,7 @@ def latency(
 
     words = ["--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(count)]
     words += ["--producer-acks", "all", "--record-size", str(size)]
+    words += ["--command-config", command_config] if command_config else []
     with failures():
         found = e2e_latency.measure(e2e_latency.PARSER.parse(words), report=False)
     half, nearly = percentiles(found, 0.5, 0.99)

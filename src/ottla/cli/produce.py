@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ottla.cli.common import cluster_options, complete_topics, pairs
-from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures, text_of
+from ottla.cli.connecting import BOOTSTRAP_TIMEOUT_MS, failures, file_options, text_of
 from ottla.cli.failure import Failure
 from ottla.cli.lines import Header, LineParser, LineProblem
 
@@ -62,8 +62,8 @@ def produce(
     ottla produce orders -K : <<< "customer-1:three apples"
     ottla produce orders --key customer-1 --header source=shop "three apples"
     """
-    from ottla.cli.kafka_scripts.options import read_properties
     from ottla.client.producer import Producer
+    from ottla.client.producer.options import PRODUCER
 
     properties = {"parse.key": "true", "key.separator": key_separator} if key_separator else {}
     if null_marker is not None:
@@ -71,7 +71,7 @@ def produce(
     common: list[Header] = [
         (name, text.encode()) for name, text in pairs(headers, "--header").items()
     ]
-    chosen: dict[str, Any] = read_properties(command_config) if command_config else {}
+    chosen = file_options(PRODUCER, command_config)
     chosen |= pairs(options, "--option")
     chosen |= {"bootstrap.servers": bootstrap, "compression.type": compression, "acks": acks}
     chosen.setdefault("bootstrap.timeout.ms", BOOTSTRAP_TIMEOUT_MS)

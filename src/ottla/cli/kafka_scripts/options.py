@@ -8,6 +8,7 @@ brokers.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -260,16 +261,24 @@ def read_properties(path: str) -> dict[str, str]:
     return parse_properties(text)
 
 
+ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+
+
+def unescaped(found: re.Match[str]) -> str:
+    """A character behind a backslash, as Java's properties have it: keys in PEM hold line ends."""
+    if len(found[1]) > 1:
+        return chr(int(found[1][1:], 16))
+    return {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}.get(found[1], found[1])
+
+
 def parse_properties(text: str) -> dict[str, str]:
     """Java's properties: comments with # or !, `=`, `:` or a blank between name and value."""
-    import re
-
     found: dict[str, str] = {}
     for line in re.sub(r"\\\n\s*", "", text).splitlines():
         line = line.strip()
         if line and line[0] not in "#!":
             match = re.match(r"((?:[^\\=:\s]|\\.)+)\s*[=:\s]?\s*(.*)", line)
             assert match is not None
-            name, value = (re.sub(r"\\(.)", r"\1", part) for part in match.groups())
+            name, value = (ESCAPED.sub(unescaped, part) for part in match.groups())
             found[name] = value
     return found
