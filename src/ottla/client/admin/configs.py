@@ -37,6 +37,8 @@ MODIFIED = {1, 2, 3, 6, 7, 8}  # sources that were set while the cluster ran
 FILTERS = ("all", "dynamic", "modified", "default", "static")
 PER_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 
+# Of a broker's listeners each may have its own, which are shown only while they are set.
+OF_LISTENERS = "listener.name."
 # Brokers show these only while they are set (KIP-73, KIP-113; KIP-1191 is of a later Kafka).
 NOT_SHOWN = {
     "leader.replication.throttled.rate",
@@ -187,7 +189,8 @@ class Configs(AdminBase):
                 known = self.describe_configs([lookup], config_filter="all")[kind][resource.name]
             except KafkaError:
                 continue  # the change itself will say it better
-            unknown = sorted(set(resource.configs or ()) - set(known) - NOT_SHOWN)
+            wanted = {name for name in resource.configs or () if not name.startswith(OF_LISTENERS)}
+            unknown = sorted(wanted - set(known) - NOT_SHOWN)
             if known and unknown:
                 raise ValueError(f"{kind} {resource.name!r} has no config {', '.join(unknown)}")
 

@@ -1,0 +1,124 @@
+"""Certificates that end and are replaced while the broker runs."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+import ottla
+from ottla.admin import ConfigResource, ConfigResourceType
+from ottla.cli.server_tls import check_validity, tls_options
+from ottla.settings import Settings
+from ottla.tls.options import TlsError
+from tests.waiting import eventually
+
+from .certificates import Authority, authority, now
+from .harness import SecuredServer
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SecuredServer]:
+    with SecuredServer(tmp_path / "server") as running:
+        yield running
+
+
+def shown(server: SecuredServer, trusted: str = "") -> int:
+    """The serial number of the certificate that a new connection is shown."""
+    context = ssl.create_default_context(cadata=trusted or authority().pem)
+    with (
+        socket.create_connection(("127.0.0.1", server.port), 30) as line,
+        context.wrap_socket(line, server_hostname="127.0.0.1") as secured,
+    ):
+        found = secured.getpeercert(binary_form=True)
+    assert found is not None
+    return x509.load_der_x509_certificate(found).serial_number
+
+
+def test_a_file_that_is_replaced(server: SecuredServer) -> None:
+    """New connections are shown the new certificate, one that is open goes on; of a file that is
+    damaged the log tells, and the certificate stays."""
+    client = {
+        "bootstrap_servers": server.bootstrap,
+        "security_protocol": "SSL",
+        "ssl_cafile": str(server.trusted),
+    }
+    with ottla.Producer(**client) as producer:
+        producer.send("t", b"before").get(60)
+        renewed = authority().issue("broker")
+        new = server.keys.with_name("new.pem")
+        renewed.write_pem(new).replace(server.keys)
+        eventually(lambda: shown(server) == renewed.certificate.serial_number, "it is shown")
+        assert producer.send("t", b"after").get(60).offset == 1
+    new.write_text("not a certificate")
+    new.replace(server.keys)
+    eventually(lambda: "it goes on with its certificates" in server.errors(), "it is told")
+    assert shown(server) == renewed.certificate.serial_number
+
+
+def test_options_that_are_altered(server: SecuredServer) -> None:
+    """By an alter of the broker's configs, as in Kafka; what cannot be served is refused in the
+    answer, and nothing changes."""
+    other = Authority("another").issue("broker")
+    path = other.write_pem(server.keys.with_name("other.pem"))
+    client = {
+        "bootstrap_servers": server.bootstrap,
+        "security_protocol": "SSL",
+        "ssl_cafile": str(server.trusted),
+    }
+    name = "listener.name.ssl.ssl.keystore.location"
+    with ottla.Admin(**client) as admin:
+
+        def alter(value: str) -> str:
+            change = ConfigResource(ConfigResourceType.BROKER, "1", configs={name: value})
+            return admin.alter_configs([change])["broker"]["1"]
+
+        refused = alter("/nowhere.pem")
+        assert "SSLFactory" in refused
+        assert "/nowhere.pem cannot be read" in refused
+        before = shown(server)
+        assert alter(str(path)) == "OK"
+        eventually(
+            lambda: shown_by_any(server, other.authority_pem) == other.certificate.serial_number,
+            "the other certificate is shown",
+        )
+        assert before != other.certificate.serial_number
+
+
+def shown_by_any(server: SecuredServer, trusted: str) -> int:
+    """As `shown`; 0 while another authority's is shown."""
+    try:
+        return shown(server, trusted)
+    except ssl.SSLCertVerificationError:
+        return 0
+
+
+DAY = datetime.timedelta(days=1)
+
+
+@pytest.mark.parametrize(("days", "said"), [(29, True), (31, False)])
+def test_one_that_ends_soon(days: int, said: bool, tmp_path: Path) -> None:
+    """30 days before there is a warning that names the option, the certificate and the moment."""
+    identity = authority().issue("broker", days=days, organization="Ottla")
+    told = check_validity(*options(identity.write_pem(tmp_path / "server.pem")), now())
+    end = identity.certificate.not_valid_after_utc
+    sentence = f"ssl.keystore.location: the certificate of O=Ottla,CN=broker ends at {end:%Y-%m-%d}"
+    assert [sentence in each for each in told] == [True] * said
+
+
+def test_one_that_has_ended(tmp_path: Path) -> None:
+    """A broker does not start with it: the sentence says when it ended."""
+    keys = authority().issue("broker", days=-1).write_pem(tmp_path / "server.pem")
+    with pytest.raises(TlsError, match=r"certificate of CN=broker ended at \d{4}-.* UTC"):
+        check_validity(*options(keys), now())
+
+
+def options(keys: Path) -> tuple[object, str]:
+    given = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(keys)}
+    settings = Settings.from_properties({"listeners": "SSL://127.0.0.1:9093", **given})
+    return tls_options(settings, settings.listeners[0])
