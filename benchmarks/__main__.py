@@ -13,6 +13,7 @@ from benchmarks import (
     measures,
     new_groups,
     share_groups,
+    tls,
     wide_groups,
 )
 from benchmarks.measures import Run
@@ -28,6 +29,7 @@ MEASURES = {
     **share_groups.MEASURES,
     **fetching.MEASURES,
     **compaction.MEASURES,
+    **tls.MEASURES,
 }
 
 

@@ -88,7 +88,9 @@ def to_each_by_confluent(bootstrap: str, topics: list[str], partitions: int) -> 
 TO_EACH = {"Ottla's producer": to_each_by_ottla, "confluent-kafka": to_each_by_confluent}
 
 
-def consume(bootstrap: str, topic: str, megabytes: int, *, offset: int = 0) -> float:
+def consume(
+    bootstrap: str, topic: str, megabytes: int, *, offset: int = 0, **config: object
+) -> float:
     """Seconds to read so many MB of them from `offset` on, by assign."""
     consumer = ck.Consumer(
         {
@@ -99,6 +101,7 @@ def consume(bootstrap: str, topic: str, megabytes: int, *, offset: int = 0) -> f
             "queued.min.messages": 1_000_000,
             "queued.max.messages.kbytes": 200_000,
             "fetch.message.max.bytes": 10_000_000,
+            **config,
         }
     )
     count = megabytes * 1_000_000 // VALUE_BYTES

@@ -57,7 +57,7 @@ def test_a_file_that_is_replaced(server: SecuredServer) -> None:
         assert producer.send("t", b"after").get(60).offset == 1
     new.write_text("not a certificate")
     new.replace(server.keys)
-    eventually(lambda: "it goes on with its certificates" in server.errors(), "it is told")
+    eventually(lambda: "it goes on with its certificates" in server.errors(), "the log says so")
     assert shown(server) == renewed.certificate.serial_number
 
 
