@@ -75,6 +75,25 @@ def test_a_delivery_that_fails_half_way_is_cut_off(
     assert texts(tmp_path) == ["first\nsecond\n"]
 
 
+def test_a_file_that_cannot_be_synced_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error is said; before, each roll on a disk that fails left a descriptor open."""
+    sink = FileRollSink("f", FileRollOptions(tmp_path, 0))
+    sink.start()
+    sink.deliver([EventBatch([b"first"])])
+    descriptor = sink._descriptor
+
+    def failing(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(file_roll.os, "fsync", failing)
+    with pytest.raises(OSError, match="Input/output"):
+        sink.stop()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
 @pytest.mark.parametrize("what", ["file", "directory"])
 def test_a_file_that_is_deleted_gets_no_more_events(tmp_path: Path, what: str) -> None:
     """What comes next is in a new file; before, it was written where nobody could find it."""

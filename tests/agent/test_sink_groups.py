@@ -9,6 +9,10 @@ import pytest
 
 from ottla.agent.events import EventBatch, Position
 from ottla.agent.sink_groups import AllSinksFailed, Failover, LoadBalance, SinkGroup
+from ottla.agent.sinks.kafka import KafkaSink
+from ottla.agent.sinks.routing import Routing
+from ottla.testing.broker import Broker
+from tests.agent.reading import records
 
 
 class Clock:
@@ -73,6 +77,23 @@ def test_failover_delivers_to_the_highest_priority_that_works() -> None:
     choice.delivered("k2")
     choice.failed("k2", 0)
     assert choice.order(1000) == ["k2", "k1"]
+
+
+def test_a_sink_that_failed_begins_anew(ottla_broker: Broker) -> None:
+    """What a Kafka sink had encoded of a delivery that failed, and that the next sink has taken, is
+    not in its next one. Before, it was, and more with each try of an event that cannot be sent."""
+    bootstrap, clock = ottla_broker.bootstrap_servers, Clock()
+    kafka = KafkaSink(
+        "k2", Routing("group-fails", partition_header="p"), {"bootstrap.servers": bootstrap}, None
+    )
+    members = {**sinks("k1"), "k2": kafka}
+    group = SinkGroup("g", members, Failover({"k1": 5, "k2": 10}, 3000), clock)
+    group.deliver([EventBatch([b"good", b"bad"], own_headers=[{}, {"p": "no number"}])])
+    assert (group.counts, group.failures) == ({"k1": 2, "k2": 0}, {"k1": 0, "k2": 1})
+    clock.s = 2.0
+    group.deliver([EventBatch([b"next"])])
+    group.stop()
+    assert [record.value for record in records(bootstrap, "group-fails")] == [b"next"]
 
 
 def test_load_balance_takes_turns() -> None:

@@ -144,6 +144,9 @@ class SinkGroup:
                 logger.warning("Sink group %s: %s failed: %s", self.name, name, problem)
                 problems.append(f"{name}: {problem}")
                 self.failures[name] += 1
+                # It begins anew: its producer may have failed for good, and what it encoded of
+                # this delivery is another sink's now.
+                self._started.discard(name)
                 self._choice.failed(name, self._clock() * 1000)
                 continue
             self._choice.delivered(name)

@@ -103,8 +103,10 @@ class FileRollSink:
     def stop(self) -> None:
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
-            os.fsync(descriptor)
-            os.close(descriptor)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 def java_map(headers: Mapping[str, str]) -> str:
