@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.client_quotas import size_of_shared
 from ottla.broker.context import Peer
 from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.security.principal import user
+from ottla.wire.api import share_fetch
 from ottla.wire.api.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
@@ -22,7 +24,9 @@ from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.api.metadata import MetadataRequest
 from ottla.wire.errors import ErrorCode
+from ottla.wire.out import BytesFile, FileRange
 
+from .cluster_harness import Cluster
 from .harness import BrokerHarness, produce_request
 
 QUOTA_EXCEEDED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -286,6 +290,33 @@ def test_what_is_only_validated_creates_nothing(broker: BrokerHarness) -> None:
     assert codes(broker.ask(request, 7, peer=Client()).topics) == {"a": 0}
     assert codes(broker.ask(request, 7, peer=Client()).topics) == {"a": QUOTA_EXCEEDED}
     assert not broker.broker.image.topics
+
+
+def test_records_of_a_share_group_count_too() -> None:
+    """Whether they go out from a file or from memory."""
+    parts = [
+        share_fetch.PartitionData(records=FileRange(BytesFile(b"x" * 90), 10, 40)),
+        share_fetch.PartitionData(records=b"y" * 5),
+        share_fetch.PartitionData(),
+    ]
+    topics = [share_fetch.ShareFetchableTopicResponse(partitions=parts)]
+    response = share_fetch.ShareFetchResponse(responses=topics)
+    assert size_of_shared(response) == 45 + 3 * 60
+
+
+def test_a_quota_holds_at_every_broker() -> None:
+    """Also at those that do not host the controller; each measures what comes to it."""
+    with Cluster(3) as cluster:
+        entity = [EntityData(entity_type="user", entity_name=None)]
+        ops = [OpData(key="producer_byte_rate", value=5.0)]
+        request = AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=ops)])
+        assert cluster.ask(3, request, 1).entries[0].error_code == 0
+        for number in (1, 2, 3):
+            broker = cluster.brokers[number].broker
+            cluster.wait(lambda broker=broker: broker.quotas.active is not None)
+            meter = broker.quotas._all.client("anybody", "", broker.quotas.now_ms).produce
+            assert meter is not None
+            assert meter.limit == 5
 
 
 def test_quotas_are_there_after_a_restart() -> None:

@@ -20,6 +20,8 @@ SETTINGS = {
     "log.retention.ms": -1,
     "message.max.bytes": 8_000_000,
     "num.partitions": 2,
+    # A client over its quota does not wait for long; without quotas it changes nothing.
+    "quota.window.num": 2,
     "auto.create.topics.enable": "true",
 }
 _numbers = itertools.count()

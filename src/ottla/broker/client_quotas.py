@@ -31,6 +31,7 @@ from ottla.security.quotas.entities import (
     Configs,
 )
 from ottla.security.quotas.rates import MS_PER_S, Windows
+from ottla.wire.out import FileRange
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from ottla.settings import Settings
     from ottla.wire.apis import Api
 
-PRODUCE, FETCH, METADATA = 0, 1, 3
+PRODUCE, FETCH, METADATA, SHARE_FETCH = 0, 1, 3, 78
 # Of brokers among themselves, and those before a login: never throttled, nor counted.
 EXEMPT = frozenset((17, 27, 36, 56, 67, 83, 84, 85, 86, 87))
 BROKERS_OWN_FROM = 10_000
@@ -144,6 +145,11 @@ class Quotas:
         throttle_ms = context.throttle_ms
         if key == PRODUCE and client.produce is not None:
             throttle_ms = max(throttle_ms, self._used(client.produce, context.frame_bytes, now_ms))
+        if key == SHARE_FETCH and client.fetch is not None and response is not None:
+            # It goes out whole: its records are this client's now, and nobody else gets them.
+            throttle_ms = max(
+                throttle_ms, self._used(client.fetch, size_of_shared(response), now_ms)
+            )
         if key != FETCH and client.request is not None and response is not None:
             throttle_ms = max(throttle_ms, self._spent(client.request, context, now_ms))
         if throttle_ms <= 0:
@@ -235,6 +241,16 @@ class MutationQuota:
         if self._throttle_ms and left_ms > 0:
             self._meter.throttled_ms += left_ms
             self._context.throttle_ms = max(self._context.throttle_ms, left_ms)
+
+
+def size_of_shared(response: Any) -> int:
+    """About how large an answer to ShareFetch is."""
+    return sum(
+        PARTITION_BYTES
+        + (each.records.size if isinstance(each.records, FileRange) else len(each.records or b""))
+        for topic in response.responses
+        for each in topic.partitions
+    )
 
 
 def mutation_quota(context: Context, strict_from: int) -> MutationQuota | None:
