@@ -118,6 +118,8 @@ MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/server_zookeeper.py": {"broker.drawn_id", "log.checkpoints", "metadata_store"} | SHARED,
     "cli/start_failure.py": {"metadata_store.tree"},
     "cli/storage.py": {"log"} | SHARED,
+    "cli/storage_scram.py": {"cluster.client_nodes", "cluster.nodes", "metadata_store", "security"}
+    | SHARED,
     "cli/simulate.py": {"testing.simulation"},
     "cli/zookeeper_brokers.py": {"settings.zookeeper"},
 }

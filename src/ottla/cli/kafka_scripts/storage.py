@@ -11,6 +11,7 @@ from ottla.cli.storage import (
     random_id,
     settings_of,
 )
+from ottla.cli.storage_scram import add_credentials, named
 from ottla.client.kafka_releases import LATEST_STABLE, release_name
 
 from . import features
@@ -26,7 +27,12 @@ FORMAT = (
     Option("ignore-formatted", about="leave alone what is formatted", short="g"),
     Option("release-version", "RELEASE", "features begin as in this release", short="r"),
     Option("feature", "NAME=LEVEL", short="f", skipped="features are set on the running cluster"),
-    Option("add-scram", "CREDENTIAL", short="S", skipped="there are no credentials yet"),
+    Option(
+        "add-scram",
+        "CREDENTIAL",
+        "a user to begin with, as 'SCRAM-SHA-512=[name=…,password=…]'",
+        short="S",
+    ),
     Option("standalone", about="taken: a node alone is what it is", short="s"),
     Option("no-initial-controllers", short="N", skipped=ONE_NODE),
     Option("initial-controllers", "LIST", short="I", skipped=ONE_NODE),
@@ -69,6 +75,7 @@ def format_storage(given: Given) -> int:
                 f"--release-version: a new cluster begins with the features of {LATEST_STABLE}",
                 "kafka-features.sh downgrade, when the server runs",
             )
+    credentials = [named(each) for each in given.values("add-scram")]
     found = directories(settings)
     for each in found:
         if each.meta is not None and each.meta["cluster.id"] != cluster_id:
@@ -92,6 +99,8 @@ def format_storage(given: Given) -> int:
         kind = "metadata" if each is found[0] else "data"
         print(f"Formatting {kind} directory {each.path} with metadata.version {level}.")
         format_directory(each.path, cluster_id, settings.node_id)
+    if fresh and credentials:
+        add_credentials(settings, cluster_id, credentials)
     return 0
 
 
