@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from starlette.testclient import TestClient
 
 from ottla.client.admin import Admin
@@ -104,3 +105,24 @@ def test_a_cluster_that_is_half_down(tmp_path: Path) -> None:
             before = cluster.picture.taken_ms
             assert before is not None
             eventually(lambda: (cluster.picture.taken_ms or 0) > before, "pictures end")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"security_protocol": "SSL", "ssl_cafile": "/not/there.pem"}, "/not/there.pem"),
+        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}, "sasl_plain_username"),
+        ({"bootstrap_servers": "host:99999"}, "99999"),
+    ],
+)
+def test_a_cluster_that_cannot_be_asked_says_why(options: dict[str, str], reason: str) -> None:
+    """Options that no client can be made with: the page has the reason, and is there."""
+    cluster = CollectedCluster(
+        "main", {"bootstrap_servers": "127.0.0.1:1", **options}, interval_s=0.05
+    )
+    cluster.start()
+    try:
+        eventually(lambda: cluster.picture.problems, "no problem is named")
+        assert reason in pages_of(cluster).get("/c/main/").text
+    finally:
+        cluster.close()
