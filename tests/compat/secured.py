@@ -9,13 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ottla.admin import Admin, UserScramCredentialUpsertion
 from ottla.supervisor.ports import free_port
 from tests.live import Server
 from tests.security.certificates import Authority, Identity, authority, server_identity
-from tests.security.harness import PLAIN, tls_options
+from tests.security.harness import PLAIN, SCRAM, tls_options
 
 USER, PASSWORD = "alice", "wonder = land"
-MECHANISMS = ("PLAIN",)
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 # Listeners by name: INSIDE is without anything, ELSEWHERE shows a certificate of another host.
 PROTOCOLS = {
     "INSIDE": "PLAINTEXT",
@@ -25,7 +26,7 @@ PROTOCOLS = {
     "SASL_PLAINTEXT": "SASL_PLAINTEXT",
     "SASL_SSL": "SASL_SSL",
 }
-MODULES = {"PLAIN": PLAIN}
+MODULES = {"PLAIN": PLAIN, "SCRAM-SHA-256": SCRAM, "SCRAM-SHA-512": SCRAM}
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,14 @@ class EveryListener(Server):
         command = super()._command()
         at = command.index("--listen")
         return command[:at] + command[at + 2 :]
+
+    def start(self) -> EveryListener:
+        super().start()
+        with Admin(bootstrap_servers=self.bootstrap) as admin:
+            for each in MECHANISMS[1:]:
+                made = [UserScramCredentialUpsertion(USER, each, PASSWORD)]
+                assert admin.alter_user_scram_credentials(made) == {USER: None}
+        return self
 
     def way(self, listener: str, mechanism: str = "") -> Way:
         """A good one; of CERTIFIED with a certificate."""

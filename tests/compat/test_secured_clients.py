@@ -112,8 +112,17 @@ def run_kcat(way: Way, *arguments: str, text: str = "") -> subprocess.CompletedP
 CLIENTS = [confluent, kafka_python, aiokafka, ours, kcat]
 
 
-@pytest.mark.parametrize(("listener", "mechanism"), WAYS)
-@pytest.mark.parametrize("client", CLIENTS)
+# Before 2.6.1 librdkafka, which Debian's kcat has, said its nonce of SCRAM twice; Kafka 4 takes
+# that for wrong credentials, as we do (librdkafka's pull request 4895).
+CASES = [
+    (client, *way)
+    for client in CLIENTS
+    for way in WAYS
+    if not (client is kcat and way[1].startswith("SCRAM"))
+]
+
+
+@pytest.mark.parametrize(("client", "listener", "mechanism"), CASES)
 def test_records_go_through(
     broker: EveryListener, client: Callable[[Way, str], str], listener: str, mechanism: str
 ) -> None:

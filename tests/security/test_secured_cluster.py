@@ -16,13 +16,21 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla import Consumer, Producer
+from ottla.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourceType,
+)
 from ottla.client.structs import TopicPartition
 from ottla.testing.history import History, Outcome, check
 from tests import needs
 from tests.crash.test_cluster import KILLS, PARTITIONS, TOPIC, load
 from tests.waiting import GIVE_UP_S, eventually
 
-from .clusters import ADMIN, SecuredCluster, client_options, secured_cluster
+from .clusters import SHOP, SecuredCluster, client_options, secured_cluster
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -36,7 +44,7 @@ OPTIONS: dict[str, object] = {
     "group_initial_rebalance_delay_ms": 0,
 }
 ROUNDS = needs.rounds(1, 20)
-CLIENT = ADMIN
+CLIENT = SHOP
 
 
 @pytest.fixture
@@ -132,7 +140,28 @@ class Seller(threading.Thread):
         assert not self.problems, self.problems
 
 
+def rights() -> list[ACL]:
+    """What the client needs, and no more: as an operator would give it to one application."""
+    whole, prefix = ACLResourcePatternType.LITERAL, ACLResourcePatternType.PREFIXED
+    cluster = ResourcePattern(ResourceType.CLUSTER, "kafka-cluster", whole)
+    allowed = [(ACLOperation.CREATE, cluster)]
+    for name in (TOPIC, SALES, MOVED):
+        topic = ResourcePattern(ResourceType.TOPIC, name, whole)
+        allowed += [(ACLOperation.READ, topic), (ACLOperation.WRITE, topic)]
+    allowed += [
+        (ACLOperation.READ, ResourcePattern(ResourceType.GROUP, "readers-", prefix)),
+        (ACLOperation.WRITE, ResourcePattern(ResourceType.TRANSACTIONAL_ID, "seller", whole)),
+    ]
+    return [
+        ACL(f"User:{SHOP}", "*", operation, ACLPermissionType.ALLOW, pattern)
+        for operation, pattern in allowed
+    ]
+
+
 def create_topics(cluster: SecuredCluster) -> None:
+    with cluster.admin() as operator:
+        made = operator.create_acls(rights())
+        assert len(made["succeeded"]) == len(rights())
     client = AdminClient(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
