@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.client_quotas import size_of_shared
-from ottla.broker.context import Peer
+from ottla.broker.client_quotas import Metered, size_of_shared
+from ottla.broker.context import Context, Peer
 from ottla.seams.simulated.disk import SimulatedDisk
 from ottla.security.principal import user
 from ottla.wire.api import share_fetch
@@ -111,6 +111,25 @@ def test_a_producer_is_held_to_its_rate(broker: BrokerHarness) -> None:
         broker.advance(max(told_ms, 1))
     # Ten windows may come at once.
     assert 100_000 * 60 <= sent <= 100_000 * (60 + 12)
+
+
+def test_without_quotas_nothing_is_measured(broker: BrokerHarness) -> None:
+    """Handlers get a plain context; one that measures only while there is a quota for clients."""
+    broker.create("t")
+    request, seen = MetadataRequest(topics=None), []
+    broker.ask(request, 9)
+    [route] = [each for each in broker.broker.dispatcher._routes.values() if each.api.key == 3]
+    handle = route.handle
+    route.handle = lambda asked, context: seen.append(type(context)) or handle(asked, context)
+    broker.ask(request, 9)
+    limit(broker, {"ip": "10.0.0.1"}, connection_creation_rate=5)
+    broker.ask(request, 9)
+    assert broker.broker.quotas.active is None
+    limit(broker, {"client-id": "nobody"}, producer_byte_rate=5)
+    broker.ask(request, 9)
+    limit(broker, {"client-id": "nobody"}, producer_byte_rate=None)
+    broker.ask(request, 9)
+    assert seen == [Context, Context, Metered, Context]
 
 
 def test_others_are_not_throttled(broker: BrokerHarness) -> None:
