@@ -66,7 +66,7 @@ def preprocess_incremental(context: Context, validate_only: bool) -> Preprocess:
         if resource.type == ResourceType.BROKER_LOGGER:
             denied = _denied(change, context.rights)
             if denied is not None:
-                return denied
+                return Refusal(denied.error_code)
             wrong = _wrong_node(context, resource.name, "Unexpected node id. Expected {}")
             return wrong or change_levels(configs, validate_only=validate_only) or OK
         if resource.type == ResourceType.BROKER:

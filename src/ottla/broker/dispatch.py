@@ -403,6 +403,8 @@ def failed(
     """
     if failure is not None:
         return failure(request, error_code, context)
+    if hasattr(api.response, "error_message"):
+        return api.response(error_code=error_code, error_message=error_code.message)
     if hasattr(api.response, "error_code"):
         return api.response(error_code=error_code)
     raise PeerError(

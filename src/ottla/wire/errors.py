@@ -58,9 +58,9 @@ class ErrorCode(IntEnum):
     INVALID_SESSION_TIMEOUT = 26, 0, "The session timeout is outside what the broker allows."
     REBALANCE_IN_PROGRESS = 27, 0, "The group is rebalancing; the member should join again."
     INVALID_COMMIT_OFFSET_SIZE = 28, 0, "The offset to commit is too large."
-    TOPIC_AUTHORIZATION_FAILED = 29, 0, "Access to the topic is denied."
-    GROUP_AUTHORIZATION_FAILED = 30, 0, "Access to the group is denied."
-    CLUSTER_AUTHORIZATION_FAILED = 31, 0, "Access to the cluster is denied."
+    TOPIC_AUTHORIZATION_FAILED = 29, 0, "Topic authorization failed."
+    GROUP_AUTHORIZATION_FAILED = 30, 0, "Group authorization failed."
+    CLUSTER_AUTHORIZATION_FAILED = 31, 0, "Cluster authorization failed."
     INVALID_TIMESTAMP = 32, 0, "A record's timestamp lies outside what the topic allows."
     UNSUPPORTED_SASL_MECHANISM = 33, 0, "The server does not offer this SASL mechanism."
     ILLEGAL_SASL_STATE = 34, 0, "This request has no place at this point of the SASL exchange."
@@ -82,7 +82,7 @@ class ErrorCode(IntEnum):
     INVALID_TRANSACTION_TIMEOUT = 50, 0, "The transaction timeout is above what the broker allows."
     CONCURRENT_TRANSACTIONS = 51, 1, "The transaction before is not finished yet."
     TRANSACTION_COORDINATOR_FENCED = 52, 0, "A later transaction coordinator has taken over."
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, 0, "Use of the transactional id is denied."
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, 0, "Transactional Id authorization failed."
     SECURITY_DISABLED = 54, 0, "Access control is not switched on."
     OPERATION_NOT_ATTEMPTED = 55, 0, "Not tried, because another part of the request failed."
     KAFKA_STORAGE_ERROR = 56, 1, "The disk below the partition failed."
@@ -101,7 +101,7 @@ class ErrorCode(IntEnum):
         *(64, 0),
         "Tokens can be asked for only over an authenticated channel, and not with a token.",
     )
-    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, 0, "Access to the delegation token is denied."
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, 0, "Delegation Token authorization failed."
     DELEGATION_TOKEN_EXPIRED = 66, 0, "The delegation token has expired."
     INVALID_PRINCIPAL_TYPE = 67, 0, "Principals of this type are not supported here."
     NON_EMPTY_GROUP = 68, 0, "The group still has members."

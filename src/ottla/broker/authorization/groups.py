@@ -74,6 +74,7 @@ def described_groups(*assignments: str) -> Callable[[Any, Context], Any]:
 
 GROUP_KEYS, TRANSACTION_KEYS, SHARE_KEYS = 0, 1, 2
 COORDINATORS_FROM = 4
+SHARE_KEYS_FROM = 6
 KEY_KINDS = {GROUP_KEYS: GROUP, TRANSACTION_KEYS: TRANSACTIONAL_ID}
 
 
@@ -84,7 +85,7 @@ def find_coordinator(request: FindCoordinatorRequest, context: Context, inner: G
     keys = request.coordinator_keys if batched else [request.key]
     kind = KEY_KINDS.get(request.key_type)
     if kind is None:
-        of_shares = request.key_type == SHARE_KEYS and bool(keys)
+        of_shares = request.key_type == SHARE_KEYS and context.api_version >= SHARE_KEYS_FROM
         if of_shares and not rights.allows_cluster(Operation.CLUSTER_ACTION):
             return inner.failure(request, FAILED[CLUSTER], context)
         return inner.handle(request, context)

@@ -218,8 +218,7 @@ class AllOf:
 
         def check(request: Any, context: Context) -> Any:
             names = getattr(request, self._field)
-            # As Kafka counts: of a name that is given twice one is missing.
-            if names and len(rights_of(context).allowed(operation, kind, names)) < len(names):
+            if names and not rights_of(context).allowed(operation, kind, names).issuperset(names):
                 return inner.failure(request, FAILED[kind], context)
             return inner.handle(request, context)
 

@@ -184,6 +184,8 @@ def create_topics(request: CreateTopicsRequest, context: Context, inner: Guarded
     refused = set(names) - creatable
     denied = [topic for topic in request.topics if topic.name in refused]
     failed = inner.failure(with_field(request, "topics", denied), FAILED[TOPIC], context).topics
+    for each in failed:
+        each.error_message = "Authorization failed."
     left = [topic for topic in request.topics if topic.name not in refused]
 
     def joined(response: CreateTopicsResponse) -> CreateTopicsResponse:
@@ -221,6 +223,7 @@ def delete_topics(request: DeleteTopicsRequest, context: Context, inner: Guarded
         return inner.handle(request, context)
     failed = inner.failure(with_field(request, field, denied), FAILED[TOPIC], context).responses
     for each in failed:
+        each.error_message = FAILED[TOPIC].message
         if each.topic_id != ZERO_ID:
             name = context.broker.image.topic_name(each.topic_id)
             each.name = name if name in describable else None

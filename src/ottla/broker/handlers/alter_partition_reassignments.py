@@ -29,4 +29,4 @@ def failure(
     request: AlterPartitionReassignmentsRequest, error_code: ErrorCode, context: Context
 ) -> AlterPartitionReassignmentsResponse:
     """The same error for the request and every partition."""
-    return refused(request, Refusal(error_code))
+    return refused(request, Refusal(error_code, error_code.message))

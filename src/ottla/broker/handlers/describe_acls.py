@@ -20,7 +20,7 @@ def handle(request: DescribeAclsRequest, context: Context) -> DescribeAclsRespon
             error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER
         )
     return DescribeAclsResponse(
-        error_message=None, resources=described(matching(context.broker.image.acls, wanted))
+        error_message="", resources=described(matching(context.broker.image.acls, wanted))
     )
 
 

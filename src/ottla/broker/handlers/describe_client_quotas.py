@@ -42,6 +42,4 @@ def failure(
     context: Context,
     message: str | None = None,
 ) -> DescribeClientQuotasResponse:
-    return DescribeClientQuotasResponse(
-        error_code=error_code, error_message=message or error_code.message, entries=None
-    )
+    return DescribeClientQuotasResponse(error_code=error_code, error_message=message, entries=None)

@@ -43,7 +43,11 @@ def failure(
             TopicResponse(
                 name=topic.name,
                 partitions=[
-                    PartitionResponse(partition_index=index, error_code=error_code)
+                    PartitionResponse(
+                        partition_index=index,
+                        error_code=error_code,
+                        error_message=error_code.message,
+                    )
                     for index in topic.partition_indexes
                 ],
             )

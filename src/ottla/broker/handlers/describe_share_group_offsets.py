@@ -144,7 +144,10 @@ def refused_topic(
         topic_name=topic.topic_name,
         partitions=[
             api.DescribeShareGroupOffsetsResponsePartition(
-                partition_index=index, error_code=error, error_message=error.message
+                partition_index=index,
+                start_offset=NO_START_OFFSET,
+                error_code=error,
+                error_message=error.message,
             )
             for index in topic.partitions
         ],
@@ -156,5 +159,5 @@ def failure(
 ) -> DescribeShareGroupOffsetsResponse:
     """The same error for every group."""
     return DescribeShareGroupOffsetsResponse(
-        groups=[nothing(each.group_id, error_code) for each in request.groups]
+        groups=[Group(group_id=each.group_id, error_code=error_code) for each in request.groups]
     )

@@ -25,7 +25,7 @@ def handle(
     known = context.broker.image.entity_configs
     asked = Counter(each.name for each in request.users or ())
     return DescribeUserScramCredentialsResponse(
-        error_message=None,
+        error_message="",
         results=[
             refused(user, ErrorCode.DUPLICATE_RESOURCE, TWICE)
             if asked[user] > 1
@@ -58,6 +58,12 @@ def refused(user: str, error_code: ErrorCode, message: str) -> DescribeUserScram
 def failure(
     request: DescribeUserScramCredentialsRequest, error_code: ErrorCode, context: Context
 ) -> DescribeUserScramCredentialsResponse:
+    """A result for each user, which is not named, and no words: as in Kafka."""
     return DescribeUserScramCredentialsResponse(
-        error_code=error_code, error_message=error_code.message
+        error_code=error_code,
+        error_message=None,
+        results=[
+            DescribeUserScramCredentialsResult(error_code=error_code, error_message=None)
+            for _ in request.users or ()
+        ],
     )

@@ -30,7 +30,7 @@ def failure(
     request: ElectLeadersRequest, error_code: ErrorCode, context: Context
 ) -> ElectLeadersResponse:
     """The same error for the request and every partition."""
-    return refused(request, Refusal(error_code))
+    return refused(request, Refusal(error_code, error_code.message))
 
 
 def refused(request: ElectLeadersRequest, refusal: Refusal) -> ElectLeadersResponse:

@@ -23,6 +23,11 @@ from ottla.wire.errors import ErrorCode
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 SHARE_FROM = 6
 BATCHED_FROM = 4
+# Errors of single keys: from version 4 on they come without words.
+OF_KEYS = (
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
 # A topic id as Kafka writes it: base64 for URLs, without padding.
 UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -32,7 +37,10 @@ def handle(
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     service = service_of(request.key_type, context)
     if service is None:
-        return failure(request, ErrorCode.INVALID_REQUEST, context)
+        if request.key_type != SHARE:
+            return failure(request, ErrorCode.INVALID_REQUEST, context)
+        keys = asked(request, context)
+        return respond([not_found(key, ErrorCode.INVALID_REQUEST) for key in keys], context)
     if service.topic in context.broker.image.topics:
         return answer(request, service, context)
     return answer_after_creation(request, service, context)
@@ -63,8 +71,11 @@ def answer(
     service: CoordinatorService[Any],
     context: Context,
 ) -> FindCoordinatorResponse:
-    keys = request.coordinator_keys if context.api_version >= BATCHED_FROM else [request.key]
-    return respond([find(key, service, context) for key in keys], context)
+    return respond([find(key, service, context) for key in asked(request, context)], context)
+
+
+def asked(request: FindCoordinatorRequest, context: Context) -> list[str]:
+    return request.coordinator_keys if context.api_version >= BATCHED_FROM else [request.key]
 
 
 def find(key: str, service: CoordinatorService[Any], context: Context) -> Coordinator:
@@ -93,9 +104,7 @@ def is_share_key(key: str) -> bool:
 
 
 def not_found(key: str, error: ErrorCode) -> Coordinator:
-    return Coordinator(
-        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=error.message
-    )
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message="")
 
 
 def respond(coordinators: list[Coordinator], context: Context) -> FindCoordinatorResponse:
@@ -104,7 +113,7 @@ def respond(coordinators: list[Coordinator], context: Context) -> FindCoordinato
     [only] = coordinators
     return FindCoordinatorResponse(
         error_code=only.error_code,
-        error_message="NONE" if not only.error_code else only.error_message,
+        error_message=ErrorCode(only.error_code).message if only.error_code else "NONE",
         node_id=only.node_id,
         host=only.host,
         port=only.port,
@@ -114,5 +123,9 @@ def respond(coordinators: list[Coordinator], context: Context) -> FindCoordinato
 def failure(
     request: FindCoordinatorRequest, error_code: ErrorCode, context: Context
 ) -> FindCoordinatorResponse:
-    keys = request.coordinator_keys if context.api_version >= BATCHED_FROM else [request.key]
-    return respond([not_found(key, error_code) for key in keys], context)
+    """The same error for every key, with its words if it is about the request as a whole."""
+    coordinators = [not_found(key, error_code) for key in asked(request, context)]
+    if error_code not in OF_KEYS:
+        for each in coordinators:
+            each.error_message = error_code.message
+    return respond(coordinators, context)

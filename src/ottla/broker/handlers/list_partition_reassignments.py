@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.context import Context
 from ottla.broker.forwarded_reassignments import list_response, listed_by
-from ottla.cluster.requests import Refusal
+from ottla.cluster.requests import OngoingReassignment, Refusal
 from ottla.wire.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -23,5 +23,10 @@ async def handle(
 def failure(
     request: ListPartitionReassignmentsRequest, error_code: ErrorCode, context: Context
 ) -> ListPartitionReassignmentsResponse:
-    """One error for the request."""
-    return list_response((), Refusal(error_code))
+    """One error for the request; what it asks for is named, as Kafka does it."""
+    asked = [
+        OngoingReassignment(topic.name, index, (), (), ())
+        for topic in request.topics or ()
+        for index in topic.partition_indexes
+    ]
+    return list_response(asked, Refusal(error_code, error_code.message))

@@ -99,4 +99,4 @@ def refusal(message: str) -> ShareAcknowledgeResponse:
 def failure(
     request: ShareAcknowledgeRequest, error_code: ErrorCode, context: Context
 ) -> ShareAcknowledgeResponse:
-    return ShareAcknowledgeResponse(error_code=error_code, error_message=error_code.message)
+    return ShareAcknowledgeResponse(error_code=error_code)

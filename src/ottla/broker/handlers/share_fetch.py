@@ -112,4 +112,4 @@ def refusal(message: str) -> ShareFetchResponse:
 def failure(
     request: ShareFetchRequest, error_code: ErrorCode, context: Context
 ) -> ShareFetchResponse:
-    return ShareFetchResponse(error_code=error_code, error_message=error_code.message)
+    return ShareFetchResponse(error_code=error_code)

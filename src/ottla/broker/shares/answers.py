@@ -39,6 +39,6 @@ def leader_hints(errors: Iterable[tuple[Place, int]], context: Context) -> Leade
 
 
 def outcome_message(outcome: Outcome) -> str | None:
-    if not outcome.error:
+    if outcome.error in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
         return None
     return outcome.message or outcome.error.message

@@ -227,5 +227,6 @@ class Fetching:
             ]
         elif found is not None:
             data.error_code = found
-            data.error_message = found.message
+            if found is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                data.error_message = found.message
         return data
