@@ -63,6 +63,7 @@ MODULES = {
     "kafka-share-groups.sh": "share_groups",
     "kafka-console-share-consumer.sh": "console_share_consumer",
     "kafka-share-consumer-perf-test.sh": "share_consumer_perf_test",
+    "kafka-acls.sh": "acls",
     "kafka-features.sh": "features",
     "kafka-cluster.sh": "cluster",
     "kafka-storage.sh": "storage",
