@@ -19,6 +19,9 @@ from ottla.console.picture import ClusterPicture
 
 from .pictures import FakeHistory
 
+# Records of tests have times of long ago, and a shared broker may live until it looks for old ones.
+KEPT = {"retention.ms": "-1"}
+
 
 class LiveCluster:
     """A cluster that is there, of which no picture was taken yet."""

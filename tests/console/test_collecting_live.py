@@ -108,7 +108,7 @@ def test_the_command_serves_pages_of_the_cluster(server: Server, tmp_path: Path)
     """`ottla console` prints its address, shows the cluster there, and ends well by SIGTERM."""
     command = [
         sys.executable, "-m", "ottla", "console", "--bootstrap-server", server.bootstrap,
-        "--port", "0", "--no-login", "--data-dir", str(tmp_path / "console"),
+        "--port", "0", "--no-login", "--interval", "1", "--data-dir", str(tmp_path / "console"),
     ]  # fmt: skip
     running = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=environment_with({"PYTHONUNBUFFERED": "1"})

@@ -13,7 +13,7 @@ from ottla.console.data.filtering import SqlCondition
 from ottla.console.data.work import Deadline, Problem, Stop, Stopped
 from ottla.testing import Broker
 
-from .live import Pages, pages
+from .live import KEPT, Pages, pages
 
 RECORDS = 3_000
 TIME_MS = 1_790_000_000_000
@@ -30,7 +30,7 @@ def browser(ottla_shared_broker: Broker) -> Iterator[Pages]:
 def topic(browser: Pages) -> str:
     """JSON values with an amount that counts, in two partitions; the last value is no JSON."""
     name = "console-filter"
-    browser.cluster.admin().create_topics({name: {"num_partitions": 2}})
+    browser.cluster.admin().create_topics({name: {"num_partitions": 2, "configs": KEPT}})
     servers = browser.cluster.client_properties["bootstrap_servers"]
     with Producer(bootstrap_servers=servers, compression_type="lz4") as producer:
         for number in range(RECORDS):

@@ -11,7 +11,7 @@ from ottla.client.producer import Producer
 from ottla.console.access.permissions import Grant, Principal, Role
 from ottla.testing import Broker
 
-from .live import Pages, pages
+from .live import KEPT, Pages, pages
 from .pictures import HOSTILE
 
 RECORDS = 120  # of each of three partitions
@@ -28,7 +28,7 @@ def browser(ottla_shared_broker: Broker) -> Iterator[Pages]:
 def topic(browser: Pages) -> str:
     """Three partitions whose records alternate in time; value `n` is the n-th of all."""
     name = "console-browse"
-    browser.cluster.admin().create_topics({name: {"num_partitions": 3}})
+    browser.cluster.admin().create_topics({name: {"num_partitions": 3, "configs": KEPT}})
     with Producer(bootstrap_servers=bootstrap(browser)) as producer:
         for number in range(RECORDS * 3):
             producer.send(

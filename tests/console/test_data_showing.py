@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.console.data.showing import (
@@ -17,6 +17,7 @@ from ottla.console.data.showing import (
     indented,
     shown,
 )
+from tests import needs
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,7 @@ JSONS = st.recursive(
 )
 
 
+@settings(max_examples=needs.rounds(40, 1000))
 @given(JSONS)
 def test_indented_json_means_the_same(document: object) -> None:
     """Reading it again gives the same document."""

@@ -18,7 +18,7 @@ from ottla.console.data.statements import parsed
 from ottla.console.data.work import Problem, Stop, Stopped
 from ottla.testing import Broker
 
-from .live import Pages, pages
+from .live import KEPT, Pages, pages
 
 RECORDS = 3_000
 TIME_MS = 1_790_000_000_000
@@ -35,7 +35,12 @@ def browser(ottla_shared_broker: Broker) -> Iterator[Pages]:
 def orders(browser: Pages) -> str:
     """Orders in three partitions, and their shops in one."""
     admin = browser.cluster.admin()
-    admin.create_topics({ORDERS: {"num_partitions": 3}, SHOPS: {"num_partitions": 1}})
+    admin.create_topics(
+        {
+            ORDERS: {"num_partitions": 3, "configs": KEPT},
+            SHOPS: {"num_partitions": 1, "configs": KEPT},
+        }
+    )
     servers = browser.cluster.client_properties["bootstrap_servers"]
     with Producer(bootstrap_servers=servers, compression_type="zstd") as producer:
         for number in range(RECORDS):

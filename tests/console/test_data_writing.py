@@ -14,7 +14,7 @@ from ottla.client.producer import Producer
 from ottla.console.access.permissions import Grant, Principal, Role
 from ottla.testing import Broker
 
-from .live import Pages, pages
+from .live import KEPT, Pages, pages
 from .pictures import HOSTILE
 
 OPERATOR = Principal("olga", (Grant(Role.OPERATOR, "*", "console-w*"),))
@@ -25,7 +25,9 @@ VIEWER = Principal("vera", (Grant(Role.VIEWER),))
 def browser(ottla_shared_broker: Broker) -> Iterator[Pages]:
     with pages(ottla_shared_broker.bootstrap_servers) as made:
         topics = ("console-written", "console-w-target", "console-downloaded", "other")
-        made.cluster.admin().create_topics({name: {"num_partitions": 3} for name in topics})
+        made.cluster.admin().create_topics(
+            {name: {"num_partitions": 3, "configs": KEPT} for name in topics}
+        )
         yield made
 
 
