@@ -50,6 +50,7 @@ class State:
         self.began_ms = int(time.time()) * 1000 - HOUR_MS
         self.middle_ms = self.began_ms + RECORDS // 2 * STEP_MS
         self._stop = threading.Event()
+        self._has_all = threading.Event()  # the first member of "modern"
         self._members: list[threading.Thread] = []
         self._open: Producer[bytes, bytes] | None = None
         self._make_topics()
@@ -134,6 +135,10 @@ class State:
             member = threading.Thread(target=self._stay, args=(group, name, ready), daemon=True)
             member.start()
             self._members.append(member)
+            # The assignor of the new protocol is sticky: had "two" come first, it would keep all
+            # three partitions of `orders`.
+            if (group, name) == ("modern", "one"):
+                assert self._has_all.wait(60), "the first member has no partitions"
         self._make_share_groups()
         for named, event in ready.items():
             assert event.wait(60), f"member {named} has no partitions"
@@ -173,6 +178,8 @@ class State:
         settled = 0
         while not self._stop.is_set():
             consumer.poll(timeout_ms=50)
+            if group == "modern" and len(consumer.assignment()) == alone:
+                self._has_all.set()
             settled = settled + 1 if 0 < len(consumer.assignment()) < alone else 0
             if settled > 5 and not ready[group, name].is_set():
                 consumer.commit()

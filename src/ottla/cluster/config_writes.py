@@ -31,6 +31,7 @@ from ottla.cluster.state import State
 from ottla.cluster.steps import Step
 from ottla.metadata_store.tree import Create, Delete, Operation, Set
 from ottla.wire.errors import ErrorCode
+from ottla.wire.feed_records import SECURITY_LEVEL
 
 WantedT = TypeVar("WantedT")
 
@@ -113,7 +114,8 @@ async def update_features(
             changes += [BrokerRegistered(broker) for broker in brokers.values()]
             changes += [AclsChanged(*each) for each in state.image.acls.items()]
             changes += [EntityConfigured(*each) for each in state.image.entity_configs.items()]
-            changes.append(SecretChanged(state.image.scram_secret))
+            if features.metadata_level(new) >= SECURITY_LEVEL:
+                changes.append(SecretChanged(state.image.scram_secret))
         await state.write([*first, Step(operations, changes)])
         if before != after:
             await leadership.settle(state)

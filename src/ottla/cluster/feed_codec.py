@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ottla.cluster.features import metadata_level
 from ottla.cluster.feed import Batch
 from ottla.cluster.image import (
     AclsChanged,
@@ -103,7 +104,8 @@ def changes_of(image: ClusterImage) -> Iterator[Change]:
         yield AclsChanged(pattern, acls)
     for entity, configs in image.entity_configs.items():
         yield EntityConfigured(entity, configs)
-    if image.scram_secret:
+    # Every tree has it from its first controller on; brokers learn of it when they all can.
+    if image.scram_secret and metadata_level(image.features) >= wire.SECURITY_LEVEL:
         yield SecretChanged(image.scram_secret)
     yield FeaturesChanged(image.features)
 
