@@ -68,7 +68,7 @@ def quota(harness: BrokerHarness, user: str, value: float | None) -> None:
 def described(harness: BrokerHarness, *names: str) -> dict[str, Any]:
     users = [UserName(name=name) for name in names] if names else None
     response: Any = harness.ask(DescribeUserScramCredentialsRequest(users=users), 0)
-    assert (response.error_code, response.error_message) == (0, None)
+    assert (response.error_code, response.error_message) == (0, "")
     return {
         each.user: [(info.mechanism, info.iterations) for info in each.credential_infos]
         if not each.error_code

@@ -244,6 +244,18 @@ ALLOWED = (
         "Kafka goes through a hash table",
         sorted_by("key"),
     ),
+    Allowed(
+        "order of users",
+        r"(Describe|Alter)UserScramCredentials\.results",
+        "Kafka goes through a hash table",
+        sorted_by("user"),
+    ),
+    Allowed(
+        "order of a user's credentials",
+        r"DescribeUserScramCredentials\.results\.credential_infos",
+        "Kafka goes through a hash table",
+        sorted_by("mechanism"),
+    ),
     Allowed("port", r".*\.port", "two brokers on one machine listen on two ports", ignored),
     Allowed("cluster id", r".*\.cluster_id", "drawn when a cluster is made", present),
     Allowed(

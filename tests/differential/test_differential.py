@@ -75,6 +75,8 @@ APIS = (
     "UnregisterBroker",
     "DescribeClientQuotas",
     "AlterClientQuotas",
+    "DescribeUserScramCredentials",
+    "AlterUserScramCredentials",
 )
 # Further options of the suite's Apache Kafka.
 OPTIONS = {

@@ -25,7 +25,6 @@ def handle(
     known = context.broker.image.entity_configs
     asked = Counter(each.name for each in request.users or ())
     return DescribeUserScramCredentialsResponse(
-        error_message="",
         results=[
             refused(user, ErrorCode.DUPLICATE_RESOURCE, TWICE)
             if asked[user] > 1
@@ -40,7 +39,6 @@ def described(user: str, credentials: Credentials) -> DescribeUserScramCredentia
         return refused(user, ErrorCode.RESOURCE_NOT_FOUND, NOT_FOUND)
     return DescribeUserScramCredentialsResult(
         user=user,
-        error_message=None,
         credential_infos=[
             CredentialInfo(mechanism=number, iterations=credentials[name].iterations)
             for name, number in NUMBERS.items()
