@@ -135,6 +135,7 @@ async def load(state: State) -> None:
     loaded = loading.read_cluster(found, state.values, state.chance.uuid)
     state.waiting = loaded.waiting
     if state.options.others_write and nodes.OURS in found:
+        await check_epoch(state)
         state.writes = found[nodes.OURS][1]  # more than before, if an answer was lost
     # Also when it is not there: what a failed write remembered was not written.
     node = found.get(nodes.PRODUCER_IDS)
@@ -158,6 +159,16 @@ async def load(state: State) -> None:
     await leadership.settle(state)
     await reassignment_writes.resume(state)
     state.registered_at = dict.fromkeys(state.image.brokers, state.image.number)
+
+
+async def check_epoch(state: State) -> None:
+    """Raise BadVersion if another controller has been elected by now: what was read before may have
+    its writes. Counted as this one's, brokers that saw the count would take the tree for an earlier
+    copy, for the other controller had opened it with fewer.
+    """
+    _, stat = await state.tree.get(nodes.CONTROLLER_EPOCH)
+    if stat.version != state.epoch_version:
+        raise BadVersion(nodes.CONTROLLER_EPOCH, "another node is the controller")
 
 
 async def restore_fixed(state: State) -> None:
