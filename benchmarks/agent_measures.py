@@ -315,12 +315,13 @@ def reach_table(found: dict[str, dict[str, float]]) -> str:
     lines = ["| measure | of | figure | reach | met |", "|---|---|---|---|---|"]
     for row, ours, other, relation, bound in REACH:
         by_kind = found.get(row, {})
+        of = f"{ours} / {other}" if other else ours
+        unit = " ×" if other else ""
         if ours not in by_kind or (other and other not in by_kind):
+            lines.append(f"| {row} | {of} | – | {relation} {bound:.3g}{unit} | not measured |")
             continue
         value = by_kind[ours] / by_kind[other] if other else by_kind[ours]
         met = value >= bound if relation == AT_LEAST else value <= bound
-        of = f"{ours} / {other}" if other else ours
-        unit = " ×" if other else ""
         shown = f"{value:.2f}{unit}" if other else number(value)
         lines.append(
             f"| {row} | {of} | {shown} | {relation} {bound:.3g}{unit} "

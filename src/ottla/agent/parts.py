@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from .events import EventBatch, Position
 
-TAKE_BYTES_MAX = 2 * 1024 * 1024
+TAKE_BYTES_MAX = 1024 * 1024
 EMPTY_BATCHES_MAX = 10_000  # that only move positions, and wait in a channel
 
 
