@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from collections.abc import Mapping
 
@@ -40,8 +41,8 @@ class PlainServer:
         if not password:
             raise AuthenticationFailed("Authentication failed: password not specified")
         expected = self._passwords.get(name)
-        # For an unknown name as much is compared as for a known one.
-        same = hmac.compare_digest((expected or "").encode(), password.encode())
+        # For an unknown name as much is compared as for a known one, whatever their lengths.
+        same = hmac.compare_digest(digest(expected or ""), digest(password))
         if not same or not expected:
             raise AuthenticationFailed("Authentication failed: Invalid username or password")
         if authorization_id and authorization_id != name:
@@ -50,6 +51,10 @@ class PlainServer:
                 "from username"
             )
         return b"", Authenticated(user(name))
+
+
+def digest(password: str) -> bytes:
+    return hashlib.sha256(password.encode()).digest()
 
 
 class PlainClient:
