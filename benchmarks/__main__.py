@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from benchmarks import (
+    authorization,
     compaction,
     fetching,
     groups,
@@ -30,6 +31,7 @@ MEASURES = {
     **fetching.MEASURES,
     **compaction.MEASURES,
     **tls.MEASURES,
+    **authorization.MEASURES,
 }
 
 
