@@ -193,6 +193,12 @@ OTHER_ANSWERS = (
         "Kafka drops all but the last without a word; here each is appended and answered",
     ),
     OtherAnswer(
+        "unknown topics in a share fetch",
+        r"ShareFetch-refused_fetches-.*",
+        r"ShareFetch v\d (unknown|zero) topic",
+        "Kafka answers UNKNOWN_SERVER_ERROR for all of it; ours refuses the partition",
+    ),
+    OtherAnswer(
         "AlterPartition where brokers listen",
         r"cluster-alter_partition",
         r"AlterPartition .*",
@@ -281,7 +287,7 @@ ALLOWED = (
     ),
     Allowed(
         "order in a description",
-        r"ConsumerGroupDescribe\.groups(\.members)?",
+        r"(Consumer|Share)GroupDescribe\.groups(\.members)?",
         "Kafka's is that of a hash map, errors first; ours is the request's and that of joining",
         sorted_by("group_id", "member_id"),
     ),
@@ -304,6 +310,24 @@ ALLOWED = (
         lambda value, _: (
             re.sub(r"(not a valid regular expression): .*", r"\1", value or "") or value
         ),
+    ),
+    Allowed(
+        "epochs of share groups",
+        r"ShareGroup(Heartbeat\.member_epoch|Describe\.groups\..*epoch)",
+        "how often they rise depends on when the state of each partition has begun",
+        present,
+    ),
+    Allowed(
+        "epochs of share groups in texts",
+        r"ShareGroupHeartbeat\.error_message",
+        "as the epochs themselves",
+        lambda value, _: value and re.sub(r"\(\d+\)", "(N)", value),
+    ),
+    Allowed(
+        "words of share groups' errors",
+        r"(Alter|Delete|Describe)ShareGroupOffsets.*error_message",
+        "where there are any, the words of an error code are our own",
+        lambda value, _: "(words)" if value else value,
     ),
     Allowed(
         "order of deleted groups",

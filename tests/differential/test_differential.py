@@ -69,6 +69,13 @@ APIS = (
     "DeleteGroups",
     "ConsumerGroupHeartbeat",
     "ConsumerGroupDescribe",
+    "ShareGroupHeartbeat",
+    "ShareGroupDescribe",
+    "ShareFetch",
+    "ShareAcknowledge",
+    "DescribeShareGroupOffsets",
+    "AlterShareGroupOffsets",
+    "DeleteShareGroupOffsets",
     "ElectLeaders",
     "AlterPartitionReassignments",
     "ListPartitionReassignments",
@@ -85,12 +92,16 @@ OPTIONS = {
     "group.initial.rebalance.delay.ms": 0,
     # Each change is assigned at once, whenever it comes.
     "group.consumer.assignment.interval.ms": 0,
+    "group.share.assignment.interval.ms": 0,
+    "share.coordinator.state.topic.num.partitions": 1,
     # The records are years old: a round of retention would fall into either broker's cases.
     "log.initial.task.delay.ms": 3_600_000,
 }
 KAFKA_OPTIONS = {
     "log_initial_task_delay_ms": "3600000",
     "group_consumer_assignment_interval_ms": "0",
+    "group_share_assignment_interval_ms": "0",
+    "share_coordinator_state_topic_num_partitions": "1",
 }
 
 

@@ -58,8 +58,11 @@ def describe_one(asked: AskedGroup, context: Context, part: Part) -> None:
         try:
             group = shares.known_group(asked.group_id)
         except Refused as refused:
-            answer = nothing(asked.group_id, refused.error)
-            answer.error_message = refused.message
+            # A group that is not there has no offsets: that is no error here.
+            answer = Group(group_id=asked.group_id)
+            if refused.error != ErrorCode.GROUP_ID_NOT_FOUND:
+                answer = nothing(asked.group_id, refused.error)
+                answer.error_message = refused.message
             effects.reply(part, answer)
             return
         for topic in group.state.initialized.values():
@@ -117,10 +120,12 @@ class Description:
 def described(
     index: int, result: Any, end_offset: int | None
 ) -> api.DescribeShareGroupOffsetsResponsePartition:
-    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if result is None else error_of(result)
     answer = api.DescribeShareGroupOffsetsResponsePartition(
         partition_index=index, start_offset=NO_START_OFFSET, lag=NO_LAG
     )
+    if result is None:
+        return answer  # there is no such partition, so it has no start
+    error = error_of(result)
     if error:
         answer.error_code, answer.error_message = error, error.message
         answer.start_offset = 0

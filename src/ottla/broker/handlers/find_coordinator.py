@@ -36,6 +36,9 @@ def handle(
     request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     service = service_of(request.key_type, context)
+    if service is None and request.key_type == SHARE:
+        keys = request.coordinator_keys if context.api_version >= BATCHED_FROM else [request.key]
+        return respond([no_share_key(key) for key in keys], context)
     if service is None:
         if request.key_type != SHARE:
             return failure(request, ErrorCode.INVALID_REQUEST, context)
@@ -81,7 +84,7 @@ def asked(request: FindCoordinatorRequest, context: Context) -> list[str]:
 def find(key: str, service: CoordinatorService[Any], context: Context) -> Coordinator:
     image = context.broker.image
     if service is context.broker.coordinators.shares and not is_share_key(key):
-        return not_found(key, ErrorCode.INVALID_REQUEST)
+        return no_share_key(key)
     index = service.partition_for(key)
     partition = None if index is None else image.partition(service.topic, index)
     leader = None
@@ -99,12 +102,19 @@ def is_share_key(key: str) -> bool:
         len(parts) == 3
         and bool(parts[0])
         and bool(UUID_TEXT.fullmatch(parts[1]))
-        and bool(re.fullmatch(r"[0-9]{1,10}", parts[2]))
+        and bool(re.fullmatch(r"-?[0-9]{1,10}", parts[2]))
     )
 
 
 def not_found(key: str, error: ErrorCode) -> Coordinator:
     return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message="")
+
+
+def no_share_key(key: str) -> Coordinator:
+    """Kafka says why in no words."""
+    refused = not_found(key, ErrorCode.INVALID_REQUEST)
+    refused.error_message = ""
+    return refused
 
 
 def respond(coordinators: list[Coordinator], context: Context) -> FindCoordinatorResponse:

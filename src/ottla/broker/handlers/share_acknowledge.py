@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.context import Context, Pending
 from ottla.broker.new_groups import is_member_id
 from ottla.broker.shares.acknowledging import acknowledge, acknowledgements_in
-from ottla.broker.shares.answers import leader_hints, outcome_message
+from ottla.broker.shares.answers import leader_hints
 from ottla.broker.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place
 from ottla.broker.shares.share_partition import Outcome
 from ottla.wire.api.share_acknowledge import (
@@ -23,10 +23,8 @@ def handle(
     request: ShareAcknowledgeRequest, context: Context
 ) -> ShareAcknowledgeResponse | Pending:
     group_id, member_id = request.group_id, request.member_id
-    if group_id is None:
-        return refusal("Invalid group id in the request.")
-    if member_id is None or not is_member_id(member_id):
-        return refusal("Invalid member id in the request.")
+    if group_id is None or member_id is None or not is_member_id(member_id):
+        return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST)
     broker = context.broker
     manager = broker.coordinators.share_manager
     sessions, epoch = manager.sessions, request.share_session_epoch
@@ -75,7 +73,7 @@ def respond(
         data = PartitionData(
             partition_index=index,
             error_code=outcome.error,
-            error_message=outcome_message(outcome),
+            error_message=outcome.message,
             current_leader=LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch),
         )
         by_topic.setdefault(topic_id, []).append(data)
@@ -92,11 +90,7 @@ def respond(
     )
 
 
-def refusal(message: str) -> ShareAcknowledgeResponse:
-    return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=message)
-
-
 def failure(
     request: ShareAcknowledgeRequest, error_code: ErrorCode, context: Context
 ) -> ShareAcknowledgeResponse:
-    return ShareAcknowledgeResponse(error_code=error_code)
+    return ShareAcknowledgeResponse(error_code=error_code)  # as Kafka: without words

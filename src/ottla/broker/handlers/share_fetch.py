@@ -17,10 +17,8 @@ from ottla.wire.errors import ErrorCode
 
 def handle(request: ShareFetchRequest, context: Context) -> ShareFetchResponse | Pending:
     group_id, member_id = request.group_id, request.member_id
-    if group_id is None:
-        return refusal("Invalid group id in the request.")
-    if member_id is None or not is_member_id(member_id):
-        return refusal("Invalid member id in the request.")
+    if group_id is None or member_id is None or not is_member_id(member_id):
+        return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     problem = renewal_problem(request)
     if problem:
         return refusal(problem)
@@ -112,4 +110,4 @@ def refusal(message: str) -> ShareFetchResponse:
 def failure(
     request: ShareFetchRequest, error_code: ErrorCode, context: Context
 ) -> ShareFetchResponse:
-    return ShareFetchResponse(error_code=error_code)
+    return ShareFetchResponse(error_code=error_code)  # as Kafka: without words

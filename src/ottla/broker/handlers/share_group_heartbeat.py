@@ -21,6 +21,9 @@ from ottla.wire.errors import ErrorCode
 def handle(
     request: ShareGroupHeartbeatRequest, context: Context
 ) -> ShareGroupHeartbeatResponse | Pending:
+    if not is_member_id(request.member_id):
+        # Kafka says no more than that.
+        return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
     try:
         check(request)
     except Refused as refused:
@@ -46,7 +49,6 @@ def handle(
 
 def check(request: ShareGroupHeartbeatRequest) -> None:
     """What can be refused without looking at the group, in Kafka's order."""
-    refuse_invalid(not is_member_id(request.member_id), "Invalid member id in the request.")
     refuse_invalid(is_blank(request.member_id), "MemberId can't be empty.")
     refuse_invalid(is_blank(request.group_id), "GroupId can't be empty.")
     refuse_invalid(is_blank(request.rack_id), "RackId can't be empty.")

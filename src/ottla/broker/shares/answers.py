@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.endpoints import Node, current_leader
 from ottla.broker.shares.sessions import Place
-from ottla.broker.shares.share_partition import Outcome
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -36,9 +35,3 @@ def leader_hints(errors: Iterable[tuple[Place, int]], context: Context) -> Leade
         if leader.node is not None:
             nodes[leader.id] = leader.node
     return LeaderHints(leaders, list(nodes.values()))
-
-
-def outcome_message(outcome: Outcome) -> str | None:
-    if outcome.error in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-        return None
-    return outcome.message or outcome.error.message

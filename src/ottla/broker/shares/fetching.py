@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import Context, Pending
-from ottla.broker.shares.answers import leader_hints, outcome_message
+from ottla.broker.shares.answers import leader_hints
 from ottla.broker.shares.sessions import INITIAL_EPOCH, Place, ShareSession
 from ottla.broker.shares.share_partition import Delivery, Outcome, SharePartition
 from ottla.security.acls import Operation, ResourceType
@@ -216,7 +216,7 @@ class Fetching:
         said = self.acknowledged.get(place)
         if said is not None:
             data.acknowledge_error_code = said.error
-            data.acknowledge_error_message = outcome_message(said)
+            data.acknowledge_error_message = said.message
         if isinstance(found, Delivery):
             data.records = found.records
             data.acquired_records = [
@@ -227,6 +227,4 @@ class Fetching:
             ]
         elif found is not None:
             data.error_code = found
-            if found is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                data.error_message = found.message
         return data
