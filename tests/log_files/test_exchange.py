@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import confluent_kafka
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+import ottla
 from tests import needs
 from tests.apache.kafka import ApacheKafka
 from tests.live import Server
@@ -24,6 +26,14 @@ TOPICS = {"plain": 3, "committed": 1, "returned": 1}
 Read = tuple[int, int, bytes | None, bytes | None, tuple[Any, ...], tuple[int, int]]
 
 
+class Groups(NamedTuple):
+    """What a broker says of the groups of the new protocols."""
+
+    consumers: list[Any]
+    committed: list[tuple[str, int, int]]
+    shares: list[tuple[str, int, int, int | None]]
+
+
 @dataclass
 class Exchange:
     """What was read where, by topic and isolation level."""
@@ -33,6 +43,9 @@ class Exchange:
     returned_by_ottla: list[Read]
     returned_by_kafka: list[Read]
     epochs: list[int]
+    groups_in_kafka: Groups
+    groups_in_ottla: Groups
+    shared_by_ottla: list[bytes]
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +56,30 @@ def exchange(tmp_path_factory: pytest.TempPathFactory) -> Exchange:
     kafka = ApacheKafka(folder / "kafka", log_segment_bytes=SEGMENT_BYTES)
     with kafka:
         write_in_kafka(kafka.bootstrap)
+        use_groups(kafka.bootstrap)
+        groups_in_kafka = groups(kafka.bootstrap)
         by_kafka = read_everything(kafka.bootstrap)
     shutil.copytree(kafka.data, folder / "ottla")
-    with Server(folder / "ottla", settings={"log.segment.bytes": SEGMENT_BYTES}) as ottla:
-        by_ottla = read_everything(ottla.bootstrap)
-        write_in_ottla(ottla.bootstrap)
-        returned_by_ottla = read(ottla.bootstrap, "returned", 1, "read_committed")
-        epochs = leader_epochs(ottla.port)
+    with Server(folder / "ottla", settings={"log.segment.bytes": SEGMENT_BYTES}) as server:
+        groups_in_ottla = groups(server.bootstrap)
+        shared_by_ottla = [each.value for each in shared(server.bootstrap, 2)]
+        by_ottla = read_everything(server.bootstrap)
+        write_in_ottla(server.bootstrap)
+        returned_by_ottla = read(server.bootstrap, "returned", 1, "read_committed")
+        epochs = leader_epochs(server.port)
     give_back(folder / "ottla" / "returned-0", kafka.data / "returned-0")
     with kafka:
         returned_by_kafka = read(kafka.bootstrap, "returned", 1, "read_committed")
-    return Exchange(by_kafka, by_ottla, returned_by_ottla, returned_by_kafka, epochs)
+    return Exchange(
+        by_kafka,
+        by_ottla,
+        returned_by_ottla,
+        returned_by_kafka,
+        epochs,
+        groups_in_kafka,
+        groups_in_ottla,
+        shared_by_ottla,
+    )
 
 
 def test_everything_that_kafka_wrote_is_read(exchange: Exchange) -> None:
@@ -79,6 +105,81 @@ def test_our_segments_are_read_by_kafka(exchange: Exchange) -> None:
 def test_leader_epochs_go_on(exchange: Exchange) -> None:
     """An adopted partition is led under a later epoch than any in its files."""
     assert all(epoch >= 1 for epoch in exchange.epochs)
+
+
+def test_groups_of_the_new_protocols_go_on(exchange: Exchange) -> None:
+    """A consumer group's static member, its epochs and assignment, committed offsets, and what a
+    share group is done with: Kafka's records of them are read (KIP-848, KIP-932)."""
+    assert exchange.groups_in_ottla == exchange.groups_in_kafka
+    [group] = exchange.groups_in_kafka.consumers
+    assert [each.group_instance_id for each in group.members] == ["resident"]
+    assert exchange.groups_in_kafka.committed == [("queue", 0, 6)]
+    # Of six records four were accepted, and not those in front.
+    assert exchange.shared_by_ottla == [b"0", b"1"]
+
+
+def use_groups(bootstrap: str) -> None:
+    """A static member that commits and stays; a share group that leaves two of six records."""
+    with ottla.Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([ottla.NewTopic("queue", 1, 1)])
+        configs = {"share.auto.offset.reset": "earliest"}
+        admin.alter_configs([ottla.ConfigResource("group", "sharing", configs)])
+    with ottla.Producer(bootstrap_servers=bootstrap) as producer:
+        for number in range(6):
+            producer.send("queue", b"%d" % number)
+    consumer = ottla.Consumer(
+        "queue",
+        bootstrap_servers=bootstrap,
+        group_id="modern",
+        group_protocol="consumer",
+        group_instance_id="resident",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    found = 0
+    while found < 6:
+        found += sum(map(len, consumer.poll(timeout_ms=500).values()))
+    consumer.commit()
+    consumer.close()
+    shared(bootstrap, 6, accepted=range(2, 6))
+
+
+def shared(
+    bootstrap: str, count: int, accepted: Iterable[int] = ()
+) -> list[ottla.ShareRecord[Any, bytes]]:
+    """So many records of the share group, of which these offsets are accepted."""
+    found: list[ottla.ShareRecord[Any, bytes]] = []
+    with ottla.ShareConsumer[Any, bytes](
+        "queue",
+        bootstrap_servers=bootstrap,
+        group_id="sharing",
+        share_acknowledgement_mode="explicit",
+    ) as consumer:
+        while len(found) < count:
+            found += consumer.poll_more(500)
+        for each in found:
+            kind = ottla.AcknowledgeType.ACCEPT
+            if each.offset not in accepted:
+                kind = ottla.AcknowledgeType.RELEASE
+            consumer.acknowledge(each, kind)
+        assert set(consumer.commit_sync().values()) == {None}
+    return found
+
+
+def groups(bootstrap: str) -> Groups:
+    with ottla.Admin(bootstrap_servers=bootstrap) as admin:
+        described = list(admin.describe_consumer_groups(["modern"]).values())
+        committed = admin.list_group_offsets("modern")["modern"]
+        shares = admin.list_share_group_offsets("sharing")["sharing"]
+    return Groups(
+        described,
+        [(each.topic, each.partition, at.offset) for each, at in committed.items()],
+        [
+            (each.topic, each.partition, at.start_offset, at.lag)
+            for each, at in shares.items()
+            if at is not None
+        ],
+    )
 
 
 def write_in_kafka(bootstrap: str) -> None:

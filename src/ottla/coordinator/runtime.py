@@ -229,4 +229,6 @@ def partition_of(key: str, partition_count: int) -> int:
     encoded = key.encode("utf-16-be", "surrogatepass")
     for i in range(0, len(encoded), 2):
         code = (31 * code + (encoded[i] << 8 | encoded[i + 1])) & 0xFFFFFFFF
-    return (code & 0x7FFFFFFF) % partition_count
+    # The absolute value of a signed number, and 0 for the least; not what is left without the sign.
+    code = min(code, (1 << 32) - code)
+    return (code if code < 1 << 31 else 0) % partition_count
