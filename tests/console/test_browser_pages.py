@@ -93,7 +93,7 @@ def test_each_page_can_be_read_by_all_and_runs_no_name(
 ) -> None:
     """Names are never markup; text has the contrast of WCAG AA, light and dark; each field and
     button has a name; at 360 pixels nothing is wider than the window."""
-    shown = hostile_picture() if hostile else picture(topics=30, groups=5)
+    shown = hostile_picture() if hostile else picture(topics=12, groups=5)
     faults: list[str] = []
     with admin_of(browser, shown, tmp_path) as admin:
         for path in pages_of(shown):

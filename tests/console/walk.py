@@ -98,11 +98,16 @@ def faint_text(page: Page) -> list[str]:
     """Text whose contrast with what is behind it is below 4.5 (WCAG AA), large text below 3."""
     found: list[str] = page.evaluate(
         """() => {
+          const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+          const known = new Map();
           const numbers = (color) => {
-            const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
-            canvas.fillStyle = color;
-            canvas.fillRect(0, 0, 1, 1);
-            return [...canvas.getImageData(0, 0, 1, 1).data];
+            if (!known.has(color)) {
+              canvas.clearRect(0, 0, 1, 1);
+              canvas.fillStyle = color;
+              canvas.fillRect(0, 0, 1, 1);
+              known.set(color, [...canvas.getImageData(0, 0, 1, 1).data]);
+            }
+            return known.get(color);
           };
           const light = ([r, g, b]) => [r, g, b].map((each) => each / 255)
             .map((each) => (each <= 0.03928 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4))
