@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.cluster.features import metadata_level
 from ottla.cluster.feed import Batch
 from ottla.cluster.feed_codec import (
     PARTITIONS_PER_CHANGE,
@@ -180,7 +181,10 @@ def test_changes_keep_their_order(changes: list[Change]) -> None:
 def test_a_whole_image_is_read_as_it_was_written(changes: list[Change]) -> None:
     """An image is sent as the changes that make it from an empty one."""
     image = ClusterImage().apply(5, changes)
-    assert ClusterImage().apply(5, list(changes_of(image))) == image
+    expected = image
+    if metadata_level(image.features) < feed_records.SECURITY_LEVEL:
+        expected = image._replace(scram_secret=b"")  # which brokers of that level do not know
+    assert ClusterImage().apply(5, list(changes_of(image))) == expected
 
 
 def test_what_cannot_be_read_is_not_skipped() -> None:
