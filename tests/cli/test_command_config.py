@@ -65,6 +65,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 SCRIPTS = {
+    "kafka-acls.sh": "{B} {C} --list",
     "kafka-topics.sh": "{B} {C} --describe --topic seeded",
     "kafka-console-producer.sh": "{B} {C} --topic seeded",
     "kafka-console-consumer.sh": "{B} {C} --topic seeded --from-beginning --max-messages 1",
@@ -119,6 +120,9 @@ def test_a_script_takes_the_file(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a line\n")))
     ended = guarded(scripts()[name].run, secured.filled(SCRIPTS[name]))
     said = capsys.readouterr()
+    if name == "kafka-acls.sh":  # as the broker has none
+        assert "No Authorizer is configured" in said.out + said.err
+        return
     assert ended == 0, said.err
     assert "no broker" not in said.err
 
@@ -153,6 +157,8 @@ OTTLA = {
     "transactions producers": "seeded 0",
     "transactions hanging": "",
     "transactions abort": "seeded 0 0",
+    "queue status": "",
+    "queue redrive": "seeded --from seeded",
     "cluster describe": "",
     "cluster features": "",
     "cluster versions": "",
