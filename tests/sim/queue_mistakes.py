@@ -111,7 +111,7 @@ class QueueMistake(NamedTuple):
 
 
 QUEUE_MISTAKES = [
-    QueueMistake(answered_before_it_is_written, 5, ("move", "slow"), "delivered-again"),
+    QueueMistake(answered_before_it_is_written, 5, ("kill", "slow"), "delivered-again"),
     QueueMistake(coordinator_answers_before_the_watermark, 5, ("move", "slow"), "delivered-again"),
     QueueMistake(start_beyond_what_is_held, 5, ("move", "kill"), "lost"),
     QueueMistake(locks_without_end, 3, ("move",), "the queue of"),
