@@ -7,6 +7,7 @@ configures a server starts its own (`tests.live.Server`, `tests.apache.kafka.Apa
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 
 import hypothesis
@@ -52,6 +53,14 @@ def name_group(item: pytest.Item) -> None:
         from _pytest.nodeid import coerce_node_id
 
         item._id = coerce_node_id(f"{item.nodeid}@{group.args[0]}")
+
+
+@pytest.fixture(autouse=True)
+def no_consumer_stays() -> Iterator[None]:
+    """Consumers that a test has not closed end with it."""
+    yield
+    if (groups := sys.modules.get("tests.compat.groups")) is not None:
+        groups.close_left()
 
 
 @pytest.fixture(scope="session")

@@ -58,8 +58,9 @@ def test_join_and_leave(bootstrap: str, new_name: Named, strategy: str) -> None:
     readers.append(Reader(bootstrap, group, [topic], **options))
     for reader in readers[:2]:
         reader.consumer.commit(asynchronous=False)
-    spin(readers, lambda: shared_out(readers, 6))
-    assert sorted(len(reader.assigned) for reader in readers) == [2, 2, 2]
+    # Sticky members give up what they have too many of in a rebalance of its own.
+    spin(readers, lambda: [len(reader.assigned) for reader in readers] == [2, 2, 2])
+    assert shared_out(readers, 6)
     gone = readers.pop(0)
     seen = [*gone.values]
     gone.close()
