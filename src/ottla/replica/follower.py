@@ -465,8 +465,9 @@ class Answer:
                 self.failures.append(Failure(partition, error))
                 return
             expected = partition.end_offset
+            # In the turn of the high watermark: what it covers before that may not be the leader's.
+            partition.follow_log_start(data.log_start_offset)
             if size == 0:
-                partition.follow_log_start(data.log_start_offset)
                 self.fetcher.lags[partition] = max(data.high_watermark - expected, 0)
                 return
             left = left[size:]

@@ -5,6 +5,9 @@
   and in the log of every later leader from the moment it leads.
 - The high watermark of a replica does not go back while its broker lives.
 - Two logs that have a batch of the same offset and epoch are the same up to there.
+
+Before the greatest start of the replicas' logs anything may lie: its records were deleted. A leader
+cannot say there where another log parts from its own, and who follows it begins there too.
 """
 
 from __future__ import annotations
@@ -42,6 +45,11 @@ class PartitionRecord:
     @property
     def newest_epoch(self) -> int:
         return max(self.leaders, default=-1)
+
+    @property
+    def log_start_offset(self) -> int:
+        """Where all replicas' logs begin, once they have heard of it."""
+        return max((each.partition.log_start_offset for each in self.replicas.values()), default=0)
 
 
 class Invariants:
@@ -91,7 +99,8 @@ class Invariants:
                 leads = partition.is_leader and partition.leader_epoch == record.newest_epoch
                 if leads and broker_id in logs:
                     self._has_committed(broker_id, record, replica)
-            self._check_matching(logs)
+            start = record.log_start_offset
+            self._check_matching({each: from_offset(log, start) for each, log in logs.items()})
 
     def committed(self, topic_id: bytes, index: int) -> list[BatchId]:
         """What is known to be committed of a partition."""
@@ -149,7 +158,7 @@ class Invariants:
             at = bisect_left(committed, batch.base_offset, key=base_offset)
             if at == len(committed):
                 committed.append(batch)
-            elif committed[at] != batch and batch.base_offset >= partition.log_start_offset:
+            elif committed[at] != batch and batch.base_offset >= record.log_start_offset:
                 self._problem(
                     f"{broker_id} has committed {batch} of {self._name(partition)} (leader "
                     f"{partition.leader_id}, epoch {partition.leader_epoch}), but committed was "
@@ -174,6 +183,11 @@ class Invariants:
                 if first[at + 1 - common : at + 1] != second[n + 1 - common : n + 1]:
                     self._problem(f"the logs of {one} and {other} differ below {each}")
                 return
+
+
+def from_offset(log: list[BatchId], offset: int) -> list[BatchId]:
+    """The batches that begin at an offset or after it."""
+    return log[bisect_left(log, offset, key=base_offset) :] if offset else log
 
 
 def _missing(log: list[BatchId], committed: list[BatchId]) -> Iterable[BatchId]:
