@@ -149,10 +149,14 @@ class EveryListener(Server):
 
     def start(self) -> EveryListener:
         super().start()
-        with Admin(bootstrap_servers=self.bootstrap) as admin:
-            for each in MECHANISMS[1:]:
-                made = [UserScramCredentialUpsertion(USER, each, PASSWORD)]
-                assert admin.alter_user_scram_credentials(made) == {USER: None}
+        try:
+            with Admin(bootstrap_servers=self.bootstrap) as admin:
+                for each in MECHANISMS[1:]:
+                    made = [UserScramCredentialUpsertion(USER, each, PASSWORD)]
+                    assert admin.alter_user_scram_credentials(made) == {USER: None}
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def way(self, listener: str, mechanism: str = "") -> Way:
