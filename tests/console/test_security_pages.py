@@ -1,4 +1,4 @@
-"""ACLs and SCRAM users of a cluster: on a live broker with an authorizer, and for those who may."""
+"""ACLs, SCRAM users and quotas of a cluster: on a live broker, and for those who may see them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from ottla.client.errors import SecurityDisabledError
 from ottla.console.access.permissions import Grant, Principal, Role
 from tests.live import Server
+from tests.waiting import eventually
 
 from .live import Pages, pages
 from .pictures import HOSTILE, browser, picture
@@ -87,6 +88,74 @@ def test_a_password_is_set_and_never_shown(admin: Pages) -> None:
 
 
 @pytest.mark.parametrize(
+    ("fields", "entity", "words"),
+    [
+        ({"user": "carol"}, {"user": "carol"}, "user carol"),
+        ({"client_id": "app"}, {"client-id": "app"}, "client id app"),
+        (
+            {"user": "carol", "client_id_default": "1"},
+            {"user": "carol", "client-id": None},
+            "user carol with the default client id",
+        ),
+        ({"user_default": "1"}, {"user": None}, "the default user"),
+        ({"ip": "127.0.0.9"}, {"ip": "127.0.0.9"}, "address 127.0.0.9"),
+        ({"ip_default": "1"}, {"ip": None}, "the default address"),
+    ],
+)
+def test_a_quota_is_set_shown_and_removed(
+    admin: Pages, fields: dict[str, str], entity: dict[str, str | None], words: str
+) -> None:
+    """Of every kind of entity; the preview has the value now and then, the audit log what came."""
+    quota, unit = ("producer_byte_rate", "bytes/s")
+    if "ip" in entity:
+        quota, unit = ("connection_creation_rate", "connections/s")
+    assert "There is no quota" in shown(admin, "quotas")
+    csrf = admin.csrf["X-CSRF-Token"]
+    asked = {**fields, "quota": quota, "value": "1,000,000"}
+    preview = admin.post("/c/main/set-quota", data={"csrf": csrf, **asked}).text
+    assert f"The {quota} of {words} is 1,000,000 {unit} then" in preview
+    assert "There is no quota" in shown(admin, "quotas")
+    done(admin, "set-quota", **asked)
+    eventually(lambda: f"{words} {quota} 1,000,000 {unit}" in shown(admin, "quotas"))
+    [told] = admin.get("/api/v1/clusters/main/quotas").json()["items"]
+    assert told == {"entity": entity, "quota": quota, "value": 1e6}
+    done(admin, "remove-quota", **fields, quota=quota)
+    eventually(lambda: "There is no quota" in shown(admin, "quotas"))
+    gone = admin.post("/c/main/remove-quota", data={"csrf": csrf, **fields, "quota": quota})
+    assert f"There is no {quota} of {words} any more." in gone.text
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"value": "0"}, "value: a number above 0"),
+        ({"value": "nan"}, "value: a number above 0"),
+        ({"value": HOSTILE}, "value: a number above 0"),
+        ({"user": ""}, "user, client id or address: one of them must be given"),
+        ({"user_default": "1"}, "user: a name or the default, not both"),
+        ({"ip": "127.0.0.1"}, "address: quotas of addresses are for no user or client id"),
+        ({"quota": "connection_creation_rate"}, "quota: of user alice one of producer_byte_rate"),
+    ],
+)
+def test_what_is_no_quota_is_said_by_its_field(changed: dict[str, str], sentence: str) -> None:
+    """The cluster is not asked."""
+    asked = {"user": "alice", "quota": "request_percentage", "value": "50", **changed}
+    answer = browser(picture(), RecordingAdmin()).submit("/c/main/set-quota", asked)
+    assert f'role="alert">{sentence}' in answer.text
+
+
+def test_what_the_cluster_says_against_a_quota_is_shown() -> None:
+    """In its own words, and nothing is changed."""
+    admin = RecordingAdmin(
+        alter_client_quotas=lambda changes, validate_only: {changes[0].entity: "It is too much."}
+    )
+    asked = {"user": "alice", "quota": "request_percentage", "value": "50"}
+    answer = browser(picture(), admin).submit("/c/main/set-quota", asked)
+    assert 'role="alert">It is too much.' in answer.text
+    assert admin.changes() == []
+
+
+@pytest.mark.parametrize(
     ("field", "value"),
     [("principal", "alice"), ("operation", "ANY"), ("type", "none"), ("pattern", "MATCH"),
      ("name", ""), ("permission", HOSTILE)],
@@ -120,6 +189,9 @@ def test_only_admins_of_the_whole_cluster_see_it(role: Role) -> None:
             "/c/main/security",
             "/c/main/create-acl",
             "/c/main/set-scram-user",
+            "/c/main/set-quota",
+            "/c/main/remove-quota?user=alice&quota=request_percentage",
+            "/api/v1/clusters/main/quotas",
             "/api/v1/clusters/main/acls",
             "/api/v1/clusters/main/scram-users",
         ):

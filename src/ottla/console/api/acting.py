@@ -67,6 +67,18 @@ FIELDS: dict[str, tuple[str, Mapping[str, str]]] = {
         "password": "Never shown again."}),
     "delete-scram-user": ("Delete a user's SCRAM credential.", {
         "user": "Its name.", "mechanism": "SCRAM-SHA-256 or SCRAM-SHA-512."}),
+    "set-quota": ("Set a quota of clients.", {
+        "user": "Its name.", "user_default": "1: each user without one of its own.",
+        "client_id": "Its name, alone or with a user.",
+        "client_id_default": "1: each without one of its own.",
+        "ip": "An address, alone.", "ip_default": "1: each without one of its own.",
+        "quota": "producer_byte_rate, request_percentage …",
+        "value": "A number above 0; a text where it is no whole one."}),
+    "remove-quota": ("Remove a quota of clients.", {
+        "user": "As set-quota has it.", "user_default": "As set-quota has it.",
+        "client_id": "As set-quota has it.", "client_id_default": "As set-quota has it.",
+        "ip": "As set-quota has it.", "ip_default": "As set-quota has it.",
+        "quota": "Its name."}),
     "elect-leaders": ("Elect leaders.", {
         "topic": "Its name; all topics unless given.", "how": "preferred or unclean."}),
 }  # fmt: skip

@@ -172,6 +172,12 @@ async def scram_users(request: Request) -> Response:
     return told(answer, [each._asdict() for each in answer.value or ()])
 
 
+async def quotas(request: Request) -> Response:
+    require_to_see_security(request, cluster_of(request).name)
+    answer = await security.quotas_of(request)
+    return told(answer, [each.told() for each in answer.value or ()])
+
+
 ENDPOINTS = (
     Endpoint("GET", "/me", me, "Who asks: name, roles, and what bounds the token."),
     Endpoint("GET", "/clusters", clusters, "The clusters, each in short.", LISTED),
@@ -197,6 +203,8 @@ ENDPOINTS = (
     Endpoint("GET", f"{CLUSTER}/acls", acls, "The cluster's ACLs; none without an authorizer."),
     Endpoint("GET", f"{CLUSTER}/scram-users", scram_users,
              "Who may log in by SCRAM, never with what."),
+    Endpoint("GET", f"{CLUSTER}/quotas", quotas,
+             "What clients may use; in an entity null is the default of its type."),
     Endpoint("GET", f"{CLUSTER}/series", series.series, "Values over time.",
              {"key": 'One or several: ["measure", "subject", "topic"] as JSON.',
               "from": "Milliseconds since 1970.", "to": "Milliseconds since 1970.",

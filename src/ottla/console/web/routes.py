@@ -10,6 +10,7 @@ from .acting import Action, route_of
 from .actions import configs as config_actions
 from .actions import groups as group_actions
 from .actions import placement
+from .actions import quotas as quota_actions
 from .actions import security as security_actions
 from .actions import topics as topic_actions
 from .actions import transactions as transaction_actions
@@ -32,6 +33,7 @@ ACTIONS: tuple[Action, ...] = (
     *transaction_actions.ACTIONS,
     *placement.ACTIONS,
     *security_actions.ACTIONS,
+    *quota_actions.ACTIONS,
 )
 
 

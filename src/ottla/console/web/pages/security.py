@@ -1,6 +1,7 @@
-"""Who may do what in a cluster, and who may log in: ACLs and SCRAM users, asked when looked at.
+"""Who may do what in a cluster, who may log in, and what clients may use: ACLs, SCRAM users and
+quotas, asked when looked at.
 
-Both name what others may see nothing of, so that only admins of the whole cluster see them.
+All name what others may see nothing of, so that only admins of the whole cluster see them.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from ottla.client.errors import SecurityDisabledError
 from ...access.guard import require_to_see_security
 from ..asked import Answer, asked_of
 from ..listing import Column, Page
+from ..quota_words import amount, whom
 from ..rendering import cluster_of, picture_of, render
 
-TABS = {"acls": "ACLs", "users": "SCRAM users"}
+TABS = {"acls": "ACLs", "users": "SCRAM users", "quotas": "Quotas"}
 ALL = ACLFilter(
     None,
     None,
@@ -61,6 +63,33 @@ class UserLine(NamedTuple):
     user: str
     mechanism: str
     iterations: int
+
+
+class QuotaLine(NamedTuple):
+    """One quota of one entity; of each type a name, or that it is the default, or neither."""
+
+    entity: tuple[tuple[str, str | None], ...]  # by type: user, client-id, ip
+    quota: str
+    value: float
+
+    @property
+    def whom(self) -> str:
+        return whom(dict(self.entity))
+
+    @property
+    def amount(self) -> str:
+        return amount(self.quota, self.value)
+
+    @property
+    def query(self) -> str:
+        fields: dict[str, str] = {}
+        for kind, name in self.entity:
+            field = kind.replace("-", "_")
+            fields |= {f"{field}_default": "1"} if name is None else {field: name}
+        return urlencode({**fields, "quota": self.quota})
+
+    def told(self) -> dict[str, object]:
+        return {"entity": dict(self.entity), "quota": self.quota, "value": self.value}
 
 
 class Acls(NamedTuple):
@@ -99,12 +128,25 @@ def read_users(admin: Admin) -> tuple[UserLine, ...]:
     )
 
 
+def read_quotas(admin: Admin) -> tuple[QuotaLine, ...]:
+    found = (
+        QuotaLine(tuple(sorted(entity.entries.items())), quota, value)
+        for entity, quotas in admin.describe_client_quotas().items()
+        for quota, value in quotas.items()
+    )
+    return tuple(sorted(found, key=lambda each: (each.whom, each.quota)))
+
+
 async def acls_of(request: Request) -> Answer:
     return await asked_of(request).get(cluster_of(request), ("acls",), read_acls)
 
 
 async def users_of(request: Request) -> Answer:
     return await asked_of(request).get(cluster_of(request), ("scram users",), read_users)
+
+
+async def quotas_of(request: Request) -> Answer:
+    return await asked_of(request).get(cluster_of(request), ("client quotas",), read_quotas)
 
 
 ACL_COLUMNS: dict[str, Column[AclLine]] = {
@@ -120,19 +162,32 @@ USER_COLUMNS: dict[str, Column[UserLine]] = {
     "iterations": Column(lambda each: each.iterations, descending=True),
 }
 
+QUOTA_COLUMNS: dict[str, Column[QuotaLine]] = {
+    "whom": Column(lambda each: (each.whom, each.quota)),
+    "quota": Column(lambda each: (each.quota, each.whom)),
+    "value": Column(lambda each: each.value, descending=True),
+}
+
 
 async def security(request: Request) -> Response:
     cluster = cluster_of(request)
     require_to_see_security(request, cluster.name)
     tab = request.query_params.get("tab", "")
     tab = tab if tab in TABS else "acls"
-    answer = await (acls_of(request) if tab == "acls" else users_of(request))
-    page: Page[AclLine] | Page[UserLine]
+    answer = await {"acls": acls_of, "users": users_of, "quotas": quotas_of}[tab](request)
+    page: Page[AclLine] | Page[UserLine] | Page[QuotaLine]
     if tab == "acls":
         lines = answer.value.lines if answer.value else ()
         page = Page(request, lines, ACL_COLUMNS, text=" ".join)
-    else:
+    elif tab == "users":
         page = Page(request, answer.value or (), USER_COLUMNS, text=lambda each: each.user)
+    else:
+        page = Page(
+            request,
+            answer.value or (),
+            QUOTA_COLUMNS,
+            text=lambda each: f"{each.whom} {each.quota}",
+        )
     return render(
         request,
         "security.html",
@@ -141,7 +196,7 @@ async def security(request: Request) -> Response:
         tabs=TABS,
         answer=answer,
         page=page,
-        enabled=tab == "users" or answer.value is None or answer.value.enabled,
+        enabled=tab != "acls" or answer.value is None or answer.value.enabled,
     )
 
 
