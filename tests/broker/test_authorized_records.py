@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from ottla.broker.context import Peer
-from ottla.security.acls import Operation, ResourceType
+from ottla.security.acls import Operation, PatternType, Permission, ResourceType
 from ottla.wire.api.create_acls import CreateAclsRequest
+from ottla.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -29,7 +30,7 @@ READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
 TOPIC = ResourceType.TOPIC
 # Calls of functions that the authorizer adds to a produce or fetch of one partition; without it
 # they take about a hundred.
-CALLS_MAX = 30
+CALLS_MAX = 10
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
@@ -68,6 +69,48 @@ def test_a_session_is_asked_for_again_when_acls_change() -> None:
         broker.ask(CreateAclsRequest(creations=[deny]), 3, peer=ADMIN)
         assert errors_of(again(2)) == {"t": DENIED}
         assert errors_of(again(3)) == {"t": DENIED}
+
+
+def test_what_was_allowed_is_kept_only_until_acls_change() -> None:
+    """A produce by name or by id and a fetch without a session are refused from the request after
+    the change on, and allowed again from the one after the next; another topic never was."""
+    with secured() as broker:
+        topic_id = broker.create("t")
+        other_id = broker.create("other")
+        alice = peer_of("alice")
+        for operation in (READ, WRITE):
+            allow(broker, "alice", operation, TOPIC, "t")
+
+        def answers(name: str, topic_id: bytes) -> list[int]:
+            batch = broker.batch(b"x")
+            by_name = broker.ask(produce_request(name, 0, batch), 9, peer=alice)
+            by_id = broker.ask(produce_request(topic_id, 0, batch), 13, peer=alice)
+            fetched = broker.ask(fetch_request((name, 0, 0)), 12, peer=alice)
+            return [
+                error for each in (by_name, by_id, fetched) for error in errors_of(each).values()
+            ]
+
+        for _ in range(2):  # asked for, and known
+            assert answers("t", topic_id) == [0, 0, 0]
+            assert answers("other", other_id) == [DENIED, DENIED, DENIED]
+        denials = [creation("alice", each, TOPIC, "t", Permission.DENY) for each in (READ, WRITE)]
+        broker.ask(CreateAclsRequest(creations=denials), 3, peer=ADMIN)
+        for _ in range(2):
+            assert answers("t", topic_id) == [DENIED, DENIED, DENIED]
+        filters = [
+            DeleteAclsFilter(
+                resource_type_filter=TOPIC,
+                resource_name_filter="t",
+                pattern_type_filter=PatternType.LITERAL,
+                principal_filter="User:alice",
+                host_filter=None,
+                operation=1,
+                permission_type=Permission.DENY,
+            )
+        ]
+        broker.ask(DeleteAclsRequest(filters=filters), 3, peer=ADMIN)
+        for _ in range(2):
+            assert answers("t", topic_id) == [0, 0, 0]
 
 
 def test_what_may_be_written_is_written() -> None:

@@ -130,7 +130,7 @@ class Authorizer:
         self._without_acls = DEFAULT_ALLOW if allow_if_no_acl else DEFAULT_DENY
         # Rises with every change of the ACLs: what was decided before may no longer hold.
         self.generation = 0
-        self._acls: Acls = NO_ACLS
+        self.acls: Acls = NO_ACLS
         self._prefix_lengths: dict[ResourceType, tuple[int, ...]] = {}
         self._by_principal: dict[ResourcePattern, dict[str, tuple[Acl, ...]]] = {}
         self._decisions: dict[tuple[object, ...], Rule] = {}
@@ -139,10 +139,10 @@ class Authorizer:
 
     def update(self, acls: Acls) -> None:
         """Decide by these from now on."""
-        before = self._acls
+        before = self.acls
         if acls is before:
             return
-        self._acls = acls
+        self.acls = acls
         self.generation += 1
         self._decisions.clear()
         self._types_decided.clear()
@@ -196,7 +196,7 @@ class Authorizer:
         any_acl = False
         allowed_by = _ALLOWED_BY[operation]
         for pattern in self._patterns(kind, name):
-            if pattern not in self._acls:
+            if pattern not in self.acls:
                 continue
             any_acl = True
             by_principal = self._principals(pattern)
@@ -229,7 +229,7 @@ class Authorizer:
         found = self._by_principal.get(pattern)
         if found is None:
             lists: dict[str, list[Acl]] = {}
-            for acl in self._acls[pattern]:
+            for acl in self.acls[pattern]:
                 lists.setdefault(acl.principal, []).append(acl)
             found = {who: tuple(acls) for who, acls in lists.items()}
             self._by_principal[pattern] = found
@@ -243,7 +243,7 @@ class Authorizer:
         allowed: list[ResourcePattern] = []
         denied: set[ResourcePattern] = set()
         wildcard = ResourcePattern(kind, WILDCARD)
-        for pattern, acls in self._acls.items():
+        for pattern, acls in self.acls.items():
             if pattern.type is not kind:
                 continue
             for acl in acls:

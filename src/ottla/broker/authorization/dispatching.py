@@ -19,10 +19,22 @@ def guarded(rules: Rules, api: Api, handle: Handle, failure: Failure | None) -> 
     if not guard.needs:
         return handle
     name = api.name
+    broker, authorizer = rules.broker, rules.authorizer
     check = guard.around(Guarded(handle, partial(failed, api, failure), api.response))
 
     def ask(request: Any, context: Context) -> Any:
-        context.rights = rules.rights(context.peer, name)
+        # As `rules.rights` does, without a call while nothing has changed: every produce and fetch
+        # comes by here.
+        peer = context.peer
+        session = peer.rights
+        if (
+            session is None
+            or session.generation != authorizer.generation
+            or session.principal is not peer.principal
+            or broker.image.acls is not authorizer.acls
+        ):
+            session = rules.session(peer)
+        context.rights = session.rights.get(name) or session.rights_in(name)
         return check(request, context)
 
     return ask

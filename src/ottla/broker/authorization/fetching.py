@@ -7,7 +7,7 @@ of a thousand partitions of which two moved asks nothing.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container
 from typing import TYPE_CHECKING, Final
 
 from ottla.security.acls import Operation, ResourceType
@@ -27,7 +27,7 @@ class Everything:
 
 
 EVERYTHING: Final = Everything()
-NOTHING: Final[frozenset[str | None]] = frozenset()
+NOTHING: Final[frozenset[str]] = frozenset()
 
 
 def denied_to_follower(rights: Rights) -> Topics:
@@ -35,16 +35,25 @@ def denied_to_follower(rights: Rights) -> Topics:
     return NOTHING if allowed else EVERYTHING
 
 
-def denied_topics(partitions: Iterable[CachedPartition], rights: Rights) -> frozenset[str]:
+def denied_topics(partitions: Collection[CachedPartition], rights: Rights) -> frozenset[str]:
     """Those of the partitions' topics that may not be read."""
+    if not rights.logs_allowed():
+        readable = rights.readable
+        for each in partitions:
+            if each.topic not in readable:
+                break
+        else:
+            return NOTHING
     names = [each.topic for each in partitions if each.topic is not None]
-    return frozenset(names).difference(rights.allowed(Operation.READ, ResourceType.TOPIC, names))
+    allowed = rights.allowed(Operation.READ, ResourceType.TOPIC, names)
+    rights.remember_readable(allowed)
+    return frozenset(names).difference(allowed)
 
 
 def denied_in_session(session: FetchSession, rights: Rights, *, changed: bool) -> Topics:
     """`changed`: the request has changed the session's partitions."""
-    state = rights.state
-    if changed or session.denied or session.rights_state is not state or rights.logs_allowed:
+    state = rights.session.state
+    if changed or session.denied or session.rights_state is not state or rights.logs_allowed():
         session.rights_state = state
         before = session.denied
         session.denied = denied_topics(session.partitions.values(), rights)

@@ -78,7 +78,7 @@ SHARE_KEYS_FROM = 6
 KEY_KINDS = {GROUP_KEYS: GROUP, TRANSACTION_KEYS: TRANSACTIONAL_ID}
 
 
-def find_coordinator(request: FindCoordinatorRequest, context: Context, inner: Guarded) -> Any:
+def find_coordinator(inner: Guarded, request: FindCoordinatorRequest, context: Context) -> Any:
     """DESCRIBE on what is coordinated; the coordinators of share partitions are for brokers."""
     rights = rights_of(context)
     batched = context.api_version >= COORDINATORS_FROM

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.broker.authorization.rights import CLUSTER, rights_of
@@ -258,19 +259,18 @@ class InOrder:
 
 
 class Own:
-    """What is particular to one API: `check` is given the request, its context and the handler."""
+    """What is particular to one API: `check` is given the handler, the request and its context."""
 
     def __init__(
         self,
-        check: Callable[[Any, Context, Guarded], Any],
+        check: Callable[[Guarded, Any, Context], Any],
         *needs: tuple[ResourceType, Operation],
     ) -> None:
         self.needs = tuple(Need(*each) for each in needs)
         self._check = check
 
     def around(self, inner: Guarded) -> Handle:
-        check = self._check
-        return lambda request, context: check(request, context, inner)
+        return partial(self._check, inner)
 
 
 def named(field: str) -> NameOf:

@@ -48,16 +48,21 @@ ATTRIBUTES_AT = 22
 TRANSACTIONAL = 0x10
 
 
-def produce(request: ProduceRequest, context: Context, inner: Guarded) -> Any:
-    """WRITE on each topic, and on the transactional id if there are records of a transaction."""
-    rights = rights_of(context)
+def produce(inner: Guarded, request: ProduceRequest, context: Context) -> Any:
+    """WRITE on each topic, and on the transactional id if there are records of a transaction.
+
+    What has been allowed before goes straight on: that is nearly every request.
+    """
+    rights = context.rights
+    assert rights is not None
     by_id = context.api_version >= PRODUCE_IDS_FROM
-    names: list[str | None] = []
+    writable = rights.writable
+    asks = rights.logs_allowed()
     transactional = False
     for topic in request.topic_data:
-        name = context.broker.image.topic_name(topic.topic_id) if by_id else topic.name
+        if (topic.topic_id if by_id else topic.name) not in writable:
+            asks = True
         for data in topic.partition_data:
-            names.append(name)
             records = data.records
             if records is not None and len(records) > ATTRIBUTES_AT:
                 transactional = transactional or records[ATTRIBUTES_AT] & TRANSACTIONAL != 0
@@ -65,23 +70,24 @@ def produce(request: ProduceRequest, context: Context, inner: Guarded) -> Any:
         transactional_id = request.transactional_id
         if transactional_id is None or not rights.allows(WRITE, TRANSACTIONAL_ID, transactional_id):
             return inner.failure(request, FAILED[TRANSACTIONAL_ID], context)
-    if len(names) == 1:  # as most requests are
-        name = names[0]
-        if name is None or rights.allows(WRITE, TOPIC, name):
-            return inner.handle(request, context)
-        return inner.failure(request, FAILED[TOPIC], context)
-    known = [each for each in names if each is not None]
+    if asks:
+        return _produce_allowed(inner, request, context, by_id)
+    return inner.handle(request, context)
+
+
+def _produce_allowed(inner: Guarded, request: ProduceRequest, context: Context, by_id: bool) -> Any:
+    topics, image, rights = request.topic_data, context.broker.image, rights_of(context)
+    names = [image.topic_name(each.topic_id) if by_id else each.name for each in topics]
+    asked = zip(topics, names, strict=True)
+    # One that is named for several partitions counts as often.
+    known = [name for topic, name in asked if name is not None for _ in topic.partition_data]
     allowed = rights.allowed(WRITE, TOPIC, known)
     if allowed.issuperset(known):
+        found = zip(topics, names, strict=True)
+        rights.remember_writable(
+            topic.topic_id if by_id else topic.name for topic, name in found if name in allowed
+        )
         return inner.handle(request, context)
-    return _produce_allowed(request, context, inner, allowed, by_id)
-
-
-def _produce_allowed(
-    request: ProduceRequest, context: Context, inner: Guarded, allowed: set[str], by_id: bool
-) -> Any:
-    topics, image = request.topic_data, context.broker.image
-    names = [image.topic_name(each.topic_id) if by_id else each.name for each in topics]
     left, denied = parted(topics, names, allowed)
     if not left:
         return inner.failure(request, FAILED[TOPIC], context)
@@ -100,7 +106,7 @@ def _produce_allowed(
 # ---- Transactions --------------------------------------------------------------------------------
 
 
-def init_producer_id(request: InitProducerIdRequest, context: Context, inner: Guarded) -> Any:
+def init_producer_id(inner: Guarded, request: InitProducerIdRequest, context: Context) -> Any:
     """WRITE on the transactional id; without one IDEMPOTENT_WRITE, or WRITE on any topic."""
     rights = rights_of(context)
     transactional_id = request.transactional_id
@@ -119,7 +125,7 @@ ADDED_BY_BROKERS_FROM = 4
 
 
 def add_partitions_to_txn(
-    request: AddPartitionsToTxnRequest, context: Context, inner: Guarded
+    inner: Guarded, request: AddPartitionsToTxnRequest, context: Context
 ) -> Any:
     """From producers WRITE on the transactional id and the topics, from brokers CLUSTER_ACTION."""
     rights = rights_of(context)
@@ -172,7 +178,7 @@ def listed_transactions(response: ListTransactionsResponse, context: Context) ->
 # ---- Topics and configs --------------------------------------------------------------------------
 
 
-def create_topics(request: CreateTopicsRequest, context: Context, inner: Guarded) -> Any:
+def create_topics(inner: Guarded, request: CreateTopicsRequest, context: Context) -> Any:
     """CREATE on the cluster or on each topic; configs are shown with DESCRIBE_CONFIGS."""
     rights = rights_of(context)
     counts = Counter(topic.name for topic in request.topics)
@@ -205,7 +211,7 @@ def create_topics(request: CreateTopicsRequest, context: Context, inner: Guarded
 DELETIONS_BY_ID_FROM = 6
 
 
-def delete_topics(request: DeleteTopicsRequest, context: Context, inner: Guarded) -> Any:
+def delete_topics(inner: Guarded, request: DeleteTopicsRequest, context: Context) -> Any:
     """DELETE on the cluster or on each topic; a name is shown to who may describe it."""
     rights = rights_of(context)
     enabled = context.broker.settings.flag("delete.topic.enable")
@@ -258,7 +264,7 @@ CONFIG_TYPES = frozenset(ConfigType) - {ConfigType.UNKNOWN}
 CONFIG_KINDS = {ConfigType.TOPIC: TOPIC, ConfigType.GROUP: GROUP}
 
 
-def describe_configs(request: DescribeConfigsRequest, context: Context, inner: Guarded) -> Any:
+def describe_configs(inner: Guarded, request: DescribeConfigsRequest, context: Context) -> Any:
     """DESCRIBE_CONFIGS on each topic, group, or for brokers on the cluster."""
     rights = rights_of(context)
     if any(each.resource_type not in CONFIG_TYPES for each in request.resources):

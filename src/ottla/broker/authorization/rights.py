@@ -7,6 +7,7 @@ while there is no controller.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.context import Context, Peer
@@ -37,8 +38,10 @@ class Session:
         "known",
         "name",
         "principal",
+        "readable",
         "rights",
         "state",
+        "writable",
     )
 
     def __init__(self, authorizer: Authorizer, principal: Principal, host: str) -> None:
@@ -48,13 +51,27 @@ class Session:
         self.host = host
         self.generation = authorizer.generation
         self.known: dict[tuple[Operation, ResourceType, str], bool] = {}
+        # Topics that may be read (by name) and written to (by the name or id that requests have):
+        # what a fetch and a produce look up before they ask for anything.
+        self.readable: set[str | None] = set()
+        self.writable: set[str | bytes] = set()
+        # Another object when what is allowed may have changed.
         self.state = object()
         self.rights: dict[str, Rights] = {}  # by API
         # All topics of an image, and those of them that may be described.
         self.described: tuple[Mapping[str, Any], list[Any]] | None = None
 
+    def rights_in(self, api: str) -> Rights:
+        """In requests of an API."""
+        rights = self.rights.get(api)
+        if rights is None:
+            rights = self.rights[api] = Rights(self, api)
+        return rights
+
     def forget(self) -> None:
         self.known.clear()
+        self.readable.clear()
+        self.writable.clear()
         self.described = None
         self.state = object()
         self.generation = self.authorizer.generation
@@ -63,11 +80,16 @@ class Session:
 class Rights:
     """What one connection may do in requests of one API."""
 
-    __slots__ = ("_api", "_known", "_session")
+    __slots__ = ("_api", "_known", "readable", "session", "writable")
+
+    # Whether each request is asked for so that what it may do is logged.
+    logs_allowed = staticmethod(partial(audit.isEnabledFor, DEBUG))
 
     def __init__(self, session: Session, api: str) -> None:
-        self._session = session
+        self.session = session
         self._known = session.known
+        self.readable = session.readable
+        self.writable = session.writable
         self._api = api
 
     def allows(
@@ -86,7 +108,7 @@ class Rights:
         key = (operation, kind, name)
         allowed = self._known.get(key)
         if allowed is None:
-            session = self._session
+            session = self.session
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
             rule = session.authorizer.rule(session.name, session.host, operation, kind, name)
@@ -95,15 +117,13 @@ class Rights:
             self._log(operation, kind, name, count)
         return allowed
 
-    @property
-    def state(self) -> object:
-        """Another object when what is allowed may have changed."""
-        return self._session.state
+    def remember_readable(self, topics: Iterable[str]) -> None:
+        """These may be read, as was found by asking."""
+        remember(self.readable, topics)
 
-    @property
-    def logs_allowed(self) -> bool:
-        """Whether each request is asked for so that what it may do is logged."""
-        return audit.isEnabledFor(DEBUG)
+    def remember_writable(self, topics: Iterable[str | bytes]) -> None:
+        """These may be written to, as was found by asking."""
+        remember(self.writable, topics)
 
     def allows_cluster(self, operation: Operation, *, log_denied: bool = True) -> bool:
         return self.allows(operation, CLUSTER, CLUSTER_NAME, log_denied=log_denied)
@@ -112,12 +132,12 @@ class Rights:
         """Whether there is any resource of the type on which it is allowed."""
         if self.allows(operation, kind, ANY_NAME, 0, log_denied=False):
             return True
-        session = self._session
+        session = self.session
         return session.authorizer.allows_type(session.name, session.host, operation, kind)
 
     def operations(self, kind: ResourceType, name: str) -> int:
         """The allowed operations as bits, for fields named `authorized_operations`."""
-        session = self._session
+        session = self.session
         return session.authorizer.operations(session.name, session.host, kind, name)
 
     def allowed(
@@ -140,7 +160,7 @@ class Rights:
 
     def described(self, topics: Mapping[str, Topic]) -> list[Topic]:
         """Those of all topics that may be described; denials are no attempts."""
-        session = self._session
+        session = self.session
         if audit.isEnabledFor(DEBUG):
             names = self.allowed(Operation.DESCRIBE, ResourceType.TOPIC, topics, log_denied=False)
             return [topic for name, topic in topics.items() if name in names]
@@ -157,9 +177,15 @@ class Rights:
         return found
 
     def _log(self, operation: Operation, kind: ResourceType, name: str, count: int) -> None:
-        session = self._session
+        session = self.session
         rule = session.authorizer.rule(session.name, session.host, operation, kind, name)
         log_decision(rule, session.name, session.host, operation, kind, name, self._api, count)
+
+
+def remember(topics: set[Topic], more: Iterable[Topic]) -> None:
+    topics.update(more)
+    if len(topics) > KNOWN_MAX:
+        topics.clear()
 
 
 def rights_of(context: Context) -> Rights:
@@ -173,19 +199,20 @@ class Rules:
     """The authorizer of one broker, and who asks it."""
 
     def __init__(self, broker: Broker, options: Authorization) -> None:
-        self._broker = broker
+        self.broker = broker
         self.authorizer = Authorizer(options.super_users, allow_if_no_acl=options.allow_if_no_acl)
 
-    def rights(self, peer: Peer, api: str) -> Rights:
-        """What a connection may do now in requests of an API."""
+    def session(self, peer: Peer) -> Session:
+        """The decisions for a connection, without those that hold no more."""
         authorizer = self.authorizer
-        authorizer.update(self._broker.image.acls)
+        authorizer.update(self.broker.image.acls)
         session = peer.rights
         if session is None or session.principal is not peer.principal:
             session = peer.rights = Session(authorizer, peer.principal, peer.host)
         elif session.generation != authorizer.generation:
             session.forget()
-        rights = session.rights.get(api)
-        if rights is None:
-            rights = session.rights[api] = Rights(session, api)
-        return rights
+        return session
+
+    def rights(self, peer: Peer, api: str) -> Rights:
+        """What a connection may do now in requests of an API."""
+        return self.session(peer).rights_in(api)
