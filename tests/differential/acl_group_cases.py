@@ -185,6 +185,23 @@ def a_member(peer: UserPeer, version: int) -> None:
     peer.ask("ConsumerGroupHeartbeat", version, beat(peer, group, T, ABSENT), "one not there")
 
 
+@case("ConsumerGroupHeartbeat", on_group(READ), on_topic(DESCRIBE))
+def a_pattern(peer: UserPeer, version: int) -> None:
+    """It matches both topics, and brings the one that may be described."""
+    if not version:
+        return  # which knows no patterns
+    [topic] = peer.quietly("Metadata", 12, {"topics": [{"name": peer.name(T)}]})["topics"]
+    described = not topic["error_code"]
+
+    def done(answer: Fields) -> bool:
+        found = bool((answer["assignment"] or {}).get("topic_partitions"))
+        return bool(answer["error_code"]) or found is described
+
+    pattern = f"{peer.name(T)[:-1]}[{T}{U}]"
+    asked = beat(peer, "g-pattern", subscribed_topic_names=None, subscribed_topic_regex=pattern)
+    peer.ask_until("ConsumerGroupHeartbeat", version, asked, done, "a pattern")
+
+
 @case("ConsumerGroupDescribe", on_group(DESCRIBE), on_topic(DESCRIBE))
 def new_groups(peer: UserPeer, version: int) -> None:
     answer = peer.admin.quietly("ConsumerGroupHeartbeat", 1, beat(peer, f"g-{version}", T))

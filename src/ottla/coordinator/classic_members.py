@@ -90,7 +90,14 @@ class ClassicMembers:
         updated = updated_member(member, joining, subscription)
         owned = ids_of(subscription.owned_partitions, consumers.topics)
         reconciled, epoch = consumers.advance(
-            group, member, updated, owned, effects, now_ms, assigns=not downgrade
+            group,
+            member,
+            updated,
+            owned,
+            effects,
+            now_ms,
+            describable=joining.describable,
+            assigns=not downgrade,
         )
         if downgrade and replaced is not None:
             rebalance = group.assignment_epoch < epoch

@@ -40,7 +40,7 @@ from ottla.coordinator.effects import Effects, Record, TimerKey
 from ottla.coordinator.group import EMPTY, Group
 from ottla.coordinator.group_migration import check_upgrade, downgraded, may_downgrade, upgraded
 from ottla.coordinator.group_options import GroupOptions
-from ottla.coordinator.group_patterns import PATTERNS, GroupPatterns
+from ottla.coordinator.group_patterns import PATTERNS, Describable, GroupPatterns
 from ottla.coordinator.group_records import group_tombstone
 from ottla.coordinator.new_group import (
     JOINING_EPOCH,
@@ -157,7 +157,9 @@ class ConsumerGroups:
             )
         check_epoch(member, request.member_epoch, owned)
         updated = updated_member(member, asking)
-        reconciled, _ = self.advance(group, member, updated, owned, effects, now_ms)
+        reconciled, _ = self.advance(
+            group, member, updated, owned, effects, now_ms, describable=asking.describable
+        )
         self.restart_session(group.group_id, updated, effects)
         response = ConsumerGroupHeartbeatResponse(
             member_id=member_id,
@@ -184,16 +186,18 @@ class ConsumerGroups:
         effects: Effects,
         now_ms: int,
         *,
+        describable: Describable | None,
         assigns: bool = True,
     ) -> tuple[ConsumerMember, int]:
         """The group's epoch, its target and this member's step, after the member has changed.
 
-        The member after the step, and the group's epoch.
+        `describable`: which topics the member may describe; None: all. Returns the member after the
+        step, and the group's epoch.
         """
         names_changed = updated.topic_names != member.topic_names
         if updated != member:
             effects.records.append(member_record(group.group_id, updated))
-        pattern = self.patterns.update(group, member, updated, effects, now_ms)
+        pattern = self.patterns.update(group, member, updated, effects, now_ms, describable)
         bump = names_changed or pattern.resolved
         epoch, homogeneous = self.group_epoch(group, member, updated, bump, effects)
         target = present_target(group, updated)

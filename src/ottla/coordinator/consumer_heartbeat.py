@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ottla.coordinator.consumer_group import ConsumerMember
 from ottla.coordinator.current_assignment import Owned
+from ottla.coordinator.group_patterns import Describable
 from ottla.coordinator.new_group import JOINING_EPOCH, Refused
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.errors import ErrorCode
@@ -19,6 +20,7 @@ class Asking:
     client_id: str
     client_host: str
     new_member_id: str  # used if the member brings none
+    describable: Describable | None  # which topics it may describe; None: all
 
 
 def owned_of(request: ConsumerGroupHeartbeatRequest) -> Owned:

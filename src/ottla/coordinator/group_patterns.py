@@ -4,12 +4,15 @@ A member says a pattern, the coordinator finds the topics that it matches and ke
 record. All patterns of a group are resolved together: when one is new, when topics have been
 created, and from time to time; at most once in ten seconds. That takes patterns x topics matches,
 which are made in slices between requests, and the group's epoch rises if the result is another.
+Topics that may not be described by the member whose heartbeat began it are left out.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain, islice
 from typing import NamedTuple
 
 from ottla.coordinator.consumer_group import ConsumerGroup, ConsumerMember, ResolvedPattern, add
@@ -26,8 +29,11 @@ log = logging.getLogger("ottla.coordinator")
 PATTERNS = "consumer-patterns"
 # A group's patterns are resolved again after this time at the earliest.
 REFRESH_PAUSE_MS = 10_000
-# Names that are matched with a pattern in one turn of the loop.
+# Names that are matched with a pattern, or asked for, in one turn of the loop.
 SLICE_MATCHES = 500
+
+# Those of the names that a member may describe; a name is there once for each pattern it matches.
+Describable = Callable[[Iterable[str]], Collection[str]]
 
 
 class PatternChange(NamedTuple):
@@ -40,10 +46,19 @@ class PatternChange(NamedTuple):
 class Resolution:
     """The patterns of one group, being resolved over the topics of one image."""
 
-    def __init__(self, patterns: list[str], names: list[str], version: int, now_ms: int) -> None:
+    def __init__(
+        self,
+        patterns: list[str],
+        names: list[str],
+        version: int,
+        now_ms: int,
+        describable: Describable | None,
+    ) -> None:
+        """`describable`: None where every member may describe all topics."""
         self.version = version
         self.started_ms = now_ms
         self.found: dict[str, ResolvedPattern] = {}
+        self._describable = describable
         self._slices = self._run(patterns, names)
 
     def advance(self) -> bool:
@@ -52,8 +67,9 @@ class Resolution:
 
     def _run(self, patterns: list[str], names: list[str]) -> Iterator[bool]:
         left = SLICE_MATCHES
+        found: dict[str, set[str]] = {}
         for text in patterns:
-            matched = set()
+            matched = found[text] = set()
             try:
                 pattern = Pattern(text)
                 for name in names:
@@ -66,7 +82,17 @@ class Resolution:
             except PatternError as problem:
                 log.warning("a consumer group's pattern %r matches no topic: %s", text, problem)
                 matched.clear()
-            self.found[text] = ResolvedPattern(frozenset(matched), self.version, self.started_ms)
+        hidden: set[str] = set()
+        if self._describable is not None:
+            counts = Counter(chain.from_iterable(found.values()))
+            unasked = iter(counts)
+            while some := list(islice(unasked, SLICE_MATCHES)):
+                named = chain.from_iterable([name] * counts[name] for name in some)
+                hidden.update(set(some).difference(self._describable(named)))
+                yield True
+        for text, matched in found.items():
+            topics = frozenset(matched - hidden)
+            self.found[text] = ResolvedPattern(topics, self.version, self.started_ms)
 
 
 class GroupPatterns:
@@ -90,8 +116,12 @@ class GroupPatterns:
         new: ConsumerMember,
         effects: Effects,
         now_ms: int,
+        describable: Describable | None,
     ) -> PatternChange:
-        """A member has sent a heartbeat: begin to resolve the group's patterns if it is time."""
+        """A member has sent a heartbeat: begin to resolve the group's patterns if it is time.
+
+        `describable`: which topics the member may describe; None: all.
+        """
         before, after = old.pattern or "", new.pattern or ""
         changed = (old.pattern or None) != (new.pattern or None)
         resolved = is_new = False
@@ -110,7 +140,7 @@ class GroupPatterns:
                 add(counts, (before,) if before else (), -1)
                 add(counts, (after,) if after else (), 1)
             if counts and self._is_time(group, list(counts), is_new, now_ms):
-                self._begin(group.group_id, list(counts), effects, now_ms)
+                self._begin(group.group_id, list(counts), effects, now_ms, describable)
         return PatternChange(changed, resolved)
 
     def _is_time(
@@ -131,10 +161,18 @@ class GroupPatterns:
         interval_ms = self._options.broker("group.consumer.regex.refresh.interval.ms")
         return now_ms > last_ms + interval_ms
 
-    def _begin(self, group_id: str, patterns: list[str], effects: Effects, now_ms: int) -> None:
+    def _begin(
+        self,
+        group_id: str,
+        patterns: list[str],
+        effects: Effects,
+        now_ms: int,
+        describable: Describable | None,
+    ) -> None:
         image = self._topics.image
         names = sorted(image.topics)
-        self._under_way[group_id] = Resolution(patterns, names, image.number, now_ms)
+        resolution = Resolution(patterns, names, image.number, now_ms, describable)
+        self._under_way[group_id] = resolution
         effects.set_timer((group_id, PATTERNS), 0)
 
     def due(self, group_id: str, effects: Effects) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ottla.coordinator.effects import Effects, Reply
 from ottla.coordinator.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group, Member
+from ottla.coordinator.group_patterns import Describable
 from ottla.coordinator.group_records import group_record
 from ottla.coordinator.rebalance import (
     GroupRules,
@@ -44,6 +45,8 @@ class Joining:
     client_id: str
     client_host: str
     new_member_id: str  # used if the request adds a member
+    # Which topics it may describe, if its group has patterns; None: all.
+    describable: Describable | None = None
 
     @property
     def protocols(self) -> dict[str, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.authorization.patterns import describable_topics
 from ottla.broker.context import Context, Pending
 from ottla.broker.coordinators import PendingReply
 from ottla.broker.handlers.join_group import client_host
@@ -37,7 +38,13 @@ def handle(
     shard = coordinator.shard
     reply = PendingReply(lambda error: failure(request, error, context))
     new_member_id = "" if request.member_id else uuid_text(context.broker.chance.uuid())
-    asking = Asking(request, context.client_id or "", client_host(context), new_member_id)
+    asking = Asking(
+        request,
+        context.client_id or "",
+        client_host(context),
+        new_member_id,
+        describable_topics(context, "ConsumerGroupHeartbeat"),
+    )
 
     def decide(effects: Effects, now_ms: int) -> None:
         try:

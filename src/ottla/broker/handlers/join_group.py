@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from ottla.broker.authorization.patterns import describable_topics
 from ottla.broker.context import Context, Pending
 from ottla.broker.coordinators import PendingReply
 from ottla.coordinator.join_group import Joining
@@ -28,6 +29,7 @@ def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | P
         context.client_id or "",
         client_host(context),
         new_member_id(request, context),
+        describable_topics(context, "JoinGroup"),
     )
     coordinator.run(partial(coordinator.shard.join, joining))
     return reply.pending
