@@ -61,6 +61,8 @@ class Driver:
         return result
 
     def write(self, *batches: StateBatch, start: int = 0, epoch: int = 0, state: int = 0) -> Any:
+        if KEY not in self.shard.states:
+            self.run("initialize", KEY, 0, 0)
         change = ShareState(0, state, epoch, start, 0, batches, self.now_ms, self.now_ms)
         return self.run("write", KEY, change)
 
@@ -114,7 +116,7 @@ def test_pruning_keeps_what_a_lost_snapshot_would_have_replaced() -> None:
     """A snapshot that is not committed may be lost with its leader; the next one loads the last
     that was. So it is with the record that forgets a share partition."""
     driver = Driver(updates_per_snapshot=0)
-    driver.write(StateBatch(0, 9, 2, 1))
+    driver.run("initialize", KEY, 0, 0)
     driver.write(StateBatch(10, 19, 2, 1))
     driver.committed_to = 1
     driver.run("due", PRUNE_TIMER)
@@ -152,6 +154,15 @@ def test_a_later_leader_fences_those_before_it() -> None:
     assert driver.write(epoch=5, state=0) is ErrorCode.FENCED_STATE_EPOCH
     assert driver.write(epoch=5, state=1) is ErrorCode.NONE
     assert driver.run("initialize", KEY, 0, 7) is ErrorCode.FENCED_STATE_EPOCH
+
+
+def test_nothing_is_written_before_a_beginning() -> None:
+    """State that nobody began, or that was deleted, is neither read nor written."""
+    driver = Driver()
+    change = ShareState(0, 0, 0, 0, 0, (), 1000, 1000)
+    assert driver.run("write", KEY, change) is ErrorCode.INVALID_REQUEST
+    assert driver.run("read", KEY, 3) is ErrorCode.INVALID_REQUEST
+    assert driver.log == []
 
 
 def test_a_quiet_partition_does_not_keep_the_log() -> None:

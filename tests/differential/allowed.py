@@ -325,7 +325,7 @@ ALLOWED = (
     ),
     Allowed(
         "words of share groups' errors",
-        r"(Alter|Delete|Describe)ShareGroupOffsets.*error_message",
+        r"(((Alter|Delete|Describe)ShareGroupOffsets)|\w+ShareGroupState).*error_message",
         "where there are any, the words of an error code are our own",
         lambda value, _: "(words)" if value else value,
     ),

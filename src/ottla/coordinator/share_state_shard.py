@@ -219,24 +219,25 @@ class ShareStateShard:
         self, key: SharePartitionKey, change: ShareState, effects: Effects, now_ms: int
     ) -> ErrorCode:
         """Merge a leader's change into the state; fenced if a later leader has been here."""
+        known = self.states.get(key)
+        if known is None:
+            return ErrorCode.INVALID_REQUEST  # nobody has begun it, or it was deleted
         error = self._place_error(key)
         if error:
             return error
-        known = self.states.get(key)
-        if known is not None:
-            if NO_EPOCH != change.leader_epoch < known.leader_epoch:
-                return ErrorCode.FENCED_LEADER_EPOCH
-            if NO_EPOCH != change.state_epoch < known.state_epoch:
-                return ErrorCode.FENCED_STATE_EPOCH
-            if NO_START_OFFSET != change.start_offset < known.start_offset:
-                # A request that its leader has given up and repeated on another connection may come
-                # late. What later ones say of records before their start is not kept any more, so
-                # going back would give away again what is done with.
-                change = replace(
-                    change,
-                    start_offset=known.start_offset,
-                    complete_count=known.complete_count,
-                )
+        if NO_EPOCH != change.leader_epoch < known.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if NO_EPOCH != change.state_epoch < known.state_epoch:
+            return ErrorCode.FENCED_STATE_EPOCH
+        if NO_START_OFFSET != change.start_offset < known.start_offset:
+            # A request that its leader has given up and repeated on another connection may come
+            # late. What later ones say of records before their start is not kept any more, so
+            # going back would give away again what is done with.
+            change = replace(
+                change,
+                start_offset=known.start_offset,
+                complete_count=known.complete_count,
+            )
         self._append(key, change, effects, now_ms)
         return ErrorCode.NONE
 
@@ -244,17 +245,18 @@ class ShareStateShard:
         self, key: SharePartitionKey, leader_epoch: int, effects: Effects, now_ms: int
     ) -> ShareState | ErrorCode:
         """The state for a leader, whose epoch fences those before it from now on."""
+        known = self.states.get(key)
+        if known is None:
+            return ErrorCode.INVALID_REQUEST  # nobody has begun it, or it was deleted
         error = self._place_error(key)
         if error:
             return error
-        known = self.states.get(key)
-        if known is not None and known.leader_epoch > leader_epoch:
+        if NO_EPOCH != leader_epoch < known.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        found = known if known is not None else UNKNOWN
-        if leader_epoch != NO_EPOCH and (known is None or known.leader_epoch != leader_epoch):
-            change = replace(found, leader_epoch=leader_epoch, batches=())
+        if leader_epoch not in (NO_EPOCH, known.leader_epoch):
+            change = replace(known, leader_epoch=leader_epoch, batches=())
             self._append(key, change, effects, now_ms)
-        return found
+        return known
 
     def summary(self, key: SharePartitionKey, leader_epoch: int) -> ShareState | ErrorCode:
         """The state for somebody who does not change it."""
@@ -287,19 +289,9 @@ class ShareStateShard:
     def _append(
         self, key: SharePartitionKey, change: ShareState, effects: Effects, now_ms: int
     ) -> None:
-        """A snapshot where there is none or after many updates, else an update."""
-        known = self.states.get(key)
+        """A snapshot after many updates, else an update."""
+        known = self.states[key]
         self._written_ms[key] = now_ms
-        if known is None:
-            first = replace(
-                change,
-                snapshot_epoch=0,
-                batches=merged(change.batches, change.start_offset),
-                created_ms=now_ms,
-                written_ms=now_ms,
-            )
-            effects.records.append(snapshot_record(key, first))
-            return
         if self._updates.get(key, 0) < self.rules.updates_per_snapshot:
             update = replace(
                 change,
