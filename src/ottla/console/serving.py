@@ -9,7 +9,9 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -21,12 +23,15 @@ from .alerts.service import AlertService
 from .alerts.settings import alerts_of
 from .app import protected_app
 from .collecting.collector import CollectedCluster
-from .config.options import ConfigError, ConsoleOptions
+from .config.options import ConfigError, ConsoleOptions, OidcOptions
 from .context import Console
 from .data.schemas import schemas_of
 from .history.kept import KeptHistory
 from .picture import ClusterPicture
 from .series import Sample
+
+if TYPE_CHECKING:
+    from .access.issuer import Issuer
 
 DRAIN_S = 2  # for answers under way; a stream of events never ends by itself
 BACKLOG = 128
@@ -59,14 +64,29 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def access_of(options: ConsoleOptions) -> LocalAccess | OpenAccess:
-    """Who may come in. Raises AccessFileError."""
+    """Who may come in. Raises AccessFileError, ConfigError."""
     if options.login:
-        return local(
+        issuer = issuer_of(options.oidc) if options.oidc is not None else None
+        access = local(
             Path(options.data_directory),
             read_only=options.read_only,
             tls=bool(options.certificate),
         )
+        access.issuer = issuer
+        return access
     return OpenAccess(everybody(options.read_only))
+
+
+def issuer_of(options: OidcOptions) -> Issuer:
+    try:
+        from .access.issuer import Issuer
+
+        import_module("joserfc")
+    except ImportError as error:
+        raise ConfigError(
+            f"oidc needs the package {error.name}\nTry: pip install 'ottla[console-oidc]'"
+        ) from None
+    return Issuer(options)
 
 
 def context_of(certificate: str) -> ssl.SSLContext | None:

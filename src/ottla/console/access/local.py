@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from starlette.requests import HTTPConnection
 
@@ -31,7 +32,12 @@ from .names import Refused, check_grants, check_user_name
 from .permissions import Grant, Principal, Role
 from .store import FILE_NAME, AccessFileError, Session, Store, Token, User
 
+if TYPE_CHECKING:
+    from .issuer import Issuer
+
 FIRST_USER = "admin"
+LOCAL = "local"  # the source of users whose passwords are kept here
+NO_ROLE = "No role of this console is given to you: ask who runs it."
 SESSION_IDLE_MS = 8 * 3600_000
 SESSION_MAX_MS = 7 * 24 * 3600_000
 SESSIONS_PER_USER_MAX = 20  # the oldest is ended
@@ -68,6 +74,7 @@ class LocalAccess:
         self.clock = clock
         self.limit = LoginLimit()
         self.first_password: str | None = None
+        self.issuer: Issuer | None = None  # whose users may log in too
         self._lock = threading.RLock()
         self._users = {user.name: user for user in store.users()}
         self._sessions = {each.id_hash: each for each in store.sessions()}
@@ -75,6 +82,7 @@ class LocalAccess:
         # Two consoles on one host share its cookies (RFC 6265, 8.5): each has names of its own.
         installation = store.fact("installation", secrets.token_hex(4))
         self._anonymous_key = store.fact("anonymous-key", secrets.token_urlsafe(32)).encode()
+        self.oidc_key = store.fact("oidc-key", secrets.token_urlsafe(32)).encode()
         prefix = "__Host-" if tls else ""
         self.session_cookie = f"{prefix}ottla_session_{installation}"
         self.anonymous_cookie = f"{prefix}ottla_form_{installation}"
@@ -83,7 +91,8 @@ class LocalAccess:
     def _first_start(self) -> None:
         """Without a user that ever logged in, `admin` gets a one-time password, at each start."""
         first = self._users.get(FIRST_USER)
-        if self._users and not (len(self._users) == 1 and first and first.must_change):
+        own = [each for each in self._users.values() if each.source == LOCAL]
+        if own and not (len(own) == 1 and first and first.must_change):
             return
         self.first_password = passwords.one_time()
         self._put(
@@ -190,6 +199,28 @@ class LocalAccess:
         self.limit.succeeded(name, address)
         return self.open_session(user.name, address)
 
+    def log_in_person(
+        self, name: str, source: str, grants: tuple[Grant, ...], request: HTTPConnection
+    ) -> str:
+        """The cookie of a session of one whom an issuer knows; with the roles of this moment."""
+        with self._lock:
+            user = self._users.get(name)
+            if user is None and not grants:
+                raise Refused(NO_ROLE)
+            if user is None:
+                self._check_new(name)
+                user = User(name, "", False, False, grants, self.clock(), source)
+            if user.source != source:
+                raise Refused(f"There is another user {name!r} here, who is not that one.")
+            if user.grants != grants or name not in self._users:
+                self._put(replace(user, grants=grants))
+            if not grants:
+                self._end(self.sessions_of(name))
+                raise Refused(NO_ROLE)
+            if user.disabled:
+                raise Refused("The user is disabled here.")
+            return self.open_session(name, address_of(request))
+
     def open_session(self, user: str, address: str) -> str:
         session_id = secrets.token_urlsafe(32)
         time_ms = self.clock()
@@ -257,16 +288,21 @@ class LocalAccess:
         password = passwords.one_time()
         hashed_password = passwords.hash_password(password)
         with self._lock:
-            if name.lower() in {each.lower() for each in self._users}:
-                raise Refused(f"There is a user {name!r} already.")
-            if len(self._users) >= USERS_MAX:
-                raise Refused(f"There are {USERS_MAX} users, the most that the console keeps.")
+            self._check_new(name)
             self._put(User(name, hashed_password, True, False, tuple(grants), self.clock()))
         return password
+
+    def _check_new(self, name: str) -> None:
+        if name.lower() in {each.lower() for each in self._users}:
+            raise Refused(f"There is a user {name!r} already.")
+        if len(self._users) >= USERS_MAX:
+            raise Refused(f"There are {USERS_MAX} users, the most that the console keeps.")
 
     def set_grants(self, name: str, grants: Sequence[Grant]) -> None:
         check_grants(grants)
         with self._lock:
+            if self.user(name).source != LOCAL:
+                raise Refused(f"The roles of {name} come from the issuer, with each login.")
             self._change(replace(self.user(name), grants=tuple(grants)))
 
     def set_disabled(self, name: str, disabled: bool) -> None:
@@ -277,7 +313,7 @@ class LocalAccess:
 
     def reset_password(self, name: str) -> str:
         """A new one-time password; all sessions of the user end."""
-        if self.user(name).source != "local":
+        if self.user(name).source != LOCAL:
             raise Refused(f"The password of {name} is not kept here.")
         password = passwords.one_time()
         hashed_password = passwords.hash_password(password)
@@ -290,7 +326,7 @@ class LocalAccess:
         """The user's own change; all other sessions of the user end."""
         name = visit.principal.name
         user = self.user(name)
-        if user.source != "local":
+        if user.source != LOCAL:
             raise Refused("Your password is not kept here.")
         if self.limit.begin(name, visit.session, self.clock()):
             raise Refused("Too many attempts. Try again later.")
@@ -325,11 +361,15 @@ class LocalAccess:
         self._users[user.name] = user
 
     def _keep_an_admin(self, name: str, changed: User | None) -> None:
+        # An issuer may be away, or take a role back: only users of the console's own count.
         left = [each for each in self._users.values() if each.name != name]
         if changed is not None:
             left.append(changed)
         if not any(
-            not each.disabled and Principal(each.name, each.grants).administers() for each in left
+            each.source == LOCAL
+            and not each.disabled
+            and Principal(each.name, each.grants).administers()
+            for each in left
         ):
             raise Refused("Nobody would be left who is admin of the console.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import cast
+from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -29,11 +30,21 @@ def own_path(address: str) -> str:
     return address if plain and address.startswith("/") and address[1:2] != "/" else "/"
 
 
+def sign_in_page(
+    request: Request, status: int, next_path: str, user: str = "", error: str = ""
+) -> Response:
+    issuer = local_of(request).issuer
+    label = (issuer.options.label or urlsplit(issuer.options.issuer).hostname) if issuer else ""
+    return render_plain(
+        request, "login.html", status, next=next_path, user=user, error=error, issuer=label
+    )
+
+
 async def show_login(request: Request) -> Response:
     next_path = own_path(request.query_params.get("next", "/"))
     if request.state.visit is not None:
         return RedirectResponse(next_path, 303)
-    return render_plain(request, "login.html", next=next_path, user="")
+    return sign_in_page(request, 200, next_path)
 
 
 async def log_in(request: Request) -> Response:
@@ -44,9 +55,7 @@ async def log_in(request: Request) -> Response:
         cookie = await run_in_threadpool(access.log_in, name, form.get("password", ""), request)
     except Refused as refused:
         record_entry(request, name, "login", "", "", "refused")
-        return render_plain(
-            request, "login.html", 403, next=next_path, user=name[:64], error=str(refused)
-        )
+        return sign_in_page(request, 403, next_path, name[:64], str(refused))
     record_entry(request, name, "login", "", "", "done")
     return RedirectResponse(next_path, 303, headers={"Set-Cookie": cookie})
 

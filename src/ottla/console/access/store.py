@@ -59,7 +59,12 @@ class User:
     disabled: bool
     grants: tuple[Grant, ...]
     created_ms: int
-    source: str = "local"  # or "oidc"
+    source: str = "local"  # or "oidc:…", of whom (`id_tokens.py`)
+
+    @property
+    def service(self) -> str:
+        """Where the user logs in: local or oidc."""
+        return self.source.partition(":")[0]
 
     def __repr__(self) -> str:
         return f"User({self.name!r})"  # never the hash

@@ -35,7 +35,7 @@ def shown_user(user: User) -> dict[str, Any]:
         "disabled": user.disabled,
         "must_change_password": user.must_change,
         "created_ms": user.created_ms,
-        "source": user.source,
+        "source": user.service,
     }
 
 

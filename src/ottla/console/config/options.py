@@ -44,6 +44,31 @@ class ClusterOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class RoleOfClaim:
+    """Whoever has the value in the claim of roles has this role."""
+
+    value: str
+    role: str
+    clusters: str = "*"
+    topics: str = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class OidcOptions:
+    """An OpenID Connect issuer whose users may log in."""
+
+    issuer: str
+    url: str  # of the console, as browsers and the issuer know it, without a path
+    client_id: str
+    client_secret: str = field(default="", repr=False)  # empty: a public client
+    scopes: tuple[str, ...] = ("openid", "profile")
+    label: str = ""  # of the link on the login page
+    name_claim: str = "preferred_username"
+    roles_claim: str = "groups"
+    roles: tuple[RoleOfClaim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ConsoleOptions:
     clusters: tuple[ClusterOptions, ...]
     host: str = HOST
@@ -57,6 +82,7 @@ class ConsoleOptions:
     interval_s: int = INTERVAL_S  # how often a cluster is asked, and rules are looked at
     alerts: Mapping[str, Any] = field(default_factory=dict)  # the table `alerts` of the file
     schemas: Sequence[Mapping[str, Any]] = ()  # its tables `schemas`
+    oidc: OidcOptions | None = None  # None: only users of the console's own log in
     directory: str = "."  # where its paths begin
     warnings: tuple[str, ...] = ()
 
@@ -77,6 +103,11 @@ def check(options: ConsoleOptions) -> ConsoleOptions:
         raise ConfigError(
             f"--no-login would let everybody in who reaches {options.host}\n"
             "Try: without --host, so that only this machine does, or with login"
+        )
+    if not options.login and options.oidc is not None:
+        raise ConfigError(
+            "oidc says who logs in, and login = false or --no-login that nobody does\n"
+            "Try: without one of both"
         )
     if not options.certificate and beyond:
         raise ConfigError(

@@ -15,9 +15,12 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from .client_options import client_options, properties_of, text_of
+from .oidc import oidc_of
 from .options import ClusterOptions, ConfigError, ConsoleOptions, check_metrics
+from .tables import checked, known, strings
 
 TOP: dict[str, tuple[str, type]] = {
     "host": ("host", str),
@@ -30,7 +33,7 @@ TOP: dict[str, tuple[str, type]] = {
     "insecure": ("insecure", bool),
     "interval_s": ("interval_s", int),
 }
-TABLES = ("clusters", "alerts", "schemas")
+TABLES = ("clusters", "alerts", "schemas", "oidc")
 CLUSTER = ("bootstrap_servers", "metrics", "properties", "properties_file")
 
 
@@ -59,11 +62,18 @@ def options_of_toml(path: str) -> ConsoleOptions:
         cluster, unknown = cluster_of(name, checked(table, dict, where), where, folder)
         clusters.append(cluster)
         warnings += [f"{where}: {each} is no option of the clients here" for each in unknown]
+    oidc = None
+    if "oidc" in given:
+        where = f"{path}: oidc"
+        oidc = oidc_of(checked(given["oidc"], dict, where), where, folder)
+        # Browsers ask for the console under the name that the issuer sends them back to.
+        values["names"] = (*values["names"], urlsplit(oidc.url).hostname or "")
     alerts = checked(given.get("alerts", {}), dict, f"{path}: alerts")
     schemas = checked(given.get("schemas", []), list, f"{path}: schemas")
     return ConsoleOptions(
         tuple(clusters),
         alerts=alerts,
+        oidc=oidc,
         schemas=tuple(checked(each, dict, f"{path}: schemas") for each in schemas),
         directory=str(folder),
         warnings=tuple(warnings),
@@ -97,25 +107,3 @@ def cluster_of(
     for each in metrics:
         check_metrics(each, f"{where}.metrics")
     return ClusterOptions(name, options, tuple(metrics)), unknown
-
-
-def known(table: Mapping[str, Any], names: tuple[str, ...], where: str) -> None:
-    for name in table:
-        if name not in names:
-            raise ConfigError(f"{where}: there is no option {name!r}\nTry: {', '.join(names)}")
-
-
-def checked(value: Any, kind: type, where: str) -> Any:
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        words = {str: "a string", int: "a whole number", bool: "true or false", list: "a list"}
-        raise ConfigError(
-            f"{where} must be {words.get(kind, 'a table')} (got {value!r:.80})\n"
-            "Try: the example in docs/console.md"
-        )
-    return value
-
-
-def strings(value: Any, where: str) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise ConfigError(f'{where} must be a list of strings\nTry: ["…", "…"]')
-    return value
