@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.authorization.guards import (
     FAILED,
     Guarded,
+    Handle,
+    Need,
     parted,
     then,
     with_field,
 )
-from ottla.broker.authorization.rights import CLUSTER, rights_of
+from ottla.broker.authorization.rights import CLUSTER, DEBUG, rights_of
 from ottla.broker.context import Context, PeerError
 from ottla.cluster.image import ZERO_ID
 from ottla.cluster.names import CLUSTER_METADATA, INTERNAL
 from ottla.cluster.requests import ResourceType as ConfigType
 from ottla.security.acls import CLUSTER_NAME, Operation, ResourceType
+from ottla.security.authorizer import audit
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -48,31 +51,44 @@ ATTRIBUTES_AT = 22
 TRANSACTIONAL = 0x10
 
 
-def produce(inner: Guarded, request: ProduceRequest, context: Context) -> Any:
+class Produce:
     """WRITE on each topic, and on the transactional id if there are records of a transaction.
 
     What has been allowed before goes straight on: that is nearly every request.
     """
-    rights = context.rights
-    assert rights is not None
-    by_id = context.api_version >= PRODUCE_IDS_FROM
-    writable = rights.writable
-    asks = rights.logs_allowed()
-    transactional = False
-    for topic in request.topic_data:
-        if (topic.topic_id if by_id else topic.name) not in writable:
-            asks = True
-        for data in topic.partition_data:
-            records = data.records
-            if records is not None and len(records) > ATTRIBUTES_AT:
-                transactional = transactional or records[ATTRIBUTES_AT] & TRANSACTIONAL != 0
-    if transactional:
-        transactional_id = request.transactional_id
-        if transactional_id is None or not rights.allows(WRITE, TRANSACTIONAL_ID, transactional_id):
-            return inner.failure(request, FAILED[TRANSACTIONAL_ID], context)
-    if asks:
-        return _produce_allowed(inner, request, context, by_id)
-    return inner.handle(request, context)
+
+    needs = (Need(TOPIC, WRITE), Need(TRANSACTIONAL_ID, WRITE))
+
+    def around(self, inner: Guarded) -> Handle:
+        handle = inner.handle
+
+        def check(request: ProduceRequest, context: Context) -> Any:
+            rights = context.rights
+            assert rights is not None
+            by_id = context.api_version >= PRODUCE_IDS_FROM
+            writable = rights.writable
+            asks = audit.isEnabledFor(DEBUG)
+            transactional = False
+            for topic in request.topic_data:
+                if (topic.topic_id if by_id else topic.name) not in writable:
+                    asks = True
+                for data in topic.partition_data:
+                    records = data.records
+                    if (
+                        records is not None
+                        and len(records) > ATTRIBUTES_AT
+                        and records[ATTRIBUTES_AT] & TRANSACTIONAL
+                    ):
+                        transactional = True
+            if transactional:
+                name = request.transactional_id
+                if name is None or not rights.allows(WRITE, TRANSACTIONAL_ID, name):
+                    return inner.failure(request, FAILED[TRANSACTIONAL_ID], context)
+            if asks:
+                return _produce_allowed(inner, request, context, by_id)
+            return handle(request, context)
+
+        return check
 
 
 def _produce_allowed(inner: Guarded, request: ProduceRequest, context: Context, by_id: bool) -> Any:

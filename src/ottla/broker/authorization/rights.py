@@ -7,7 +7,6 @@ while there is no controller.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.context import Context, Peer
@@ -82,9 +81,6 @@ class Rights:
 
     __slots__ = ("_api", "_known", "readable", "session", "writable")
 
-    # Whether each request is asked for so that what it may do is logged.
-    logs_allowed = staticmethod(partial(audit.isEnabledFor, DEBUG))
-
     def __init__(self, session: Session, api: str) -> None:
         self.session = session
         self._known = session.known
@@ -116,6 +112,10 @@ class Rights:
         if (allowed and audit.isEnabledFor(DEBUG)) or (not allowed and log_denied):
             self._log(operation, kind, name, count)
         return allowed
+
+    def logs_allowed(self) -> bool:
+        """Whether each request is asked for so that what it may do is logged."""
+        return audit.isEnabledFor(DEBUG)
 
     def remember_readable(self, topics: Iterable[str]) -> None:
         """These may be read, as was found by asking."""

@@ -70,7 +70,7 @@ FREE = Inside()
 
 TABLE: Mapping[int, Guard] = {
     # Records
-    0: Own(own.produce, (TOPIC, WRITE), (TRANSACTIONAL_ID, WRITE)),  # Produce
+    0: own.Produce(),
     1: Inside((TOPIC, READ), (CLUSTER, CLUSTER_ACTION)),  # Fetch
     2: Each(TOPIC, DESCRIBE, "topics", "topics"),  # ListOffsets
     21: Each(TOPIC, DELETE, "topics", "topics"),  # DeleteRecords
