@@ -15,6 +15,7 @@ from ottla.security.acls import Operation, ResourceType
 if TYPE_CHECKING:
     from ottla.broker.authorization.rights import Rights
     from ottla.broker.sessions import CachedPartition, FetchSession
+    from ottla.wire.api.fetch import FetchRequest
 
 Topics = Container[str | None]
 
@@ -50,10 +51,15 @@ def denied_topics(partitions: Collection[CachedPartition], rights: Rights) -> fr
     return frozenset(names).difference(allowed)
 
 
-def denied_in_session(session: FetchSession, rights: Rights, *, changed: bool) -> Topics:
-    """`changed`: the request has changed the session's partitions."""
+def denied_in_session(session: FetchSession, rights: Rights, request: FetchRequest) -> Topics:
+    """Those of the session's topics, after the request has changed it if it names any."""
     state = rights.session.state
-    if changed or session.denied or session.rights_state is not state or rights.logs_allowed():
+    if (
+        session.rights_state is not state
+        or request.topics
+        or session.denied
+        or rights.logs_allowed()
+    ):
         session.rights_state = state
         before = session.denied
         session.denied = denied_topics(session.partitions.values(), rights)

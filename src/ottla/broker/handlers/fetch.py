@@ -187,13 +187,13 @@ class Fetch:
             context.peer.listener_name,
         )
         if context.rights is not None:
-            self._look_up_rights(context.rights, changed=bool(request.topics))
+            self._look_up_rights(context.rights, request)
         self.unknown_count = 0
         self.pending: Pending | None = None
         self.operation: DelayedOperation | None = None
         self.soon: Timer | None = None  # until it is answered with what there is
 
-    def _look_up_rights(self, rights: Rights, *, changed: bool) -> None:
+    def _look_up_rights(self, rights: Rights, request: FetchRequest) -> None:
         reader, session = self.reader, self.session
         if reader.replica_id >= 0:
             reader.denied = denied_to_follower(rights)
@@ -202,7 +202,7 @@ class Fetch:
         if session is None:
             reader.denied = denied_topics(self.partitions, rights)
         else:
-            reader.denied = denied_in_session(session, rights, changed=changed)
+            reader.denied = denied_in_session(session, rights, request)
 
     def start(self) -> FetchResponse | Pending:
         """Answer at once if that can be done, otherwise wait for more."""
