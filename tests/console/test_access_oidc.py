@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -411,6 +412,18 @@ def test_the_file_says_whose_users_log_in(tmp_path: Path) -> None:
     access = access_of(found)
     assert access.issuer.redirect_uri == "https://console.example.com/login/oidc/callback"
     access.close()
+
+
+def test_without_authlib_the_package_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And how to get it; nothing was made yet."""
+    monkeypatch.setitem(sys.modules, "authlib", None)
+    monkeypatch.delitem(sys.modules, "ottla.console.access.issuer")
+    data = tmp_path / "data"
+    with pytest.raises(ConfigError, match=r"package authlib\nTry: .*console-oidc"):
+        access_of(options_of(config=config_of(tmp_path, TABLE), data_dir=str(data)))
+    assert not data.exists()
 
 
 @pytest.mark.parametrize(

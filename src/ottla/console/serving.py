@@ -83,8 +83,9 @@ def issuer_of(options: OidcOptions) -> Issuer:
 
         import_module("joserfc")
     except ImportError as error:
+        package = (error.name or "authlib").partition(".")[0]
         raise ConfigError(
-            f"oidc needs the package {error.name}\nTry: pip install 'ottla[console-oidc]'"
+            f"oidc needs the package {package}\nTry: pip install 'ottla[console-oidc]'"
         ) from None
     return Issuer(options)
 
