@@ -7,6 +7,7 @@ import threading
 from ottla import Admin, Producer, TopicPartition
 from ottla.client.admin import BatchState, PartitionRead
 from tests.client.reading import make_topic
+from tests.waiting import eventually
 
 
 def all_of(admin: Admin, partition: TopicPartition) -> list[tuple[bytes | None, str]]:
@@ -53,7 +54,14 @@ def test_states_of_transactions(any_bootstrap: str, topic: str) -> None:
             second.begin_transaction()
             second.send(topic, value).get(30)
             (second.commit_transaction if commit else second.abort_transaction)()
-        assert all_of(admin, partition) == [
+        found: list[tuple[bytes | None, str]] = []
+
+        def has_all() -> bool:  # markers may come after the answer to the transaction's end
+            found[:] = all_of(admin, partition)
+            return len(found) == 10
+
+        eventually(has_all)
+        assert found == [
             (b"kept", "committed"),
             (None, "commit"),
             (b"dropped", "aborted"),
@@ -68,7 +76,7 @@ def test_states_of_transactions(any_bootstrap: str, topic: str) -> None:
         read = admin.read_batches({partition: 5})[partition]
         assert (read.last_stable_offset, read.high_watermark) == (5, 10)
         first.abort_transaction()
-        assert all_of(admin, partition)[5] == (b"open", "aborted")
+        eventually(lambda: all_of(admin, partition)[5] == (b"open", "aborted"))
 
 
 def test_what_a_header_says(any_bootstrap: str, topic: str) -> None:

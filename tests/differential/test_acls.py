@@ -36,8 +36,8 @@ LOGIN = {"SaslHandshake", "SaslAuthenticate"}
 OTHER_WORDS = re.compile(r"Request Request\(.*\) needs [A-Z_]+ permission\.", re.DOTALL)
 EPOCHS = {"group_epoch", "assignment_epoch", "member_epoch"}
 NOT_COMPARED: dict[str, set[str]] = {
-    # They depend on how soon Kafka has seen that the group's state is initialized.
-    "ShareGroupHeartbeat": EPOCHS,
+    # They depend on how soon Kafka has seen that the group's state is initialized, and assigns.
+    "ShareGroupHeartbeat": EPOCHS | {"assignment"},
     "ShareGroupDescribe": EPOCHS,
     # Kafka gives the id of a topic that may not be read: so it can be seen whether there is one.
     "AlterShareGroupOffsets": {"topic_id"},

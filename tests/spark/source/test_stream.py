@@ -160,7 +160,7 @@ def test_progress_is_committed_to_a_group(
     commit = listener.commits.commit
 
     def recorded(servers: str, group: str, offsets: PartitionOffsets, client: object) -> None:
-        assert client is None
+        assert not client
         commit(servers, group, offsets)
         received.append(offsets)
 

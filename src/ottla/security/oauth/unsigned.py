@@ -55,7 +55,8 @@ class UnsignedTokens:
         if expires_s <= now_s - self._skew_s:
             raise BadToken("the token has expired")
         issued_s = seconds_in(claims, "iat")
-        if issued_s is not None and issued_s > now_s + self._skew_s:
+        # In whole milliseconds, as the clock has them: the token may be of this very moment.
+        if issued_s is not None and int(issued_s * 1000) > round((now_s + self._skew_s) * 1000):
             raise BadToken("the token was issued in the future")
         if issued_s is not None and issued_s >= expires_s:
             raise BadToken("the token expires before it was issued")
@@ -72,7 +73,8 @@ def unsigned_token(options: Mapping[str, str], now_s: float) -> tuple[str, float
     if not lifetime.isdigit():
         raise ValueError(f"{LOGIN}LifetimeSeconds must be a number of seconds")
     expires_s = now_s + int(lifetime)
-    claims: dict[str, object] = {"iat": now_s, "exp": expires_s}
+    # Brokers count whole milliseconds, and a fraction more would lie in the future.
+    claims: dict[str, object] = {"iat": int(now_s * 1000) / 1000, "exp": expires_s}
     for key, value in options.items():
         if key.startswith(STRING_CLAIM):
             claims[key.removeprefix(STRING_CLAIM)] = value
