@@ -334,6 +334,7 @@ def test_dark_light_and_narrow(walk: Walk) -> None:
         phone.sign_in("admin", PASSWORD)
         page = phone.page
         page.get_by_role("button", name="Sign out").wait_for()
+        page.wait_for_load_state("load")  # the button's script is a module, which comes last
         brightness = "() => getComputedStyle(document.body).backgroundColor"
         page.emulate_media(color_scheme="dark")
         dark = page.evaluate(brightness)
@@ -341,7 +342,7 @@ def test_dark_light_and_narrow(walk: Walk) -> None:
         light = page.evaluate(brightness)
         assert darkness(dark) < 80 < 200 < darkness(light)
         page.get_by_role("button", name="Light or dark").click()
-        assert page.evaluate(brightness) == dark
+        page.wait_for_function(f"dark => ({brightness})() === dark", arg=dark)
         for path in ("", "topics", f"topics/{topic}", f"topics/{topic}/messages", "groups", "sql"):
             page = phone.go(f"/c/main/{path}")
             page.wait_for_load_state("load")
