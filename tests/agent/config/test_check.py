@@ -170,10 +170,10 @@ WRONG = {
         ),
         "f.conf line 11: a1.sinks.k1.kafka.producer.ssl.engine.factory.class cannot be honoured: "
         "our clients have no such option (got 'x.Y')\n"
-        "Try: keys and certificates in PEM or PKCS12, a login with PLAIN or SCRAM",
+        "Try: keys and certificates in PEM or PKCS12, a login with PLAIN, SCRAM or OAUTHBEARER",
         "f.conf line 12: a1.sinks.k1.kafka.producer.sasl.login.secret cannot be honoured: "
         "our clients have no such option (got '(hidden)')\n"
-        "Try: keys and certificates in PEM or PKCS12, a login with PLAIN or SCRAM",
+        "Try: keys and certificates in PEM or PKCS12, a login with PLAIN, SCRAM or OAUTHBEARER",
     ),
     "options that contradict each other": case(
         with_sink(

@@ -23,7 +23,9 @@ CLIENTS: dict[str, tuple[ClientOption, ...]] = {
 }
 SECURITY = ("security.", "ssl.", "sasl.")
 UNKNOWN_SECURITY = "cannot be honoured: our clients have no such option"
-UNKNOWN_SECURITY_HINT = "keys and certificates in PEM or PKCS12, a login with PLAIN or SCRAM"
+UNKNOWN_SECURITY_HINT = (
+    "keys and certificates in PEM or PKCS12, a login with PLAIN, SCRAM or OAUTHBEARER"
+)
 # Which of Java's own parts do the work.
 JAVA_SECURITY = (
     "ssl.protocol", "ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm",
