@@ -31,6 +31,10 @@ ALLOWED = (
     # How long it took: times, rates and milliseconds of the share consumer's measures.
     (r"(\d{4}(-\d\d){2} (\d\d:){3}\d{3}, ){2}([\d.]+)(?:, [\d.]+){2}, (\d+), \d+$", r"\4, \5"),
 )
+# ShareConsumerPerformance gives its threads 100 ms beyond --timeout to end, and one poll of theirs
+# takes 100 ms: on a busy machine Kafka's own tool fails with this where nothing is left to read.
+RACE_OF_KAFKAS_OWN = "InterruptException: Timeout waiting for results from fetching records"
+RACE_TRIES_MAX = 8
 # Nagging is left to Kafka.
 DEPRECATED = re.compile(r"(Option|Warning:) --\S+ (is|has been) deprecated")
 
@@ -90,7 +94,10 @@ def test_a_script_answers_as_kafkas_own_tool(
     for name, line in cases():
         if name != tool:
             continue
-        theirs = apache_tools.run(tool, *words_of(line, state, "a"))
+        for _ in range(RACE_TRIES_MAX):
+            theirs = apache_tools.run(tool, *words_of(line, state, "a"))
+            if RACE_OF_KAFKAS_OWN not in theirs.errors:
+                break
         ours = kafka_script(tool, *words_of(line, state, "o"))
         expected, found = normal(theirs.out), normal(ours.out)
         if min(theirs.code, 1) != ours.code or expected != found:
