@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.broker.broker import TREE_FILE, Broker
+from ottla.broker.tokens import token_options
 from ottla.cluster.controller import Controller
 from ottla.cluster.image import PartitionImage
 from ottla.cluster.state import Options
@@ -162,6 +163,7 @@ class ClusterBroker:
                 min_insync_replicas=2,
                 default_replication_factor=3,
                 supported_features=self.broker.features,
+                tokens=token_options(self.broker.settings),
             ),
             ConfigRules(lambda: self.broker.settings),
             self.broker.election_metrics,

@@ -16,9 +16,10 @@ from ottla.cluster.features import metadata_level
 from ottla.cluster.image import Levels
 from ottla.cluster.nodes import METADATA_LEVEL
 from ottla.cluster.registration import write_registration
-from ottla.cluster.requests import UpgradeType
+from ottla.cluster.requests import NewToken, TokenOutcome, UpgradeType
 from ottla.cluster.state import RegistrationRefused
 from ottla.metadata_store.tree import CorruptTree
+from ottla.security.principal import user
 from ottla.testing.simulation.connection import Connection
 from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.wire.errors import ErrorCode
@@ -184,10 +185,42 @@ def test_a_controller_of_an_earlier_level_does_not_take_over() -> None:
     with Cluster(3) as cluster:
         error = refused_start(cluster, 1, 1)
         assert isinstance(error, CorruptTree)
-        assert "the cluster has level 3 of ottla.metadata.version" in str(error)
+        assert "the cluster has level 4 of ottla.metadata.version" in str(error)
         assert "understands 1 to 1" in str(error)
         cluster.host(2)
         assert cluster.controller.image.controller_epoch == 2  # the one after the first
+
+
+def test_delegation_tokens_come_with_their_level() -> None:
+    """Until it is raised each broker says that there are none; then all know them."""
+    alice = user("alice")
+    with Cluster(3, ottla_metadata_version_max=3, delegation_token_secret_key="key") as cluster:
+        assert cluster.create("t", 1, 3, through=1).error_code == 0
+        whole(cluster)
+        replace(cluster, 2, 4)
+        replace(cluster, 3, 4)
+
+        def ask(broker_id: int) -> TokenOutcome:
+            broker = cluster.brokers[broker_id]
+            asked = broker.broker.controller.change_token(NewToken(alice, alice))
+            outcome = cluster.run(broker.node, asked)
+            assert isinstance(outcome, TokenOutcome)
+            return outcome
+
+        for each in IDS:  # the controller is of the earlier version
+            assert ask(each).error_code == ErrorCode.UNSUPPORTED_VERSION
+        move_controller(cluster, 2)
+        replace(cluster, 1, 4)
+        assert update(cluster, 4, 3, UpgradeType.UPGRADE) == (0, "")
+        whole(cluster)
+        made = ask(1)
+        assert made.error_code == ErrorCode.NONE
+        whole(cluster)
+        for each in IDS:
+            assert list(cluster.image(each).tokens.values()) == [made.token]
+        code, message = update(cluster, 3, 1, UpgradeType.SAFE_DOWNGRADE)
+        assert code == ErrorCode.INVALID_UPDATE_VERSION
+        assert "it might delete metadata information" in message
 
 
 @pytest.mark.parametrize("kind", [UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE])

@@ -35,6 +35,8 @@ from ottla.cluster.image import (
     PartitionsChanged,
     PartitionsCreated,
     SecretChanged,
+    TokenChanged,
+    TokenGone,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
@@ -42,7 +44,9 @@ from ottla.cluster.image import (
 )
 from ottla.security.acls import Acl, Operation, PatternType, Permission, ResourcePattern
 from ottla.security.acls import ResourceType as AclResourceType
+from ottla.security.principal import Principal
 from ottla.security.quotas.entities import TYPES, entity_of
+from ottla.security.tokens import Token
 from ottla.wire import feed_records
 from ottla.wire.malformed import MalformedMessage
 
@@ -88,6 +92,17 @@ brokers = st.builds(
 features = st.builds(
     FeatureImage, st.dictionaries(names, st.integers(0, 2**15 - 1), max_size=2), int64
 )
+principals = st.builds(Principal, names, names)
+tokens = st.builds(
+    Token,
+    names,
+    principals,
+    principals,
+    st.lists(principals, max_size=2).map(tuple),
+    int64,
+    int64,
+    int64,
+)
 STRATEGIES: dict[type, st.SearchStrategy[Change]] = {
     ControllerChanged: st.builds(ControllerChanged, int32, int32),
     ClusterNamed: st.builds(ClusterNamed, names),
@@ -121,6 +136,8 @@ STRATEGIES: dict[type, st.SearchStrategy[Change]] = {
         configs,
     ),
     SecretChanged: st.builds(SecretChanged, keys),
+    TokenChanged: st.builds(TokenChanged, tokens),
+    TokenGone: st.builds(TokenGone, names),
     FeaturesChanged: st.builds(FeaturesChanged, features),
 }
 
@@ -173,6 +190,7 @@ def test_changes_keep_their_order(changes: list[Change]) -> None:
             STRATEGIES[AclsChanged],
             STRATEGIES[EntityConfigured],
             STRATEGIES[SecretChanged],
+            STRATEGIES[TokenChanged],
             STRATEGIES[FeaturesChanged],
         ),
         max_size=8,
@@ -184,6 +202,8 @@ def test_a_whole_image_is_read_as_it_was_written(changes: list[Change]) -> None:
     expected = image
     if metadata_level(image.features) < feed_records.SECURITY_LEVEL:
         expected = image._replace(scram_secret=b"")  # which brokers of that level do not know
+    if metadata_level(image.features) < feed_records.TOKENS_LEVEL:
+        expected = expected._replace(tokens={})
     assert ClusterImage().apply(5, list(changes_of(image))) == expected
 
 

@@ -48,7 +48,7 @@ def test_all_states_are_read_at_a_time(tmp_path: Path, topics: int, partitions: 
         await harness.create(*(NewTopic(f"t{number}", partitions) for number in range(topics)))
         tree = CountingTree(harness)
         found = await read_nodes(tree)
-        assert tree.turns == 10
+        assert tree.turns == 11
         assert not [path for path in tree.walked if path.startswith("/brokers")]
         values = StateValues(1)
         image = read_cluster(found, values, harness.chance.uuid)

@@ -107,8 +107,8 @@ def own_elections(value: Any, names: Names) -> Any:
     return sorted(found, key=lambda each: str(each["topic"]))
 
 
-# Delegation tokens, quorum, telemetry, streams groups.
-LATER_APIS = {38, 39, 40, 41, 55, 71, 72, 80, 81, 82, 88, 89}
+# Quorum, telemetry, streams groups.
+LATER_APIS = {55, 71, 72, 80, 81, 82, 88, 89}
 
 
 BARE_WORDS = {

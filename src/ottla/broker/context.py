@@ -29,6 +29,7 @@ class Peer:
 
     __slots__ = (
         "address",
+        "by_token",
         "client_id",
         "client_id_bytes",
         "client_software_name",
@@ -53,6 +54,7 @@ class Peer:
         self.listener_name = listener_name
         self.address = address
         self.principal = ANONYMOUS
+        self.by_token = False  # whether a delegation token proved who it is
         # What the principal may do, where there is an authorizer, as far as it was asked for.
         self.rights: Session | None = None
         # What this connection may ask before it has logged in; None where there is no login, and

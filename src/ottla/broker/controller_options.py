@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.tokens import token_options
 from ottla.cluster.features import supported_up_to
 from ottla.cluster.state import Options
 
@@ -24,5 +25,6 @@ def controller_options(settings: Settings, cluster_id: str | None) -> Options:
         min_insync_replicas=settings.integer("min.insync.replicas"),
         unclean_leader_election=settings.flag("unclean.leader.election.enable"),
         leader_rebalance_s=rebalance_s if rebalances else None,
+        tokens=token_options(settings),
         supported_features=supported_up_to(settings.integer("ottla.metadata.version.max")),
     )

@@ -22,6 +22,7 @@ from ottla.cluster.feed_messages import FeedMessages
 from ottla.cluster.image import Levels
 from ottla.cluster.requests import IsrOutcome, Refusal
 from ottla.cluster.state import NotController, RegistrationRefused
+from ottla.security.principal import Principal
 from ottla.wire import feed_records
 from ottla.wire.api.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -193,7 +194,8 @@ class ControllerService:
             return ForwardResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=message)
         try:
             asked, _ = reader(kind, request.api_version)(request.request_data, 0)
-            response = await carry_out(self.controller, asked)
+            requester = Principal(request.principal_type, request.principal_name)
+            response = await carry_out(self.controller, asked, requester)
         except (WireError, ValueError) as error:
             return ForwardResponse(
                 error_code=ErrorCode.INVALID_REQUEST, error_message=f"{kind.__name__}: {error}"

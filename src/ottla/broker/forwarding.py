@@ -16,6 +16,7 @@ from ottla.broker import (
     forwarded_credentials,
     forwarded_elections,
     forwarded_quotas,
+    forwarded_tokens,
 )
 from ottla.broker import forwarded_reassignments as reassignments
 from ottla.cluster.requests import (
@@ -32,6 +33,7 @@ from ottla.cluster.requests import (
     TopicOutcome,
     TopicRef,
 )
+from ottla.security.principal import ANONYMOUS, Principal
 from ottla.wire.api import alter_configs as whole
 from ottla.wire.api import incremental_alter_configs as incremental
 from ottla.wire.api.alter_client_quotas import AlterClientQuotasRequest
@@ -44,6 +46,10 @@ from ottla.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
 )
 from ottla.wire.api.create_acls import CreateAclsRequest, CreateAclsResponse
+from ottla.wire.api.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from ottla.wire.api.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -68,9 +74,17 @@ from ottla.wire.api.delete_topics import (
     DeleteTopicState,
 )
 from ottla.wire.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from ottla.wire.api.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
 from ottla.wire.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+)
+from ottla.wire.api.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
 )
 from ottla.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.wire.api.update_features import (
@@ -92,6 +106,9 @@ FORWARDED: dict[int, type[Struct]] = {
     31: DeleteAclsRequest,
     33: whole.AlterConfigsRequest,
     37: CreatePartitionsRequest,
+    38: CreateDelegationTokenRequest,
+    39: RenewDelegationTokenRequest,
+    40: ExpireDelegationTokenRequest,
     43: ElectLeadersRequest,
     44: incremental.IncrementalAlterConfigsRequest,
     45: AlterPartitionReassignmentsRequest,
@@ -110,10 +127,15 @@ ONE_ERROR = (
     UnregisterBrokerResponse,
     AlterPartitionReassignmentsResponse,
     ListPartitionReassignmentsResponse,
+    CreateDelegationTokenResponse,
+    RenewDelegationTokenResponse,
+    ExpireDelegationTokenResponse,
 )
 
 
-async def carry_out(controller: ControllerChannel, request: Any) -> Struct:
+async def carry_out(
+    controller: ControllerChannel, request: Any, requester: Principal = ANONYMOUS
+) -> Struct:
     """Have the controller do what a forwarded request asks; its response."""
     match request:
         case CreateTopicsRequest():
@@ -177,6 +199,13 @@ async def carry_out(controller: ControllerChannel, request: Any) -> Struct:
             if isinstance(altered, Refusal):
                 return forwarded_credentials.refused(request, altered)
             return forwarded_credentials.response_of(altered)
+        case (
+            CreateDelegationTokenRequest()
+            | RenewDelegationTokenRequest()
+            | ExpireDelegationTokenRequest()
+        ):
+            change = forwarded_tokens.wanted_by(request, requester)
+            return forwarded_tokens.response_of(change, await controller.change_token(change))
         case UpdateFeaturesRequest():
             updates = [
                 FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type)

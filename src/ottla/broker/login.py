@@ -115,6 +115,7 @@ class Login:
         steps = self.steps
         if steps.state is State.COMPLETE and steps.principal is not None:
             self._peer.principal = steps.principal
+            self._peer.by_token = steps.by_token
             if not steps.ends:
                 self._peer.login = None
 

@@ -25,10 +25,12 @@ from ottla.broker import (
     forwarded_elections,
     forwarded_quotas,
     forwarded_reassignments,
+    forwarded_tokens,
     forwarding,
 )
 from ottla.broker.isr_proposals import IsrProposals
 from ottla.broker.network_peers import Connections
+from ottla.broker.tokens import token_options
 from ottla.cluster.feed import Batch, Snapshot, follow_batches
 from ottla.cluster.feed_codec import broker_of, broker_record
 from ottla.cluster.feed_messages import Follower
@@ -56,13 +58,17 @@ from ottla.cluster.requests import (
     Refusal,
     Resource,
     ShutdownOutcome,
+    TokenOutcome,
+    TokenRequest,
     TopicOutcome,
     TopicRef,
     UserOutcome,
 )
 from ottla.cluster.state import NotController, RegistrationRefused
+from ottla.cluster.token_writes import error_of
 from ottla.seams.waiting import pause, within
 from ottla.security.acls import AclBinding, AclFilter
+from ottla.security.principal import Principal
 from ottla.security.quotas.entities import Alteration
 from ottla.wire import feed_records
 from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
@@ -379,6 +385,19 @@ class RemoteController:
             return response
         return forwarded_credentials.outcomes_of(response)
 
+    # Delegation tokens
+
+    async def change_token(self, wanted: TokenRequest) -> TokenOutcome:
+        # A controller of another version may not know them, and says nothing that a client could.
+        error = error_of(token_options(self._broker.settings), self._broker.image)
+        if error:
+            return TokenOutcome(error)
+        request = forwarded_tokens.request_of(wanted)
+        response = await self._forward(request, wanted.requester)
+        if isinstance(response, Refusal):
+            return TokenOutcome(response.error_code)
+        return forwarded_tokens.outcome_of(wanted, response)
+
     # Configs and features
 
     async def alter_configs(
@@ -413,7 +432,7 @@ class RemoteController:
 
     # Asking
 
-    async def _forward(self, request: Struct) -> Any:
+    async def _forward(self, request: Struct, requester: Principal | None = None) -> Any:
         """The response to an admin request, applied here; a Refusal when there is none."""
         kind = type(request)
         schema = kind.__schema__
@@ -426,6 +445,8 @@ class RemoteController:
             api_version=version,
             request_data=bytes(writer(kind, version)(request, Out())),
         )
+        if requester is not None:
+            forwarded.principal_type, forwarded.principal_name = requester
         answer = await self._ask_until(ADMIN, forwarded, FORWARD_S_MAX)
         if isinstance(answer, ErrorCode):
             return NO_ANSWER

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.security.sasl.authenticator import Mechanisms
     from ottla.security.sasl.logins import Logins
     from ottla.security.sasl.mechanism import ServerSide
-    from ottla.security.sasl.scram import Shape
+    from ottla.security.sasl.scram import Shape, TokenCredentials, TokenLogin
     from ottla.settings import Listener, Settings
 
 SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
@@ -34,9 +34,14 @@ SECRET_BYTES = 32
 
 
 class Known:
-    """The SCRAM credentials that this broker knows of, as of now."""
+    """The SCRAM credentials and delegation tokens that this broker knows of, as of now."""
 
-    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+    def __init__(self, settings: Settings, clock: Clock, image: Callable[[], ClusterImage]) -> None:
+        from ottla.broker.tokens import token_options
+
+        self._options = token_options(settings)
+        self._now_ms = clock.now_ms
+        self._token_credentials: TokenCredentials | None = None
         self._image = image
         self._own_secret = secrets.token_bytes(SECRET_BYTES)
         self._shapes: dict[str, Shape] = {}
@@ -45,8 +50,10 @@ class Known:
     def server(self, mechanism: str) -> ServerSide:
         """One login."""
         from ottla.security.credentials import credential_of
-        from ottla.security.sasl.scram import ScramServer
+        from ottla.security.sasl.scram import ScramServer, TokenCredentials
 
+        if self._token_credentials is None:
+            self._token_credentials = TokenCredentials()
         image = self._image()
         configs = image.entity_configs
         return ScramServer(
@@ -54,7 +61,21 @@ class Known:
             lambda name: credential_of(configs, name, mechanism),
             image.scram_secret or self._own_secret,
             shape=self._shape(mechanism, configs),
+            find_token=self._token,
+            token_credentials=self._token_credentials,
         )
+
+    def _token(self, token_id: str) -> TokenLogin | None:
+        """One that holds, from now on too: Kafka lets one in that has expired, and ends its session
+        at the next request."""
+        from ottla.security.sasl.scram import TokenLogin
+
+        options = self._options
+        token = self._image().tokens.get(token_id)
+        if token is None or not options.enabled or token.is_over(self._now_ms()):
+            return None
+        password = options.password_of(token_id)
+        return TokenLogin(token.owner.name, password, min(token.expires_ms, token.max_ms))
 
     def _shape(self, mechanism: str, configs: EntityConfigs) -> Shape:
         from ottla.security.credentials import credential_of, users_in
@@ -98,7 +119,7 @@ class Sasl:
         """Raises Failure when a listener's options do not let anybody in."""
         self._settings = settings
         self._clock = clock
-        self._known = Known(image)
+        self._known = Known(settings, clock, image)
         self._tokens = BearerTokens(settings, clock)
         secured = [each for each in settings.listeners if each.protocol in SASL_PROTOCOLS]
         self.listeners = {each.name: self._listener(each) for each in secured}
@@ -197,6 +218,12 @@ class Sasl:
             raise Failure(
                 f"option {option}: brokers log in to each other by username and password, and it "
                 "has none",
+                f'{option}={_module_of(mechanism)} required username="admin" password="…";',
+            )
+        if entry is not None and entry.options.get("tokenauth", "").lower() == "true":
+            raise Failure(
+                f"option {option}: brokers do not log in to each other by a delegation token: "
+                "it ends; tokenauth is for clients",
                 f'{option}={_module_of(mechanism)} required username="admin" password="…";',
             )
         if mechanism == "PLAIN":

@@ -331,6 +331,7 @@ COMMON: tuple[Option, ...] = (
     Option("sasl_plain_username", optional(text), None, "who logs in", ("sasl.username",)),
     Option("sasl_plain_password", optional(text), None, "the password", ("sasl.password",)),
     Option("sasl_jaas_config", optional(text), None, "both of them, as Kafka's tools take them"),
+    Option("sasl_token_auth", boolean, False, "whether they are a delegation token's id and HMAC"),
     Option(
         "sasl_oauth_token_provider", token_provider, None,
         "what gives tokens, an object with token() and perhaps extensions()",

@@ -73,6 +73,7 @@ class ClientConfig(TypedDict):
     sasl_plain_username: str | None
     sasl_plain_password: str | None
     sasl_jaas_config: str | None
+    sasl_token_auth: bool
     sasl_oauth_token_provider: TokenProvider | None
     sasl_oauthbearer_token_endpoint_url: str | None
     sasl_oauthbearer_client_credentials_client_id: str | None

@@ -37,6 +37,8 @@ from ottla.cluster.requests import (
     Refusal,
     Resource,
     ShutdownOutcome,
+    TokenOutcome,
+    TokenRequest,
     TopicOutcome,
     TopicRef,
     UserOutcome,
@@ -192,6 +194,12 @@ class ControllerChannel(Protocol):
         upsertions: Sequence[CredentialUpsertion],
     ) -> list[UserOutcome] | Refusal:
         """Set and delete SCRAM credentials: one outcome for each user."""
+        ...
+
+    # Delegation tokens
+
+    async def change_token(self, wanted: TokenRequest) -> TokenOutcome:
+        """Issue a delegation token, renew one, or let one expire."""
         ...
 
     # Configs and features

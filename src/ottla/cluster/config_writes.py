@@ -16,6 +16,7 @@ from ottla.cluster.image import (
     FeaturesChanged,
     GroupConfigured,
     SecretChanged,
+    TokenChanged,
     TopicConfigured,
 )
 from ottla.cluster.producer_ids import BLOCK_SIZE, end_of_used, next_block
@@ -31,7 +32,7 @@ from ottla.cluster.state import State
 from ottla.cluster.steps import Step
 from ottla.metadata_store.tree import Create, Delete, Operation, Set
 from ottla.wire.errors import ErrorCode
-from ottla.wire.feed_records import SECURITY_LEVEL
+from ottla.wire.feed_records import SECURITY_LEVEL, TOKENS_LEVEL
 
 WantedT = TypeVar("WantedT")
 
@@ -116,6 +117,8 @@ async def update_features(
             changes += [EntityConfigured(*each) for each in state.image.entity_configs.items()]
             if features.metadata_level(new) >= SECURITY_LEVEL:
                 changes.append(SecretChanged(state.image.scram_secret))
+            if features.metadata_level(new) >= TOKENS_LEVEL:
+                changes += map(TokenChanged, state.image.tokens.values())
         await state.write([*first, Step(operations, changes)])
         if before != after:
             await leadership.settle(state)

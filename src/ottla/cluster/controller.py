@@ -27,6 +27,7 @@ from ottla.cluster import (
     reassignment_writes,
     registration,
     scram_writes,
+    token_writes,
     topic_writes,
 )
 from ottla.cluster.configs import AnyConfig, ConfigRules
@@ -60,6 +61,8 @@ from ottla.cluster.requests import (
     Refusal,
     Resource,
     ShutdownOutcome,
+    TokenOutcome,
+    TokenRequest,
     TopicOutcome,
     TopicRef,
     UserOutcome,
@@ -123,6 +126,7 @@ class Controller:
         self._must_load = False
         self._reload: Timer | None = None
         self._rebalance: Timer | None = None
+        self._expiry: Timer | None = None  # of delegation tokens
         self._requests = OperatorRequests(
             clock, lambda act, answer: self._put(act, answer, urgent=False)
         )
@@ -154,6 +158,7 @@ class Controller:
         self._active = True
         self._task = asyncio.create_task(self._work(), name="controller")
         self._rebalance_later()
+        self._expire_later()
         if self._state.options.others_write:
             self._requests.look()
 
@@ -161,7 +166,7 @@ class Controller:
         """Finish the request under way, refuse those that wait, end the polls of followers."""
         self._active = False
         self._requests.stop()
-        for timer in (self._reload, self._rebalance):
+        for timer in (self._reload, self._rebalance, self._expiry):
             if timer is not None:
                 timer.cancel()
         if self._task is not None:
@@ -421,6 +426,14 @@ class Controller:
         )
         return answer if isinstance(answer, Refusal) else list(answer)
 
+    async def change_token(self, wanted: TokenRequest) -> TokenOutcome:
+        """Issue a delegation token, renew one, or let one expire."""
+        answer = await self._applied(lambda s: token_writes.change_token(s, wanted))
+        if isinstance(answer, Refusal):
+            return TokenOutcome(answer.error_code)
+        assert isinstance(answer, TokenOutcome)
+        return answer
+
     async def update_features(
         self, updates: Sequence[FeatureUpdate], validate_only: bool = False
     ) -> FeaturesOutcome:
@@ -467,6 +480,19 @@ class Controller:
         if self._rebalance is not None:
             self._rebalance.cancel()
         self._rebalance_later()
+
+    def _expire_later(self) -> None:
+        tokens = self._state.options.tokens
+        if tokens.enabled and self._active:
+            interval_s = tokens.check_interval_ms / 1000
+            self._expiry = self._state.clock.call_later(interval_s, self._expire_now)
+
+    def _expire_now(self) -> None:
+        """Remove delegation tokens that hold no more, if there are some."""
+        if self.image.tokens:
+            answer = asyncio.get_running_loop().create_future()
+            self._put(token_writes.remove_expired, answer, urgent=False)
+        self._expire_later()
 
     async def _configs(
         self, act: Callable[[State], Awaitable[Any]], resources: Sequence[Resource]

@@ -35,8 +35,8 @@ SUPPORTED: Mapping[str, Supported] = {
         UNDERSTOOD.lowest,
         UNDERSTOOD.highest,
         UNDERSTOOD.highest,
-        # Below it brokers would not learn who may log in and do what.
-        kept=(feed_records.SECURITY_LEVEL,),
+        # Below them brokers would not learn who may log in and do what.
+        kept=(feed_records.SECURITY_LEVEL, feed_records.TOKENS_LEVEL),
     ),
     METADATA_VERSION: Supported(7, 30, 30, kept=range(8, 31)),
     KRAFT_VERSION: Supported(0, 1, 0),

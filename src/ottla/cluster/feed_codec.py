@@ -32,6 +32,8 @@ from ottla.cluster.image import (
     PartitionsChanged,
     PartitionsCreated,
     SecretChanged,
+    TokenChanged,
+    TokenGone,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
@@ -46,6 +48,8 @@ from ottla.security.acls import (
     ResourcePattern,
 )
 from ottla.security.acls import ResourceType as AclResourceType
+from ottla.security.principal import Principal
+from ottla.security.tokens import Token
 from ottla.wire import feed_records as wire
 from ottla.wire.malformed import Buffer, MalformedMessage
 from ottla.wire.schema import Struct
@@ -107,6 +111,9 @@ def changes_of(image: ClusterImage) -> Iterator[Change]:
     # Every tree has it from its first controller on; brokers learn of it when they all can.
     if image.scram_secret and metadata_level(image.features) >= wire.SECURITY_LEVEL:
         yield SecretChanged(image.scram_secret)
+    # So may a tree that Kafka has left have tokens before the brokers can all know them.
+    if metadata_level(image.features) >= wire.TOKENS_LEVEL:
+        yield from map(TokenChanged, image.tokens.values())
     yield FeaturesChanged(image.features)
 
 
@@ -155,6 +162,10 @@ def to_message(change: Change) -> Struct:
             )
         case SecretChanged(secret=secret):
             return wire.SecretRecord(secret=secret)
+        case TokenChanged(token=token):
+            return token_record(token)
+        case TokenGone(id=token_id):
+            return wire.TokenGoneRecord(id=token_id)
         case FeaturesChanged(features=features):
             levels = [
                 wire.RecordFeature(name=name, level=level)
@@ -197,6 +208,10 @@ def from_message(message: Struct) -> Change:
             return EntityConfigured(entity, configs_of(message.configs))
         case wire.SecretRecord():
             return SecretChanged(bytes(message.secret))
+        case wire.TokenRecord():
+            return TokenChanged(token_of(message))
+        case wire.TokenGoneRecord():
+            return TokenGone(message.id)
         case wire.FeaturesRecord():
             levels = {feature.name: feature.level for feature in message.levels}
             return FeaturesChanged(FeatureImage(levels, message.epoch))
@@ -281,6 +296,38 @@ def acls_of(record: wire.AclsRecord) -> AclsChanged:
         )
     except ValueError as error:
         raise MalformedMessage(f"ACLs of an unknown kind: {error}") from None
+
+
+def token_record(token: Token) -> wire.TokenRecord:
+    return wire.TokenRecord(
+        id=token.id,
+        owner=principal_record(token.owner),
+        requester=principal_record(token.requester),
+        renewers=[principal_record(each) for each in token.renewers],
+        issued_ms=token.issued_ms,
+        expires_ms=token.expires_ms,
+        max_ms=token.max_ms,
+    )
+
+
+def token_of(record: wire.TokenRecord) -> Token:
+    return Token(
+        record.id,
+        principal_of(record.owner),
+        principal_of(record.requester),
+        tuple(map(principal_of, record.renewers)),
+        record.issued_ms,
+        record.expires_ms,
+        record.max_ms,
+    )
+
+
+def principal_record(principal: Principal) -> wire.RecordPrincipal:
+    return wire.RecordPrincipal(type=principal.kind, name=principal.name)
+
+
+def principal_of(record: wire.RecordPrincipal) -> Principal:
+    return Principal(record.type, record.name)
 
 
 def partition_records(partitions: Sequence[PartitionImage]) -> wire.RecordPartitions:

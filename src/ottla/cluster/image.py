@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ottla.security.acls import Acl, ResourcePattern
 from ottla.security.quotas.entities import Entity
+from ottla.security.tokens import Token
 from ottla.wire.feed_records import FIRST_LEVEL, HIGHEST_LEVEL
 
 NO_LEADER = -1
@@ -198,6 +199,18 @@ class SecretChanged(NamedTuple):
         return "SecretChanged([hidden])"
 
 
+class TokenChanged(NamedTuple):
+    """A delegation token was issued, or its time has changed."""
+
+    token: Token
+
+
+class TokenGone(NamedTuple):
+    """A delegation token was removed, or has expired."""
+
+    id: str
+
+
 class FeaturesChanged(NamedTuple):
     """The finalized features as they are now."""
 
@@ -220,6 +233,8 @@ Change: TypeAlias = (
     | AclsChanged
     | EntityConfigured
     | SecretChanged
+    | TokenChanged
+    | TokenGone
     | FeaturesChanged
 )
 
@@ -244,6 +259,7 @@ class ClusterImage(NamedTuple):
     acls: Mapping[ResourcePattern, tuple[Acl, ...]] = {}
     entity_configs: Mapping[Entity, Mapping[str, str]] = {}
     scram_secret: bytes = b""
+    tokens: Mapping[str, Token] = {}
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, if there is one."""
@@ -367,6 +383,12 @@ class Draft:
     def secret_changed(self, change: SecretChanged) -> None:
         self.scram_secret = change.secret
 
+    def token_changed(self, change: TokenChanged) -> None:
+        self._part("tokens")[change.token.id] = change.token
+
+    def token_gone(self, change: TokenGone) -> None:
+        self._part("tokens").pop(change.id, None)
+
     def features_changed(self, change: FeaturesChanged) -> None:
         self.features = change.features
 
@@ -419,5 +441,7 @@ APPLY: dict[type, Callable[[Draft, Any], None]] = {
     AclsChanged: Draft.acls_changed,
     EntityConfigured: Draft.entity_configured,
     SecretChanged: Draft.secret_changed,
+    TokenChanged: Draft.token_changed,
+    TokenGone: Draft.token_gone,
     FeaturesChanged: Draft.features_changed,
 }

@@ -8,7 +8,7 @@ being deleted, ids of topics that another program has made.
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from ottla.cluster import acl_nodes, client_nodes, nodes, scram_secret
+from ottla.cluster import acl_nodes, client_nodes, nodes, scram_secret, token_nodes
 from ottla.cluster.image import (
     ZERO_ID,
     ClusterImage,
@@ -97,6 +97,7 @@ def read_cluster(found: Nodes, values: StateValues, new_id: Callable[[], bytes])
         acls=acl_nodes.read_acls(others),
         entity_configs=client_nodes.read_configs(others),
         scram_secret=scram_secret.read(found),
+        tokens=token_nodes.read_tokens(others),
         deletions={topic_id: name for name, ids in waiting.items() for topic_id in ids},
     )
     epoch = nodes.read_broker_epoch(found.get(nodes.REGISTRATIONS, (b"", 0))[0])

@@ -15,6 +15,7 @@ from ottla.cluster import (
     nodes,
     reassignment_writes,
     scram_secret,
+    token_nodes,
     topic_writes,
     tree_reading,
 )
@@ -45,7 +46,7 @@ from ottla.metadata_store.tree import (
 )
 from ottla.wire.errors import ErrorCode
 
-FIXED = (*nodes.FIXED, *acl_nodes.FIXED)
+FIXED = (*nodes.FIXED, *acl_nodes.FIXED, *token_nodes.FIXED)
 ELECTION = (nodes.CLUSTER_ID, nodes.FEATURES, nodes.CONTROLLER_EPOCH, scram_secret.PATH)
 
 

@@ -5,11 +5,13 @@ Answers carry Kafka's error code and message; a message of None means that Kafka
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ottla.cluster.image import ZERO_ID
 from ottla.security.acls import AclBinding
+from ottla.security.principal import Principal
 from ottla.security.quotas.entities import Entity
+from ottla.security.tokens import Token
 from ottla.wire.errors import ErrorCode
 
 
@@ -203,6 +205,51 @@ class UserOutcome(NamedTuple):
     user: str
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
+
+
+class NewToken(NamedTuple):
+    """A delegation token to issue; a lifetime of 0 or less is the longest that is allowed."""
+
+    owner: Principal
+    requester: Principal
+    renewers: Sequence[Principal] = ()
+    lifetime_ms: int = -1
+
+
+class TokenRenewal(NamedTuple):
+    """The token that the HMAC proves is to hold for a period; 0 or less: the usual one."""
+
+    requester: Principal
+    hmac: bytes
+    period_ms: int = -1
+
+    def __repr__(self) -> str:
+        return f"TokenRenewal({self.requester}, [hidden], {self.period_ms})"
+
+
+class TokenExpiry(NamedTuple):
+    """The token that the HMAC proves is to expire after a period; a negative one: now."""
+
+    requester: Principal
+    hmac: bytes
+    period_ms: int = -1
+
+    def __repr__(self) -> str:
+        return f"TokenExpiry({self.requester}, [hidden], {self.period_ms})"
+
+
+TokenRequest: TypeAlias = NewToken | TokenRenewal | TokenExpiry
+
+
+class TokenOutcome(NamedTuple):
+    """The token as it is then; a new one with its HMAC."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    token: Token | None = None
+    hmac: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"TokenOutcome({self.error_code!r}, {self.token}, [hidden])"
 
 
 class ResourceType(IntEnum):

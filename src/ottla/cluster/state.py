@@ -20,6 +20,7 @@ from ottla.cluster.topics import RECORDS_PER_OPERATION_MAX, Defaults, TopicDecis
 from ottla.metadata_store.tree import Check, Operation, Result, Set, Tree, weight
 from ottla.seams.chance import Chance
 from ottla.seams.clock import Clock
+from ottla.security.tokens import TokenOptions, TokenTable
 
 NOT_COUNTED = -1
 # Partitions decided on before the event loop runs other work: about two milliseconds.
@@ -41,6 +42,7 @@ class Options(NamedTuple):
     unclean_leader_election: bool = False
     # How often preferred leaders are elected where others lead; None: only when asked for.
     leader_rebalance_s: float | None = None
+    tokens: TokenOptions = TokenOptions()
     cluster_id: str | None = None  # of the data directory; None: a new cluster draws one
     # Where this controller is reached, for brokers that find it in the tree.
     address: nodes.ControllerAddress | None = None
@@ -80,6 +82,7 @@ class State:
         self.rules = rules
         self.elections = elections
         self.feed = Feed()
+        self.tokens = TokenTable(options.tokens)
         self.values = StateValues(0)
         self.epoch = 0
         self.epoch_version = -1

@@ -5,10 +5,17 @@ the topics say which partitions there are: their states are read directly, many 
 a topic that is not whole is walked through.
 """
 
-from ottla.cluster import acl_nodes, nodes
+from ottla.cluster import acl_nodes, nodes, token_nodes
 from ottla.metadata_store.tree import NoNode, Tree
 
-WALKED = ("/cluster", "/config", "/admin", "/ottla", *acl_nodes.PARENTS.values())
+WALKED = (
+    "/cluster",
+    "/config",
+    "/admin",
+    "/ottla",
+    *acl_nodes.PARENTS.values(),
+    token_nodes.TOKENS,
+)
 SINGLE = (nodes.TOPICS, nodes.FEATURES, nodes.PRODUCER_IDS, nodes.CONTROLLER_EPOCH)
 
 

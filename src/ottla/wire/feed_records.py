@@ -187,6 +187,27 @@ class SecretRecord(Struct, key=13, versions=(0, 0), flexible=0):
     secret: Bytes = b""
 
 
+class RecordPrincipal(Struct):
+    type: String = ""
+    name: String = ""
+
+
+class TokenRecord(Struct, key=14, versions=(0, 0), flexible=0):
+    """A delegation token (KIP-48), without what proves it."""
+
+    id: String = ""
+    owner: RecordPrincipal = RecordPrincipal()
+    requester: RecordPrincipal = RecordPrincipal()
+    renewers: list[RecordPrincipal] = []
+    issued_ms: Int64 = 0
+    expires_ms: Int64 = 0
+    max_ms: Int64 = 0
+
+
+class TokenGoneRecord(Struct, key=15, versions=(0, 0), flexible=0):
+    id: String = ""
+
+
 RECORDS: dict[int, type[Struct]] = {
     kind: each
     for each in (
@@ -204,6 +225,8 @@ RECORDS: dict[int, type[Struct]] = {
         AclsRecord,
         EntityConfigsRecord,
         SecretRecord,
+        TokenRecord,
+        TokenGoneRecord,
     )
     if (kind := each.__schema__.key) is not None
 }
@@ -211,13 +234,16 @@ TYPES = {cls: kind for kind, cls in RECORDS.items()}
 # The levels from which on a record is sent in version 0, 1 and so on; in version 0 from the first
 # level on unless it is here.
 SECURITY_LEVEL = 3
+TOKENS_LEVEL = 4
 LEVELS: dict[type[Struct], tuple[int, ...]] = {
     BrokerRecord: (FIRST_LEVEL, 2),
     AclsRecord: (SECURITY_LEVEL,),
     EntityConfigsRecord: (SECURITY_LEVEL,),
     SecretRecord: (SECURITY_LEVEL,),
+    TokenRecord: (TOKENS_LEVEL,),
+    TokenGoneRecord: (TOKENS_LEVEL,),
 }
-HIGHEST_LEVEL = SECURITY_LEVEL  # that this version understands
+HIGHEST_LEVEL = TOKENS_LEVEL  # that this version understands
 
 
 S = TypeVar("S", bound=Struct)

@@ -28,10 +28,12 @@ from ottla.security.acls import Operation, ResourceType
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 CLUSTER, TRANSACTIONAL_ID = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
+DELEGATION_TOKEN, USER = ResourceType.DELEGATION_TOKEN, ResourceType.USER
 READ, WRITE, CREATE, DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
 ALTER, DESCRIBE, CLUSTER_ACTION = Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION
 DESCRIBE_CONFIGS, ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
 IDEMPOTENT_WRITE = Operation.IDEMPOTENT_WRITE
+CREATE_TOKENS, DESCRIBE_TOKENS = Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS
 
 
 def cluster(operation: Operation) -> Whole:
@@ -208,6 +210,11 @@ TABLE: Mapping[int, Guard] = {
     29: cluster(DESCRIBE),  # DescribeAcls
     30: cluster(ALTER),  # CreateAcls
     31: cluster(ALTER),  # DeleteAcls
+    # Those that concern who asks need no right.
+    38: Inside((USER, CREATE_TOKENS)),  # CreateDelegationToken
+    39: FREE,  # RenewDelegationToken
+    40: FREE,  # ExpireDelegationToken
+    41: Inside((DELEGATION_TOKEN, DESCRIBE), (USER, DESCRIBE_TOKENS)),  # DescribeDelegationToken
     48: cluster(DESCRIBE_CONFIGS),  # DescribeClientQuotas
     49: cluster(ALTER_CONFIGS),  # AlterClientQuotas
     50: cluster(DESCRIBE),  # DescribeUserScramCredentials

@@ -3,7 +3,8 @@
 Every method waits for its answer, retries what may pass, and raises `KafkaError` with what to do.
 Results are plain dictionaries as kafka-python gives them. The methods are grouped by what they are
 about: topics.py, configs.py, records.py, batches.py, groups.py, new_groups.py, transactions.py,
-leaders.py, replicas.py, reassignments.py, cluster.py, acls.py, surveys.py, users.py, quotas.py.
+leaders.py, replicas.py, reassignments.py, cluster.py, acls.py, surveys.py, users.py, quotas.py,
+tokens.py.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from .quotas import (
 from .reassignments import OngoingReassignment, Reassignments
 from .replicas import Replicas
 from .surveys import Survey, Surveys
+from .tokens import DelegationToken, Tokens
 from .topics import Topics
 from .transactions import Transactions
 from .types import (
@@ -95,6 +97,7 @@ __all__ = [
     "ConfigResourceType",
     "ConfigSourceType",
     "ConfigType",
+    "DelegationToken",
     "ElectionType",
     "GroupDescription",
     "GroupMember",
@@ -142,6 +145,7 @@ class Admin(
     Surveys,
     Users,
     Quotas,
+    Tokens,
 ):
     """Looks after a cluster. Options as keywords or as Kafka's properties."""
 

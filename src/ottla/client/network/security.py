@@ -72,7 +72,18 @@ def logins_of(config: ClientConfig) -> Callable[[], Logins]:
     name, password = username_and_password(config, mechanism)
     if mechanism == "PLAIN":
         return lambda: Logins(mechanism, lambda: PlainClient(name, password), time.monotonic)
-    return lambda: Logins(mechanism, lambda: ScramClient(mechanism, name, password), time.monotonic)
+    by_token = logs_in_by_token(config, mechanism)
+    return lambda: Logins(
+        mechanism,
+        lambda: ScramClient(mechanism, name, password, by_token=by_token),
+        time.monotonic,
+    )
+
+
+def logs_in_by_token(config: ClientConfig, mechanism: str) -> bool:
+    """Whether name and password are those of a delegation token (KIP-48)."""
+    text = jaas_options(config, mechanism).get("tokenauth", "")
+    return config["sasl_token_auth"] or text.lower() == "true"
 
 
 def username_and_password(config: ClientConfig, mechanism: str) -> tuple[str, str]:

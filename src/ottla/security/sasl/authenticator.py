@@ -51,6 +51,7 @@ class Authenticator:
         "_monotonic",
         "_now_ms",
         "_server",
+        "by_token",
         "headers",
         "principal",
         "state",
@@ -75,6 +76,7 @@ class Authenticator:
         self.state = State.HANDSHAKE
         self.headers = True  # tokens come in SaslAuthenticate; False: bare, after a handshake in v0
         self.principal: Principal | None = None
+        self.by_token = False  # whether the last login was by a delegation token
 
     @property
     def enabled(self) -> list[str]:
@@ -152,6 +154,7 @@ class Authenticator:
                 f"{who.principal}"
             )
         self.principal = who.principal
+        self.by_token = who.by_token
         self.state = State.COMPLETE
         self._server = None
         self._completed_at = self._monotonic()

@@ -20,6 +20,7 @@ class BadCredentials(AuthenticationFailed):
 class Authenticated(NamedTuple):
     principal: Principal
     expires_ms: int = NO_EXPIRY  # since the epoch: when the credential ends, as a token's
+    by_token: bool = False  # a delegation token (KIP-48)
 
 
 class ServerSide(Protocol):

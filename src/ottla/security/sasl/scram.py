@@ -1,5 +1,8 @@
 """SASL/SCRAM (RFC 5802, 7677) with SHA-256 and SHA-512, as Kafka uses it: without channel binding.
 
+With the extension `tokenauth=true` the name is the id of a delegation token, the password its HMAC
+in Base64, and who logs in is the token's owner (KIP-48).
+
 The broker keeps neither passwords nor what would do to log in elsewhere: salt, stored key, server
 key and iterations. A name that has no credential is answered like one that has, with a salt derived
 from a secret of the broker, until its proof fails: who asks learns nothing about names.
@@ -26,6 +29,8 @@ ASKED_ITERATIONS_MAX = 1_000_000  # of what a broker asks a client to compute
 NONCE_BYTES = 24
 SALT_BYTES = 16
 NO_BINDING = b"n,,"
+TOKEN_EXTENSION = "tokenauth"  # also in lines of JAAS
+KEPT_MAX = 10_000  # credentials of tokens; at more, all are made again
 LETTERS = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 _FIRST = re.compile(
@@ -88,8 +93,42 @@ def salt_of(digest: bytes, shape: Shape) -> bytes:
     return bytes(LETTERS[each % len(LETTERS)] for each in stream)
 
 
+def is_by_token(extensions: str | None) -> bool:
+    """Whether the client says so, as Java reads it."""
+    given = dict(each.partition("=")[::2] for each in (extensions or "").split(",") if each)
+    return given.get(TOKEN_EXTENSION, "").lower() == "true"
+
+
 def random_nonce() -> str:
     return secrets.token_urlsafe(NONCE_BYTES)
+
+
+class TokenLogin(NamedTuple):
+    """What a delegation token logs in as, and until when."""
+
+    owner: str
+    password: str
+    expires_ms: int
+
+    def __repr__(self) -> str:
+        return f"TokenLogin({self.owner}, [hidden], {self.expires_ms})"
+
+
+class TokenCredentials:
+    """The credentials of delegation tokens: made at their first login, and kept for the next."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], tuple[str, Credential]] = {}  # by mechanism and id
+
+    def of(self, mechanism: str, token_id: str, password: str, salt: bytes) -> Credential:
+        """Costs some milliseconds when it is made."""
+        kept = self._kept.get((mechanism, token_id))
+        if kept is None or kept[0] != password or kept[1].salt != salt:
+            if len(self._kept) >= KEPT_MAX:
+                self._kept.clear()
+            kept = password, credential(mechanism, password, salt, ITERATIONS_MIN)
+            self._kept[mechanism, token_id] = kept
+        return kept[1]
 
 
 class ScramServer:
@@ -100,9 +139,11 @@ class ScramServer:
         secret: bytes,
         nonce: str | None = None,
         shape: Shape = USUAL_SHAPE,
+        find_token: Callable[[str], TokenLogin | None] = lambda token_id: None,
+        token_credentials: TokenCredentials | None = None,
     ) -> None:
         """`secret` gives names without a credential a salt that stays the same, and `shape` is
-        what that salt looks like."""
+        what that salt looks like. `find_token` knows the delegation tokens that hold."""
         self._mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._find = find
@@ -111,6 +152,9 @@ class ScramServer:
         self._nonce = nonce or random_nonce()
         self._name = ""
         self._known = False
+        self._find_token = find_token
+        self._token_credentials = token_credentials or TokenCredentials()
+        self._token: TokenLogin | None = None
         self._credential: Credential | None = None
         self._first_bare = self._challenge = ""
 
@@ -131,20 +175,31 @@ class ScramServer:
                 "Authentication failed: Client requested an authorization id that is different "
                 "from username"
             )
-        kept = self._find(self._name)
-        self._known = kept is not None
-        self._credential = kept or self._made_up()
+        if is_by_token(found["more"]):
+            self._credential = self._credential_of_token()
+        else:
+            kept = self._find(self._name)
+            self._known = kept is not None
+            self._credential = kept or self._made_up(self._name, self._shape)
         self._nonce = found["nonce"] + self._nonce
         self._first_bare = found["bare"]
         salt = base64.b64encode(self._credential.salt).decode()
         self._challenge = f"r={self._nonce},s={salt},i={self._credential.iterations}"
         return self._challenge.encode()
 
-    def _made_up(self) -> Credential:
-        digest = hmac.digest(self._secret, f"{self._mechanism}:{self._name}".encode(), "sha512")
+    def _made_up(self, name: str, shape: Shape) -> Credential:
+        digest = hmac.digest(self._secret, f"{self._mechanism}:{name}".encode(), "sha512")
         size = hashlib.new(self._hash).digest_size
-        salt = salt_of(digest, self._shape)
-        return Credential(salt, digest[:size], digest[:size], self._shape.iterations)
+        return Credential(salt_of(digest, shape), digest[:size], digest[:size], shape.iterations)
+
+    def _credential_of_token(self) -> Credential:
+        """With a salt that a token has whether or not there is one of that id."""
+        made_up = self._made_up(f"token:{self._name}", USUAL_SHAPE)
+        token = self._token = self._find_token(self._name)
+        self._known = token is not None
+        if token is None:
+            return made_up
+        return self._token_credentials.of(self._mechanism, self._name, token.password, made_up.salt)
 
     def _final(self, text: str) -> tuple[bytes, Authenticated | None]:
         kept = self._credential
@@ -169,16 +224,28 @@ class ScramServer:
             raise BadCredentials("the proof of the client is wrong, or the user unknown")
         server_signature = hmac.digest(kept.server_key, message, self._hash)
         final = b"v=" + base64.b64encode(server_signature)
+        if self._token is not None:
+            return final, Authenticated(user(self._token.owner), self._token.expires_ms, True)
         return final, Authenticated(user(self._name))
 
 
 class ScramClient:
-    def __init__(self, mechanism: str, name: str, password: str, nonce: str | None = None) -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        name: str,
+        password: str,
+        nonce: str | None = None,
+        *,
+        by_token: bool = False,
+    ) -> None:
+        """`by_token`: name and password are those of a delegation token."""
         self._mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._password = password
         self._nonce = nonce or random_nonce()
-        self._bare = f"n={_escaped(name)},r={self._nonce}"
+        extension = f",{TOKEN_EXTENSION}=true" if by_token else ""
+        self._bare = f"n={_escaped(name)},r={self._nonce}{extension}"
         self._server_signature: bytes | None = None
 
     def first(self) -> bytes:
