@@ -15,6 +15,7 @@ from ottla.seams.chance import SeededChance
 from ottla.seams.clock import ManualClock
 from ottla.seams.disk import RealDisk
 from ottla.seams.network import (
+    EXPECTED_BYTES,
     FileTooShort,
     RealNetwork,
     RealStream,
@@ -106,6 +107,44 @@ def test_real_streams_carry_bytes_both_ways() -> None:
         assert collector.stream.peer == f"127.0.0.1:{listener.port}"
         collector.stream.close()
         collector.stream.close()
+        listener.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_that_expects_much_is_not_woken_up_for_little() -> None:
+    """Until as much has come, or the peer has ended; and for every byte when it expects no more."""
+
+    async def scenario() -> None:
+        network = RealNetwork(asyncio.get_running_loop())
+        accepted: list[Stream] = []
+        listener = network.listen("127.0.0.1", 0, accepted.append)
+        sender = await network.connect("127.0.0.1", listener.port)
+        await until(lambda: bool(accepted))
+        [receiver] = accepted
+        sizes: list[int | None] = []
+
+        def readable() -> None:
+            sizes.append(receiver.recv_into(bytearray(4 * EXPECTED_BYTES)))
+
+        receiver.expect(EXPECTED_BYTES)
+        receiver.on_readable(readable)
+        assert sender.send([bytes(1000)]) == 1000
+        await asyncio.sleep(0.05)
+        assert not sizes
+        left = memoryview(bytes(EXPECTED_BYTES))
+        while left:
+            left = left[sender.send([left]) :]
+            await asyncio.sleep(0)
+        await until(lambda: sum(map(int, filter(None, sizes))) >= EXPECTED_BYTES)
+        receiver.expect(1)
+        del sizes[:]
+        assert sender.send([b"x"]) == 1
+        await until(lambda: sum(map(int, filter(None, sizes))) > 0)
+        receiver.expect(EXPECTED_BYTES)
+        sender.close()
+        await until(lambda: bool(sizes) and sizes[-1] == 0)
+        receiver.close()
         listener.close()
 
     asyncio.run(scenario())

@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol, TypeAlias
 
 log = logging.getLogger("ottla.network")
@@ -22,6 +23,8 @@ OnStream: TypeAlias = "Callable[[Stream], object]"
 
 ACCEPTS_PER_TURN = 64  # then the connections already there have their turn
 ACCEPT_RETRY_S = 1.0  # after the process ran out of descriptors; asyncio waits as long
+# A stream that expects more is woken up when so many have come, not for every packet.
+EXPECTED_BYTES = 128 * 1024
 BUFFERS_PER_SEND = 512  # IOV_MAX is 1,024 on Linux and macOS
 PREAD_BYTES_MAX = 256 * 1024  # one step of sending a file where there is no sendfile
 
@@ -51,6 +54,11 @@ class Stream(Protocol):
 
     def recv_into(self, view: Data) -> int | None:
         """How many bytes came; 0 when the peer has ended; None when there is nothing now."""
+        ...
+
+    def expect(self, size: int) -> None:
+        """So many bytes come for certain, and nothing can be done with fewer: `on_readable` need
+        not be called before. A hint, until the next one."""
         ...
 
     def send(self, buffers: Sequence[Data], more: bool = False) -> int:
@@ -106,6 +114,7 @@ class RealStream:
     """A connected socket, non-blocking, without Nagle's delay."""
 
     __slots__ = (
+        "_expected",
         "_loop",
         "_on_readable",
         "_reading",
@@ -123,6 +132,7 @@ class RealStream:
         if connected.family in (socket.AF_INET, socket.AF_INET6):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._expected = 1
         self._loop = loop
         self._socket = connected
         self._send = connected.send
@@ -141,6 +151,14 @@ class RealStream:
             return self._socket.recv_into(view)
         except (BlockingIOError, InterruptedError):
             return None
+
+    def expect(self, size: int) -> None:
+        # Few values, so that a request of a megabyte costs two calls and not one per wake-up.
+        wanted = EXPECTED_BYTES if size >= EXPECTED_BYTES else 1
+        if wanted != self._expected:
+            self._expected = wanted
+            with suppress(OSError):  # gone, or a kernel without it: it wakes up more often
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
 
     def send(self, buffers: Sequence[Data], more: bool = False) -> int:
         try:

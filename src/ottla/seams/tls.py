@@ -21,8 +21,10 @@ from ottla.seams.network import (
     Stream,
 )
 from ottla.tls.channel import PLAIN_BYTES, RECEIVE_BYTES, TlsChannel
+from ottla.tls.engine import RECORD_BYTES_MAX
 from ottla.tls.failure import TlsFailure
 
+RECORD_OVERHEAD_BYTES_MAX = 512  # header, nonce, padding and tag, in any of the ciphers
 HANDSHAKE_S_MAX = 30.0  # then a connection that is not through is closed
 HANDSHAKE_STEPS_PER_TURN = 4  # one signs with the server's key, up to 1 ms; others have their turn
 
@@ -190,6 +192,10 @@ class TlsStream:
         if received == len(view):
             self._offer()
         return received
+
+    def expect(self, size: int) -> None:
+        # Of what OpenSSL has already, part of a record at most is not readable yet.
+        self._line.expect(size - RECORD_BYTES_MAX - RECORD_OVERHEAD_BYTES_MAX)
 
     def _offer(self) -> None:
         """Plain bytes may wait in OpenSSL, of which the line says nothing."""

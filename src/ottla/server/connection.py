@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from ottla.broker.dispatch import Peer, PeerError, Pending
 from ottla.seams.clock import Timer
-from ottla.seams.network import FileTooShort, Stream
+from ottla.seams.network import EXPECTED_BYTES, FileTooShort, Stream
 from ottla.server.input import SIZE_BYTES, Input, why_not_a_frame
 from ottla.server.limits import CACHED_S, REQUESTS_PER_TURN, UNSENT_BYTES
 from ottla.server.output import Output
@@ -59,6 +59,7 @@ class Connection:
         "_dirty",
         "_draining",
         "_exclusive",
+        "_expects",
         "_held",
         "_input",
         "_on_closed",
@@ -97,7 +98,7 @@ class Connection:
         self._exclusive: Slot | None = None
         self._held = 0  # bytes, by the slots
         self._counted = 0  # how much of `_output.held` the common account knows about
-        self._continuing = self._dirty = self._draining = False
+        self._continuing = self._dirty = self._draining = self._expects = False
         self._paused = self._writing = False
         self._throttled_until = 0.0  # monotonic
         self._throttled: Timer | None = None  # until it fires nothing is read
@@ -182,6 +183,11 @@ class Connection:
                 waiting = self._input
                 if start != end or waiting.buffer is not None:
                     waiting.keep(buffer, start, end, size)
+                    # What is missing of a request comes for certain: nobody sends half of one.
+                    missing = start + SIZE_BYTES + size - end if size >= 0 else 0
+                    if self._expects or missing >= EXPECTED_BYTES:
+                        self._expects = missing >= EXPECTED_BYTES
+                        self._stream.expect(max(missing, 1))
                     if waiting.starved:
                         self._pause()
             if output.pieces or self._paused:

@@ -90,11 +90,14 @@ class TlsChannel:
             received = self._line.recv_into(self._buffer)
             if received is None:
                 break
-            if received:
-                engine.feed(self._buffer[:received])
-            else:
+            if not received:
                 self._line_ended = True
                 engine.feed_end()
+                continue
+            engine.feed(self._buffer[:received])
+            if received < len(self._buffer):  # all there was; the line says when more comes
+                done += engine.read_into(target[done:])
+                break
         if engine.outgoing:  # an answer to the other side's change of keys
             self.flush()
         return done or None

@@ -86,6 +86,9 @@ class SimulatedStream:
             pipe.writer.wake_writer()
         return size
 
+    def expect(self, size: int) -> None:
+        """Bytes are shown as they arrive: who asks must bear that."""
+
     def send(self, buffers: Sequence[Data], more: bool = False) -> int:
         self._check()
         space = self._network.buffer_bytes - self.outgoing.size
