@@ -79,6 +79,7 @@ def throughput(run: Run) -> None:
 
 def one_round(run: Run, broker: Broker, topic: str, *, recorded: bool) -> None:
     clients.make_topic(broker.bootstrap, topic)
+    clients.rest(run.megabytes)
     before = broker.cpu_s()
     wrote_s = clients.produce(broker.bootstrap, topic, run.megabytes)
     between = broker.cpu_s()

@@ -31,9 +31,12 @@ def frame(key: int, version: int, body: bytes) -> bytes:
 
 def produce_frame(topic: str, partition: int, value: bytes, *, acks: int = 1) -> bytes:
     batch = write_batch([Record(value, timestamp=int(time.time() * 1000))])
-    body = struct.pack(">hhii", -1, acks, 30_000, 1) + text(topic)
-    body += struct.pack(">iii", 1, partition, len(batch)) + batch
-    return frame(PRODUCE, PRODUCE_VERSION, body)
+    return frame(PRODUCE, PRODUCE_VERSION, produce_body(topic, partition, batch, acks=acks))
+
+
+def produce_body(topic: str, partition: int, batch: bytes, *, acks: int) -> bytes:
+    start = struct.pack(">hhii", -1, acks, 30_000, 1) + text(topic)
+    return start + struct.pack(">iii", 1, partition, len(batch)) + batch
 
 
 def fetch_frame(
@@ -113,6 +116,29 @@ def produce_rate(port: int, topic: str, *, in_flight: int, seconds: float, acks:
         in_flight=in_flight,
         seconds=seconds,
     )
+
+
+def produce_batches(
+    sock: socket.socket, topic: str, megabytes: int, *, value_bytes: int = 1000, in_flight: int = 5
+) -> float:
+    """Seconds to write so many MB in batches of about one, `in_flight` of them outstanding.
+
+    The batch is made once: a client that costs less than any broker, where another would be what
+    is measured.
+    """
+    count = megabytes
+    value = bytes(range(250)) * (value_bytes // 250)
+    records = [Record(value, timestamp=int(time.time() * 1000))] * (1_000_000 // value_bytes)
+    body = produce_body(topic, 0, write_batch(records), acks=1)
+    one = frame(PRODUCE, PRODUCE_VERSION, body)
+    began = time.perf_counter()
+    for number in range(count + in_flight):
+        if number >= in_flight:
+            answer = receive(sock)
+            assert produce_error(answer, topic) == 0, answer
+        if number < count:
+            sock.sendall(one)
+    return time.perf_counter() - began
 
 
 def request_rate(
