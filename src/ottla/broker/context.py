@@ -35,6 +35,7 @@ class Peer:
         "client_software_name",
         "client_software_version",
         "disconnect",
+        "host",
         "listener_name",
         "login",
         "metadata_asked",
@@ -53,6 +54,7 @@ class Peer:
     ) -> None:
         self.listener_name = listener_name
         self.address = address
+        self.host = address.rpartition(":")[0].strip("[]")
         self.principal = ANONYMOUS
         self.by_token = False  # whether a delegation token proved who it is
         # What the principal may do, where there is an authorizer, as far as it was asked for.
@@ -75,11 +77,6 @@ class Peer:
         self.on_closed: Callable[[], object] | None = None
         # Monotonic seconds when the bytes of the current request came; 0.0 when it is not known.
         self.received_at = 0.0
-
-    @property
-    def host(self) -> str:
-        """The address without its port."""
-        return self.address.rpartition(":")[0].strip("[]")
 
     def when_closed(self, callback: Callable[[], object]) -> None:
         """Call back when the connection is closed, after those who asked for it before."""

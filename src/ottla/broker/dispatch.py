@@ -143,6 +143,36 @@ Handle = Callable[[Any, Context], Any]
 Failure = Callable[[Any, ErrorCode, Context], Any]
 
 
+Read = Callable[[Any, int], tuple[Any, int]]
+
+# The heartbeats of groups of all kinds: a member sends the same bytes again and again.
+REPEATED = frozenset((12, 68, 76))
+REPEATED_MAX = 4096
+REPEATED_BYTES_MAX = 256
+
+
+class RepeatedRequests:
+    """Decodes equal requests once: reading one costs more than all else about it. Nobody changes
+    a request."""
+
+    __slots__ = ("_known", "_read")
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._known: dict[bytes, tuple[Any, int]] = {}
+
+    def read(self, frame: memoryview, position: int) -> tuple[Any, int]:
+        data = bytes(frame[position:])
+        found = self._known.get(data)
+        if found is None:
+            found = self._read(memoryview(data), 0)
+            if len(data) <= REPEATED_BYTES_MAX:
+                if len(self._known) >= REPEATED_MAX:
+                    self._known.clear()
+                self._known[data] = found
+        return found
+
+
 class Route:
     """All that is known beforehand about one API in one version, and what has been counted."""
 
@@ -168,7 +198,9 @@ class Route:
         self.version = version
         self.handle = handle
         self.failure = failure
-        self.read: Callable[[Any, int], tuple[Any, int]] = reader(api.request, version)
+        self.read: Read = reader(api.request, version)
+        if api.key in REPEATED:
+            self.read = RepeatedRequests(self.read).read
         self.write: Callable[[Any, Out], object] = writer(api.response, version)
         self.response: type[Any] = api.response
         self.flexible = version >= api.flexible_from
@@ -370,7 +402,7 @@ class Dispatcher:
             if self._broker.rules is not None:
                 from ottla.broker.authorization.dispatching import guarded
 
-                handle = guarded(self._broker.rules, api, handle, failure)
+                handle = guarded(self._broker.rules, api, version, handle, failure)
             if between_brokers:
                 handle = self._for_brokers(api, handle)
             elif self._broker.in_cluster:

@@ -32,6 +32,7 @@ from ottla.coordinator.consumer_heartbeat import (
     check_epoch,
     check_not_fenced,
     is_full,
+    member_at_rest,
     owned_of,
     updated_member,
 )
@@ -176,6 +177,27 @@ class ConsumerGroups:
                 ]
             )
         return response
+
+    def still_there(
+        self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
+    ) -> tuple[ConsumerGroupHeartbeatResponse, TimerKey, int] | None:
+        """What `heartbeat` comes to where nothing is to be done: the response, and the timer of the
+        session with its milliseconds. None where there may be more to it.
+        """
+        group = self.get(request.group_id)
+        if group is None or group.seen_topics is not self.topics.image.topics:
+            return None
+        member = member_at_rest(group, request, client_id, client_host)
+        if member is None:
+            return None
+        of_group, group_id = self.options.of_group, group.group_id
+        response = ConsumerGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=of_group(group_id, "group.consumer.heartbeat.interval.ms"),
+        )
+        timeout_ms = of_group(group_id, "group.consumer.session.timeout.ms")
+        return response, (group_id, SESSION, member.member_id), timeout_ms
 
     def advance(
         self,

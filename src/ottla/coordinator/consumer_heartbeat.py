@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.coordinator.consumer_group import ConsumerMember
+from ottla.coordinator.consumer_group import ConsumerGroup, ConsumerMember
 from ottla.coordinator.current_assignment import Owned
 from ottla.coordinator.group_patterns import Describable
 from ottla.coordinator.new_group import JOINING_EPOCH, Refused
@@ -37,6 +37,40 @@ def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
     return (
         request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
     )
+
+
+def says_only_that_it_is_there(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """As nearly every heartbeat does."""
+    return (
+        request.member_epoch > JOINING_EPOCH
+        and request.topic_partitions is None
+        and request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.rebalance_timeout_ms == -1
+        and request.server_assignor is None
+        and request.rack_id is None
+        and request.instance_id is None
+    )
+
+
+def member_at_rest(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
+) -> ConsumerMember | None:
+    """The member that asks, if neither it nor its group has anything to do."""
+    member = group.members.get(request.member_id)
+    if (
+        member is None
+        or member.epoch != request.member_epoch
+        or not member.is_reconciled_to(group.assignment_epoch)
+        or group.assignment_epoch < group.epoch
+        or group.pattern_counts
+        or member.classic is not None
+        or member.client_id != client_id
+        or member.client_host != client_host
+        or not says_only_that_it_is_there(request)
+    ):
+        return None
+    return member
 
 
 def updated_member(member: ConsumerMember, asking: Asking) -> ConsumerMember:

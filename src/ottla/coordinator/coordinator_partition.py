@@ -122,6 +122,18 @@ class CoordinatorPartition(Generic[ShardT]):
         decide(effects, self._clock.now_ms())
         self.execute(effects)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was decided is committed: what only reads is answered at once."""
+        return (
+            not self._due_after
+            and not self._records
+            and self._next_offset <= self.partition.high_watermark
+        )
+
+    def set_timer(self, key: TimerKey, delay_ms: int) -> None:
+        self._timer.set(key, delay_ms)
+
     def execute(self, effects: Effects) -> None:
         if effects.records and (self.partition.cut_off or not self.partition.has_min_isr):
             # Nothing is wrong with the state, which may be large: it is not dropped for this.

@@ -38,9 +38,11 @@ class GroupOptions:
     def of_group(self, group_id: str, name: str) -> int:
         """A number that a group may set for itself, by the name of the broker's option."""
         settings = self._settings()
-        configs = self._topics.image.group_configs
+        configs = self._topics.image.group_configs.get(group_id)
+        if configs is None:
+            return settings.integer(name)
         config = name.removeprefix("group.")
-        own = configs[group_id].get(config) if configs and group_id in configs else None
+        own = configs.get(config)
         if own is None:
             return settings.integer(name)
         value = GROUP_CONFIGS[config].parse(own)

@@ -29,10 +29,8 @@ from ottla.security.acls import (
     ResourceType,
     title,
 )
+from ottla.security.audit import audit
 from ottla.security.principal import Principal
-
-# Kafka's `kafka.authorizer.logger`: denials at INFO, what was allowed at DEBUG.
-audit = logging.getLogger("ottla.authorizer")
 
 ANY_PRINCIPAL = "User:*"
 # By `authorize_by_resource_type`, to find those who may do everything; Kafka's own word.
@@ -128,8 +126,6 @@ class Authorizer:
         """`allow_if_no_acl`: everybody may use a resource that no ACL is about."""
         self.super_users = frozenset(map(str, super_users))
         self._without_acls = DEFAULT_ALLOW if allow_if_no_acl else DEFAULT_DENY
-        # Rises with every change of the ACLs: what was decided before may no longer hold.
-        self.generation = 0
         self.acls: Acls = NO_ACLS
         self._prefix_lengths: dict[ResourceType, tuple[int, ...]] = {}
         self._by_principal: dict[ResourcePattern, dict[str, tuple[Acl, ...]]] = {}
@@ -143,7 +139,6 @@ class Authorizer:
         if acls is before:
             return
         self.acls = acls
-        self.generation += 1
         self._decisions.clear()
         self._types_decided.clear()
         for pattern in list(self._by_principal):

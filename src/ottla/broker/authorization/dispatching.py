@@ -13,13 +13,15 @@ from ottla.broker.dispatch import failed
 from ottla.wire.apis import Api
 
 
-def guarded(rules: Rules, api: Api, handle: Handle, failure: Failure | None) -> Handle:
+def guarded(
+    rules: Rules, api: Api, version: int, handle: Handle, failure: Failure | None
+) -> Handle:
     """The handler, asked only what the client may ask."""
     guard = TABLE[api.key]
     if not guard.needs:
         return handle
     name = api.name
-    broker, authorizer = rules.broker, rules.authorizer
+    broker = rules.broker
     check = guard.around(Guarded(handle, partial(failed, api, failure), api.response))
 
     def ask(request: Any, context: Context) -> Any:
@@ -29,12 +31,12 @@ def guarded(rules: Rules, api: Api, handle: Handle, failure: Failure | None) -> 
         session = peer.rights
         if (
             session is None
-            or session.generation != authorizer.generation
+            or session.acls is not broker.image.acls
             or session.principal is not peer.principal
-            or broker.image.acls is not authorizer.acls
         ):
             session = rules.session(peer)
         context.rights = session.rights.get(name) or session.rights_in(name)
         return check(request, context)
 
-    return ask
+    shortcut = getattr(guard, "shortcut", None)
+    return ask if shortcut is None else shortcut(rules, handle, ask, version)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Container
 from typing import TYPE_CHECKING, Final
 
 from ottla.security.acls import Operation, ResourceType
+from ottla.security.audit import DEBUG, audit
 
 if TYPE_CHECKING:
     from ottla.broker.authorization.rights import Rights
@@ -38,12 +39,12 @@ def denied_to_follower(rights: Rights) -> Topics:
 
 def denied_topics(partitions: Collection[CachedPartition], rights: Rights) -> frozenset[str]:
     """Those of the partitions' topics that may not be read."""
-    if not rights.logs_allowed():
-        readable = rights.readable
-        for each in partitions:
-            if each.topic not in readable:
-                break
-        else:
+    readable = rights.readable
+    for each in partitions:
+        if each.topic not in readable:
+            break
+    else:
+        if not audit.isEnabledFor(DEBUG):  # else every allowance is asked for, to be logged
             return NOTHING
     names = [each.topic for each in partitions if each.topic is not None]
     allowed = rights.allowed(Operation.READ, ResourceType.TOPIC, names)
@@ -58,7 +59,7 @@ def denied_in_session(session: FetchSession, rights: Rights, request: FetchReque
         session.rights_state is not state
         or request.topics
         or session.denied
-        or rights.logs_allowed()
+        or audit.isEnabledFor(DEBUG)
     ):
         session.rights_state = state
         before = session.denied

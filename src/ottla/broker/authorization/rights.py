@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.context import Context, Peer
 from ottla.security.acls import CLUSTER_NAME, Operation, ResourceType
-from ottla.security.authorizer import ANY_NAME, Authorizer, audit, log_decision
+from ottla.security.audit import DEBUG, audit
+from ottla.security.authorizer import ANY_NAME, Authorizer, log_decision
 from ottla.security.principal import Principal
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 # Decisions that are kept for one connection; at more, all are forgotten.
 KNOWN_MAX = 10_000
-DEBUG = 10
 CLUSTER = ResourceType.CLUSTER
 
 Topic = TypeVar("Topic")
@@ -30,9 +30,9 @@ class Session:
     """The decisions for one connection, shared by its `Rights` in all APIs."""
 
     __slots__ = (
+        "acls",
         "authorizer",
         "described",
-        "generation",
         "host",
         "known",
         "name",
@@ -48,7 +48,7 @@ class Session:
         self.principal = principal
         self.name = str(principal)
         self.host = host
-        self.generation = authorizer.generation
+        self.acls = authorizer.acls  # by which was decided
         self.known: dict[tuple[Operation, ResourceType, str], bool] = {}
         # Topics that may be read (by name) and written to (by the name or id that requests have):
         # what a fetch and a produce look up before they ask for anything.
@@ -73,7 +73,7 @@ class Session:
         self.writable.clear()
         self.described = None
         self.state = object()
-        self.generation = self.authorizer.generation
+        self.acls = self.authorizer.acls
 
 
 class Rights:
@@ -112,10 +112,6 @@ class Rights:
         if (allowed and audit.isEnabledFor(DEBUG)) or (not allowed and log_denied):
             self._log(operation, kind, name, count)
         return allowed
-
-    def logs_allowed(self) -> bool:
-        """Whether each request is asked for so that what it may do is logged."""
-        return audit.isEnabledFor(DEBUG)
 
     def remember_readable(self, topics: Iterable[str]) -> None:
         """These may be read, as was found by asking."""
@@ -209,7 +205,7 @@ class Rules:
         session = peer.rights
         if session is None or session.principal is not peer.principal:
             session = peer.rights = Session(authorizer, peer.principal, peer.host)
-        elif session.generation != authorizer.generation:
+        elif session.acls is not authorizer.acls:
             session.forget()
         return session
 

@@ -25,14 +25,24 @@ from ottla.wire.errors import ErrorCode
 OWN_MEMBER_ID_VERSION = 1
 
 
+BLANKS = "".join(map(chr, range(33)))  # Java's trim drops what is no more than a space
+
+
 def handle(
     request: ConsumerGroupHeartbeatRequest, context: Context
 ) -> ConsumerGroupHeartbeatResponse | Pending:
+    coordinator = context.broker.coordinators.groups.coordinator_for(request.group_id)
+    if not isinstance(coordinator, ErrorCode) and coordinator.is_settled:
+        consumers = coordinator.shard.consumers
+        found = consumers.still_there(request, context.client_id or "", client_host(context))
+        if found is not None:
+            response, session, timeout_ms = found
+            coordinator.set_timer(session, timeout_ms)
+            return response
     try:
         check(request, context)
     except Refused as refused:
         return failure(request, refused.error, context, refused.message)
-    coordinator = context.broker.coordinators.groups.coordinator_for(request.group_id)
     if isinstance(coordinator, ErrorCode):
         return failure(request, coordinator, context)
     shard = coordinator.shard
@@ -94,8 +104,7 @@ def check(request: ConsumerGroupHeartbeatRequest, context: Context) -> None:
 
 
 def is_blank(text: str | None) -> bool:
-    """Java's trim drops what is no more than a space."""
-    return text is not None and not text.strip("".join(map(chr, range(33))))
+    return text is not None and not text.strip(BLANKS)
 
 
 def failure(

@@ -59,7 +59,7 @@ def new_member_id(request: JoinGroupRequest, context: Context) -> str:
 
 def client_host(context: Context) -> str:
     """The peer's address without its port, as DescribeGroups shows it."""
-    return "/" + context.peer.address.rpartition(":")[0].strip("[]")
+    return "/" + context.peer.host
 
 
 def failure(
