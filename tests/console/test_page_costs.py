@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import httpx
 import pytest
 
 from ottla.console.access.middleware import protect
 from ottla.console.access.open import EVERYBODY, OpenAccess
-from ottla.console.access.permissions import Grant, Principal, Role
+from ottla.console.access.permissions import Grant, Permission, Principal, Role
+from ottla.console.picture import WORKED_OUT_MAX
+from ottla.console.web.visible import visible
 from tests.work import counted_calls
 
 from .pictures import application, picture
@@ -47,3 +50,43 @@ def test_no_page_costs_more_with_a_thousand_topics_than_it_may(principal: Princi
     found = asyncio.run(costs())
     assert {path: count for path, count in found.items() if count > CALLS_MAX} == {}
     assert max(found.values()) > 2_000  # they are counted at all
+
+
+def test_what_may_be_seen_is_found_out_once_for_a_picture() -> None:
+    """Two of the same roles share it until the next picture; others, and tokens, have their own;
+    what is kept has a limit."""
+    now = picture(topics=50)
+    seen = visible(SOME, now)
+    assert visible(Principal("otto", SOME.grants, read_only=True), now) is seen
+    assert set(seen.topics) == {f"topic-00{each:02}" for each in range(50)}
+    token = Principal("vera", SOME.grants, within=Grant(Role.VIEWER, "*", "topic-001*"))
+    assert len(visible(token, now).topics) == 10
+    assert visible(SOME, now) is seen
+    assert visible(SOME, picture(topics=50)) is not seen
+    for each in range(2 * WORKED_OUT_MAX):
+        visible(Principal("vera", (Grant(Role.VIEWER, "*", f"topic-{each}*"),)), now)
+    assert len(now.worked_out) <= WORKED_OUT_MAX
+
+
+GRANTS = [
+    Grant(role, clusters, topics)
+    for role in (Role.VIEWER, Role.OPERATOR)
+    for clusters in ("*", "m*", "other")
+    for topics in ("*", "a*", "[ab]?", "*x*y*", "")
+]
+
+
+@pytest.mark.parametrize("permission", [Permission.VIEW, Permission.PRODUCE, Permission.CHANGE])
+@pytest.mark.parametrize("read_only", [False, True])
+def test_many_topics_at_once_are_judged_as_each_alone(
+    permission: Permission, read_only: bool
+) -> None:
+    """`of_topics` says what `may` says, for every pair of grants, with and without a token."""
+    topics = ("a", "ab", "b1", "axby", "xy", "A", "a\nb", "")
+    for pair in itertools.combinations(GRANTS, 2):
+        for within in (None, Grant(Role.VIEWER, "m*", "a*"), Grant(Role.ADMIN, "other", "*")):
+            principal = Principal("vera", pair, read_only, within)
+            at_once = principal.of_topics(permission, "main")
+            assert [at_once(each) for each in topics] == [
+                principal.may(permission, "main", each) for each in topics
+            ], principal

@@ -7,7 +7,13 @@ Times are milliseconds since 1970. Rates are per second, None where nothing tell
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+T = TypeVar("T")
+WORKED_OUT_MAX = 64  # of one picture; the oldest is forgotten
+NOTHING = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +123,7 @@ class LagPicture:
     lag_ms: int | None  # how long ago the record at the committed offset was at the end of the log
     member_id: str | None
     metadata: str = ""
+    readers: int = 0  # members that have it: in a share group there may be several
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +141,10 @@ class GroupPicture:
     @property
     def topics(self) -> tuple[str, ...]:
         return tuple(sorted({each.topic for each in self.lags}))
+
+    @property
+    def share(self) -> bool:
+        return self.kind == "share"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,14 +219,42 @@ class ClusterPicture:
     bytes_in_rate: float | None = None
     bytes_out_rate: float | None = None
     records_in_rate: float | None = None
+    worked_out: dict[Hashable, object] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def once(self, about: Hashable, work: Callable[[], T]) -> T:
+        """What `work` makes of this picture, kept with it: a page of thousands of topics must not
+        go through all of them for what is the same until the next picture."""
+        found = self.worked_out.get(about, NOTHING)
+        if found is NOTHING:
+            found = work()
+            # Threads may meet here: then one has worked in vain.
+            for oldest in list(self.worked_out)[: 1 - WORKED_OUT_MAX]:
+                self.worked_out.pop(oldest, None)
+            self.worked_out[about] = found
+        return cast(T, found)
 
     def age_ms(self, now_ms: int) -> int | None:
         return None if self.taken_ms is None else max(0, now_ms - self.taken_ms)
 
     @property
     def offline(self) -> int:
-        return sum(each.offline for each in self.topics.values())
+        return self.once("offline", lambda: sum(each.offline for each in self.topics.values()))
 
     @property
     def under_replicated(self) -> int:
-        return sum(each.under_replicated for each in self.topics.values())
+        return self.once(
+            "under_replicated",
+            lambda: sum(each.under_replicated for each in self.topics.values()),
+        )
+
+    @property
+    def partitions(self) -> int:
+        return self.once(
+            "partitions", lambda: sum(len(each.partitions) for each in self.topics.values())
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        return self.once("size", lambda: sum(each.size_bytes for each in self.topics.values()))

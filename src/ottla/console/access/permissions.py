@@ -6,10 +6,11 @@ topic)`. Everything else of the console trusts this answer and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 
 
 class Permission(StrEnum):
@@ -81,19 +82,48 @@ class Principal:
             for grant in self.grants
         )
 
-    def visible(self, cluster: str, topics: Iterable[str]) -> list[str]:
-        return [topic for topic in topics if self.may(Permission.VIEW, cluster, topic)]
+    @property
+    def roles(self) -> tuple[Hashable, ...]:
+        """What decides, besides the console's own mode: two with the same may the same."""
+        return self.grants, self.within
+
+    def of_topics(self, permission: Permission, cluster: str) -> Callable[[str], bool]:
+        """`may(permission, cluster, topic)` for thousands of topics: what does not depend on the
+        topic is found out once."""
+        if self.read_only and permission not in READ_ONLY_PERMISSIONS:
+            return lambda topic: False
+        matches = _any_of(
+            grant.topics for grant in self.grants if self._holds(grant, permission, cluster)
+        )
+        if self.within is None:
+            return matches
+        if not self._holds(self.within, permission, cluster):
+            return lambda topic: False
+        within = _any_of((self.within.topics,))
+        return lambda topic: within(topic) and matches(topic)
 
     @classmethod
     def _allows(cls, grant: Grant, permission: Permission, cluster: str, topic: str | None) -> bool:
-        return (
-            permission in ROLE_PERMISSIONS[grant.role]
-            and fnmatchcase(cluster, grant.clusters)
-            and cls._covers(grant, permission, topic)
-        )
+        return cls._holds(grant, permission, cluster) and cls._covers(grant, permission, topic)
+
+    @staticmethod
+    def _holds(grant: Grant, permission: Permission, cluster: str) -> bool:
+        """Whether it does for some topics."""
+        return permission in ROLE_PERMISSIONS[grant.role] and fnmatchcase(cluster, grant.clusters)
 
     @staticmethod
     def _covers(grant: Grant, permission: Permission, topic: str | None) -> bool:
         if topic is None:
             return grant.topics == "*" or permission is Permission.VIEW
         return fnmatchcase(topic, grant.topics)
+
+
+def _any_of(patterns: Iterable[str]) -> Callable[[str], bool]:
+    """Whether one of the patterns matches, as `fnmatchcase` says it."""
+    wanted = set(patterns)
+    if "*" in wanted:
+        return lambda topic: True
+    if not wanted:
+        return lambda topic: False
+    expression = re.compile("|".join(map(translate, sorted(wanted))))
+    return lambda topic: expression.match(topic) is not None

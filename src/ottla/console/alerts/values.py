@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from fnmatch import translate
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from ..collecting.samples import values_of
 from ..picture import ClusterPicture
@@ -27,9 +27,14 @@ class Values:
         self.picture = picture
         self.age_ms = picture.age_ms(now_ms)
         self.known = self.age_ms is not None and self.age_ms <= OLD_MS
-        self._values: dict[str, dict[Subject, float | None]] = {}
-        for measure, subject, topic, value in values_of(picture):
-            self._values.setdefault(measure, {})[subject, topic] = value
+
+    @cached_property
+    def _values(self) -> dict[str, dict[Subject, float | None]]:
+        """By measure; worked out for the first rule that compares one."""
+        found: dict[str, dict[Subject, float | None]] = {}
+        for measure, subject, topic, value in values_of(self.picture):
+            found.setdefault(measure, {})[subject, topic] = value
+        return found
 
     def of(self, rule: Rule) -> Iterator[tuple[Subject, float | None]]:
         if rule.watch == Watched.CLUSTER_SILENT:

@@ -82,14 +82,16 @@ def whole(request: Request, name: str, usual: int, most: int) -> int:
     return int(text)
 
 
-def listed(request: Request, things: Mapping[str, Any]) -> Response:
+def listed(
+    request: Request, things: Mapping[str, Any], as_shown: Callable[[Any], Any] = lambda each: each
+) -> Response:
     """Those whose names contain every word of `q`, from `offset`, at most `limit`."""
     words = request.query_params.get("q", "")[:SEARCH_CHARACTERS_MAX].lower().split()
     offset = whole(request, "offset", 0, 10**9)
     limit = whole(request, "limit", LIMIT, LIMIT_MAX)
     names = sorted(each for each in things if all(word in each.lower() for word in words))
     shown = names[offset : offset + limit]
-    return json_answer({"total": len(names), "items": [things[each] for each in shown]})
+    return json_answer({"total": len(names), "items": [as_shown(things[each]) for each in shown]})
 
 
 LISTED = {

@@ -29,8 +29,8 @@ PARTS = ("brokers", "topics", "groups", "transactions", "reassignments", "pipeli
 def summary(picture: ClusterPicture) -> dict[str, Any]:
     found: dict[str, Any] = {
         name: plain(getattr(picture, name))
-        for name in ClusterPicture.__dataclass_fields__
-        if name not in PARTS
+        for name, field in ClusterPicture.__dataclass_fields__.items()
+        if field.init and name not in PARTS
     }
     counts = {name: len(getattr(picture, name)) for name in PARTS}
     return found | {
@@ -74,7 +74,7 @@ async def brokers(request: Request) -> Response:
 async def topics(request: Request) -> Response:
     found = picture_of(request).topics
     if request.query_params.get("partitions") != "1":
-        found = {name: replace(each, partitions=()) for name, each in found.items()}
+        return listed(request, found, lambda each: replace(each, partitions=()))
     return listed(request, found)
 
 
@@ -125,7 +125,7 @@ def told(answer: Answer, items: list[Any]) -> Response:
 async def groups(request: Request) -> Response:
     found = picture_of(request).groups
     if request.query_params.get("details") != "1":
-        found = {name: replace(each, members=(), lags=()) for name, each in found.items()}
+        return listed(request, found, lambda each: replace(each, members=(), lags=()))
     return listed(request, found)
 
 

@@ -20,6 +20,7 @@ from ..access.guard import principal_of
 from ..access.permissions import Permission
 from ..context import Cluster
 from ..web.rendering import render
+from ..web.visible import topics_for
 from . import parameters
 from .browsing import PAGE_RECORDS_MAX, SCAN_TIME_MS, Browse, Page, Progress
 from .filtering import SqlCondition
@@ -111,11 +112,9 @@ class Messages:
             formats=FORMATS,
             written_formats=WRITTEN_FORMATS,
             compressions=COMPRESSIONS,
-            targets=[
-                each
-                for each in sorted(cluster.picture.topics)
-                if principal_of(request).may(Permission.PRODUCE, cluster.name, each)
-            ][:TARGETS_MAX],
+            targets=topics_for(principal_of(request), Permission.PRODUCE, cluster.picture)[
+                :TARGETS_MAX
+            ],
         )
 
     async def rows(self, request: Request) -> Response:

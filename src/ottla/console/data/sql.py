@@ -9,6 +9,7 @@ from starlette.routing import BaseRoute, Route
 from ..access.guard import principal_of, require
 from ..access.permissions import Permission
 from ..web.rendering import cluster_of, picture_of, render
+from ..web.visible import topics_for
 from . import parameters
 from .positions import chosen, partitions_of
 from .pushdown import Limits
@@ -34,13 +35,12 @@ class Sql:
         return [Route(f"{prefix}/sql/run", self.run, methods=["POST"])]
 
     async def page(self, request: Request) -> Response:
-        cluster = cluster_of(request)
-        principal = principal_of(request)
-        readable = sorted(
+        picture = picture_of(request)
+        readable = [
             name
-            for name, each in picture_of(request).topics.items()
-            if not each.internal and principal.may(Permission.READ, cluster.name, name)
-        )
+            for name in topics_for(principal_of(request), Permission.READ, picture)
+            if not picture.topics[name].internal
+        ]
         topic = request.query_params.get("topic") or (readable[0] if readable else "topic")
         return render(
             request,

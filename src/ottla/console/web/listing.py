@@ -6,6 +6,7 @@ The address has it all (`?q=…&sort=size&desc=1&page=2`), so that it can be kep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
@@ -79,9 +80,16 @@ class Page(Generic[T]):
 
 def in_order(things: Sequence[T], key: Callable[[T], Any], descending: bool) -> list[T]:
     """Sorted; what has no value is last either way."""
-    known = [(value, each) for each in things if (value := key(each)) is not None]
-    known.sort(key=lambda pair: pair[0], reverse=descending)
-    return [each for _, each in known] + [each for each in things if key(each) is None]
+    known: list[tuple[Any, T]] = []
+    others: list[T] = []
+    for each in things:
+        value = key(each)
+        if value is None:
+            others.append(each)
+        else:
+            known.append((value, each))
+    known.sort(key=itemgetter(0), reverse=descending)
+    return [each for _, each in known] + others
 
 
 def _number(text: str) -> int:

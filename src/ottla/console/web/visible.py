@@ -14,10 +14,25 @@ def visible(principal: Principal, picture: ClusterPicture) -> ClusterPicture:
     left is not shown. Costs nothing for one who sees all topics."""
     if principal.sees_all_topics(picture.name):
         return picture
-    allowed = set(principal.visible(picture.name, picture.topics))
+    # Of each picture once for all who have these roles.
+    return picture.once(("visible", *principal.roles), lambda: _visible(principal, picture))
 
-    def seen(topic: str) -> bool:
-        return topic in allowed or principal.may(Permission.VIEW, picture.name, topic)
+
+def topics_for(
+    principal: Principal, permission: Permission, picture: ClusterPicture
+) -> tuple[str, ...]:
+    """The topics with which this principal may do that, in the picture's order."""
+
+    def work() -> tuple[str, ...]:
+        may = principal.of_topics(permission, picture.name)
+        return tuple(topic for topic in picture.topics if may(topic))
+
+    return picture.once((permission, principal.read_only, *principal.roles), work)
+
+
+def _visible(principal: Principal, picture: ClusterPicture) -> ClusterPicture:
+    seen = principal.of_topics(Permission.VIEW, picture.name)
+    allowed = topics_for(principal, Permission.VIEW, picture)
 
     def group_seen(group: GroupPicture) -> GroupPicture:
         lags = tuple(each for each in group.lags if seen(each.topic))
@@ -49,7 +64,7 @@ def visible(principal: Principal, picture: ClusterPicture) -> ClusterPicture:
     }
     return replace(
         picture,
-        topics={name: each for name, each in picture.topics.items() if name in allowed},
+        topics={name: picture.topics[name] for name in allowed},
         groups=groups,
         transactions=tuple(
             replace(each, partitions=tuple(part for part in each.partitions if seen(part[0])))

@@ -70,12 +70,7 @@ class ResetGroup(OnGroup):
     def plan(self, asking: Asking) -> Preview:
         group = self.group(asking)
         wanted = self.wanted(asking, group)
-        committed = {
-            TopicPartition(*at): each.offset
-            for at, each in asking.admin.list_group_offsets({group.group_id: wanted})[
-                group.group_id
-            ].items()
-        }
+        committed = committed_of(asking.admin, group, wanted)
         first = offsets_of(asking.admin, wanted, OffsetSpec.EARLIEST)
         last = offsets_of(asking.admin, wanted, OffsetSpec.LATEST)
         then = self.targets(asking, wanted, committed, first, last)
@@ -100,6 +95,11 @@ class ResetGroup(OnGroup):
             warnings.append(
                 f"The group has {len(group.members)} members: Kafka lets offsets be set only when "
                 "it has none. Stop its consumers, then come back."
+            )
+        if group.share:
+            warnings.append(
+                "What members of the group have processed beyond where it begins is forgotten: it "
+                "may come again."
             )
         topics = sorted({at.topic for at in then})
         return Preview(
@@ -200,7 +200,11 @@ class ResetGroup(OnGroup):
                 chosen[TopicPartition(topic, index)] = offset
         if not chosen:
             raise FormError("offsets: none")
-        told = asking.admin.alter_group_offsets(group_id, chosen)
+        known = asking.picture.groups.get(group_id)
+        if known is not None and known.share:
+            told = asking.admin.alter_share_group_offsets(group_id, chosen)
+        else:
+            told = asking.admin.alter_group_offsets(group_id, chosen)
         failed = [f"{at.topic}-{at.partition}: {error()}" for at, error in told.items() if error]
         detail = "; ".join(asking.fields.get("offsets", []))
         if failed:
@@ -244,6 +248,18 @@ class DeleteGroup(OnGroup):
         if told != "OK":
             return Outcome(f"Group {group_id} was not deleted: {told}", good=False)
         return Outcome(f"Group {group_id} was deleted.")
+
+
+def committed_of(
+    admin: Admin, group: GroupPicture, wanted: list[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Where the group goes on in those of these partitions where it has begun."""
+    name = group.group_id
+    if group.share:
+        begun = admin.list_share_group_offsets({name: wanted})[name]
+        return {at: each.start_offset for at, each in begun.items() if each is not None}
+    found = admin.list_group_offsets({name: wanted})[name]
+    return {TopicPartition(*at): each.offset for at, each in found.items()}
 
 
 def offsets_of(

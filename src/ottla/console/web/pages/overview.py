@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from ...access.guard import principal_of
 from ...access.permissions import Permission
+from ...picture import ClusterPicture
 from ..rendering import base_of, console_of, picture_of, render
 
 TOP = 8  # lines of each list
@@ -20,6 +21,17 @@ TOP = 8  # lines of each list
 def top(things: Iterable[Any], by: Callable[[Any], float | None]) -> list[Any]:
     """The first few of those that have any of it."""
     return nlargest(TOP, (each for each in things if by(each)), key=lambda each: by(each) or 0)
+
+
+def lists(picture: ClusterPicture) -> dict[str, Any]:
+    """What takes a look at everything."""
+    topics, groups = picture.topics.values(), picture.groups.values()
+    return {
+        "lag": sum(each.lag or 0 for each in groups),
+        "biggest": top(topics, lambda each: each.size_bytes),
+        "busiest": top(topics, lambda each: each.bytes_in_rate or each.records_in_rate),
+        "lagging": top(groups, lambda each: each.lag),
+    }
 
 
 async def start(request: Request) -> Response:
@@ -33,19 +45,14 @@ async def start(request: Request) -> Response:
 
 async def overview(request: Request) -> Response:
     picture = picture_of(request)
-    topics = picture.topics.values()
-    groups = picture.groups.values()
     return render(
         request,
         "overview.html",
         picture=picture,
         up=sum(each.up for each in picture.brokers),
-        partitions=sum(len(each.partitions) for each in topics),
-        size=sum(each.size_bytes for each in topics),
-        lag=sum(each.lag or 0 for each in groups),
-        biggest=top(topics, lambda each: each.size_bytes),
-        busiest=top(topics, lambda each: each.bytes_in_rate or each.records_in_rate),
-        lagging=top(groups, lambda each: each.lag),
+        partitions=picture.partitions,
+        size=picture.size_bytes,
+        **picture.once("overview", lambda: lists(picture)),
         alerts=request.app.state.alerts_now(request, picture.name),
     )
 

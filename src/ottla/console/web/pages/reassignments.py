@@ -58,7 +58,7 @@ def misled(picture: ClusterPicture) -> tuple[int, int]:
 
 async def reassignments(request: Request) -> Response:
     picture = picture_of(request)
-    preferred, offline = misled(picture)
+    preferred, offline = picture.once("misled", lambda: misled(picture))
     return render(
         request,
         "reassignments.html",
