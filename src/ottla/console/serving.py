@@ -24,6 +24,7 @@ from .alerts.settings import alerts_of
 from .app import protected_app
 from .collecting.collector import CollectedCluster
 from .config.options import ConfigError, ConsoleOptions, OidcOptions
+from .connections import Connection, end_stuck
 from .context import Console
 from .data.schemas import schemas_of
 from .history.kept import KeptHistory
@@ -45,6 +46,13 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        watching = asyncio.create_task(end_stuck(self.server_state.connections))
+        try:
+            await super().serve(sockets)
+        finally:
+            watching.cancel()
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -165,18 +173,7 @@ async def serve(
     ready: Callable[[], None],
     context: ssl.SSLContext | None = None,
 ) -> None:
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        lifespan="on",
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=DRAIN_S,
-    )
-    config.load()
-    config.ssl = context
-    server = Server(config)
+    server = server_of(app, context)
 
     def stop() -> None:
         server.should_exit = True
@@ -190,3 +187,20 @@ async def serve(
     if not serving.done():
         ready()
     await serving
+
+
+def server_of(app: ASGIApp, context: ssl.SSLContext | None = None) -> Server:
+    config = uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN_S,
+    )
+    config.load()
+    config.ssl = context
+    return Server(config)

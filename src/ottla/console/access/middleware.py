@@ -43,6 +43,7 @@ STATIC_PATHS = ("/static/", "/data/static/")  # the wheel's own files: no secret
 PUBLIC_PATHS = (*STATIC_PATHS, "/login", "/healthz")
 API_PREFIX = "/api/"
 BODY_BYTES_MAX = 16 * 1024 * 1024  # of any request; records typed or uploaded by hand fit
+LOGIN_BYTES_MAX = 64 * 1024  # of one who is not logged in: many at once must not fill the memory
 PASSWORD_PATH = "/password"
 
 logger = logging.getLogger(__name__)
@@ -139,7 +140,7 @@ class AccessMiddleware:
             return self._ask_to_log_in(request), receive
         if visit is not None and visit.must_change_password and not self._may_wait(path):
             return RedirectResponse(PASSWORD_PATH, 303), receive
-        receive = _bounded(request, receive)
+        receive = _bounded(request, receive, LOGIN_BYTES_MAX if visit is None else BODY_BYTES_MAX)
         if request.method not in SAFE_METHODS and not (visit is not None and visit.by_token):
             receive = await self._check_csrf(request, receive)
         return None, receive
@@ -208,11 +209,11 @@ class AccessMiddleware:
         return send_while_valid
 
 
-def _bounded(request: Request, receive: Receive) -> Receive:
-    """Refuses a body beyond BODY_BYTES_MAX, whether announced or not."""
+def _bounded(request: Request, receive: Receive, bytes_max: int) -> Receive:
+    """Refuses a longer body, whether announced or not."""
     announced = request.headers.get("content-length", "0")
-    too_long = HTTPException(413, f"At most {BODY_BYTES_MAX} bytes in one request.")
-    if not announced.isdecimal() or int(announced) > BODY_BYTES_MAX:
+    too_long = HTTPException(413, f"At most {bytes_max} bytes in one request.")
+    if not announced.isdecimal() or int(announced) > bytes_max:
         raise too_long
     received = 0
 
@@ -220,7 +221,7 @@ def _bounded(request: Request, receive: Receive) -> Receive:
         nonlocal received
         message = await receive()
         received += len(message.get("body", b""))
-        if received > BODY_BYTES_MAX:
+        if received > bytes_max:
             raise too_long
         return message
 

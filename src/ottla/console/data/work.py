@@ -12,9 +12,9 @@ import json
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import CancelledError, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as WaitTimeoutError
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -27,9 +27,11 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 LINES_QUEUED_MAX = 64  # between the thread that reads and the browser
+BYTES_QUEUED_MAX = 4 * 1024 * 1024
 TAKEN_LATEST_MS = 60_000  # a browser that takes nothing for so long is gone
 STOP_SEEN_MS = 200  # how soon a thread that waits for a slow browser sees that it is gone
 BEAT_MS = 10_000  # a line at least so often, so that a connection that died is found
+LATE = f"Nothing of this was taken for {TAKEN_LATEST_MS // 1000} s and it ended: start it again."
 LINES = "application/x-ndjson"
 EVENTS = "text/event-stream"
 
@@ -140,7 +142,8 @@ class Workers:
                 emit({"error": "The console failed at this; its log has the traceback."})
 
         beat = b": \n\n" if media == EVENTS else b"{}\n"
-        return self.streamed_bytes(as_bytes, media=media, beat=beat, beat_ms=beat_ms)
+        late = encoded({"error": LATE}, media)
+        return self.streamed_bytes(as_bytes, media=media, beat=beat, beat_ms=beat_ms, late=late)
 
     def streamed_bytes(
         self,
@@ -150,64 +153,118 @@ class Workers:
         headers: Mapping[str, str] | None = None,
         beat: bytes = b"",
         beat_ms: int = BEAT_MS,
+        late: bytes = b"",
     ) -> StreamingResponse:
-        """An answer of the bytes that `work` puts. If it raises, the answer breaks off, so that a
-        browser shows a download that failed and not a file that looks whole."""
+        """An answer of the bytes that `work` puts. If it raises, or nobody takes them (and there
+        is no `late` to say), the answer breaks off, so that a browser shows a download that failed
+        and not a file that looks whole."""
         stop = Stop()
-        loop = asyncio.get_running_loop()
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue(LINES_QUEUED_MAX)
-
-        def put(piece: bytes | None) -> None:
-            waiting = asyncio.run_coroutine_threadsafe(queue.put(piece), loop)
-            deadline = Deadline(TAKEN_LATEST_MS)
-            while True:
-                try:
-                    return waiting.result(STOP_SEEN_MS / 1000)
-                except WaitTimeoutError:
-                    if stop or deadline.passed:
-                        waiting.cancel()
-                        raise Stopped from None
-                except CancelledError:
-                    raise Stopped from None
+        pipe = Pipe(asyncio.get_running_loop(), stop)
 
         def run() -> None:
             try:
                 stop.check()
-                work(put, stop)
+                work(pipe.put, stop)
             except Stopped:
                 return
             finally:
-                with suppress(Stopped):
-                    put(None)
+                pipe.end()
 
         future = self._submit(run)
         return StreamingResponse(
-            _pieces(queue, future, stop, beat, beat_ms), media_type=media, headers=headers
+            _pieces(pipe, future, stop, beat, beat_ms, late), media_type=media, headers=headers
         )
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
+class Pipe:
+    """From a thread that works to the browser: so much may lie in it, and no more."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stop: Stop) -> None:
+        self._loop = loop
+        self._stop = stop
+        self._room = threading.Condition()  # all below
+        self._pieces: deque[bytes] = deque()
+        self._bytes = 0
+        self._ended = False
+        self.late = False  # the browser took nothing for too long
+        self._came = asyncio.Event()
+
+    # The thread
+
+    def put(self, piece: bytes) -> None:
+        """Waits for room; raises Stopped where nobody takes anything."""
+        deadline = Deadline(TAKEN_LATEST_MS)
+        with self._room:
+            while self._full(piece):
+                self._stop.check()
+                if deadline.passed:
+                    self.late = True
+                    raise Stopped
+                self._room.wait(STOP_SEEN_MS / 1000)
+            self._pieces.append(piece)
+            self._bytes += len(piece)
+        self._tell()
+
+    def _full(self, piece: bytes) -> bool:
+        """One piece always fits, however large it is."""
+        much = self._bytes + len(piece) > BYTES_QUEUED_MAX
+        return bool(self._pieces) and (much or len(self._pieces) >= LINES_QUEUED_MAX)
+
+    def end(self) -> None:
+        """Nothing more comes; what lies in it is still taken."""
+        with self._room:
+            self._ended = True
+        self._tell()
+
+    def _tell(self) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._came.set)
+
+    # The event loop
+
+    async def take(self, wait_ms: int) -> bytes | None:
+        """The next piece, None at the end. Raises TimeoutError."""
+        while True:
+            self._came.clear()
+            with self._room:
+                if self._pieces:
+                    piece = self._pieces.popleft()
+                    self._bytes -= len(piece)
+                    self._room.notify()
+                    return piece
+                if self._ended:
+                    return None
+            await asyncio.wait_for(self._came.wait(), wait_ms / 1000)
+
+
 async def _pieces(
-    queue: asyncio.Queue[bytes | None],
+    pipe: Pipe,
     future: asyncio.Future[None],
     stop: Stop,
     beat: bytes,
     beat_ms: int,
+    late: bytes,
 ) -> AsyncIterator[bytes]:
     try:
         while True:
             try:
-                piece = await asyncio.wait_for(queue.get(), beat_ms / 1000)
+                piece = await pipe.take(beat_ms)
             except TimeoutError:
                 if beat:
                     yield beat
                 continue
-            if piece is None:
-                await future  # raises what the work raised
-                return
-            yield piece
+            if piece is not None:
+                yield piece
+                continue
+            await future  # raises what the work raised
+            if pipe.late and not late:
+                raise OSError("the browser took nothing for too long: this is not the whole")
+            if pipe.late:
+                yield late
+            return
     finally:
         stop.set()
         future.cancel()  # where it has not begun

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ from .rendering import console_of
 from .visible import visible
 
 CLIENTS_MAX = 100
+CLIENTS_OF_ONE_MAX = 40  # of one user: nobody takes all
 SUBJECTS_MAX = 120  # of one client; as static/live.js
 LOOK_S = 1.0  # how often it looks for a new picture
 SILENCE_S_MAX = 15.0  # then a comment shows that the connection lives
@@ -39,17 +41,21 @@ class Events:
 
     def __init__(self) -> None:
         self.clients = 0
+        self.of: Counter[str] = Counter()  # those of each user
 
     async def stream(
         self, cluster: Cluster, principal: Principal, subjects: list[str]
     ) -> AsyncIterator[str]:
         self.clients += 1
+        self.of[principal.name] += 1
         try:
             yield f"retry: {RETRY_MS}\n\n"
             async for event in changes(cluster, principal, subjects):
                 yield event
         finally:
             self.clients -= 1
+            self.of[principal.name] -= 1
+            self.of += Counter()  # without those at 0
 
 
 async def changes(
@@ -103,12 +109,12 @@ async def events(request: Request) -> Response:
     if len(subjects) > SUBJECTS_MAX:
         raise HTTPException(400, f"of: at most {SUBJECTS_MAX} subjects (got {len(subjects)})")
     streams: Events = request.app.state.events
-    if streams.clients >= CLIENTS_MAX:
-        raise HTTPException(
-            503, f"{CLIENTS_MAX} pages get live numbers already.", {"Retry-After": "30"}
-        )
+    principal = principal_of(request)
+    most = CLIENTS_OF_ONE_MAX if streams.of[principal.name] >= CLIENTS_OF_ONE_MAX else CLIENTS_MAX
+    if most < CLIENTS_MAX or streams.clients >= CLIENTS_MAX:
+        raise HTTPException(503, f"{most} pages get live numbers already.", {"Retry-After": "30"})
     return StreamingResponse(
-        streams.stream(cluster, principal_of(request), subjects),
+        streams.stream(cluster, principal, subjects),
         media_type="text/event-stream",
         headers={"X-Accel-Buffering": "no"},
     )
