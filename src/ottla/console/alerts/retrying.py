@@ -4,6 +4,7 @@ from __future__ import annotations
 
 FIRST_WAIT_MS = 5_000
 WAIT_MS_MAX = 10 * 60_000
+AFTER_S_MAX = 3600  # that a receiver may ask for (Retry-After)
 GIVE_UP_MS = 24 * 3600_000
 FINAL_ATTEMPTS_MAX = 3  # of what the receiver says will never be taken: somebody may mend it
 
@@ -16,3 +17,9 @@ def next_attempt(
         return None
     wait_ms = min(WAIT_MS_MAX, FIRST_WAIT_MS << min(attempts - 1, 20))
     return now_ms + max(wait_ms, after_s * 1000)
+
+
+def is_due(next_ms: int, now_ms: int) -> bool:
+    """Whether it is time; also where the clock went back, so that no message waits for longer than
+    it ever may."""
+    return next_ms <= now_ms or next_ms - now_ms > AFTER_S_MAX * 1000

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import http.client
 import smtplib
+import socket
 import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.utils import format_datetime, make_msgid
@@ -16,12 +20,13 @@ from urllib.parse import urlsplit
 from ottla import __version__
 
 from .payloads import complaint, payload_of, plain_text
+from .retrying import AFTER_S_MAX
 from .rounds import Message
 from .rules import Encryption, Receiver, ReceiverKind
 
 TIMEOUT_S = 10.0  # of each step: connect, send, answer
+WHOLE_S_MAX = 30.0  # of all steps: an answer that drips holds nobody else's messages up
 ANSWER_BYTES_MAX = 64 * 1024
-RETRY_AFTER_S_MAX = 3600
 TRY_AGAIN = frozenset({408, 425, 429})  # of the 4xx, those that say "later"
 
 
@@ -55,31 +60,24 @@ def _post(receiver: Receiver, message: Message, now_ms: int) -> None:
     payload = payload_of(receiver, message, now_ms)
     parts = urlsplit(payload.url)
     assert parts.hostname is not None
-    connection: http.client.HTTPConnection
-    if parts.scheme == "https":
-        context = ssl.create_default_context()
-        connection = http.client.HTTPSConnection(
-            parts.hostname, parts.port, timeout=TIMEOUT_S, context=context
-        )
-    else:
-        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_S)
+    secure = parts.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    connection = kind(parts.hostname, parts.port)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     headers = {
         "Content-Type": "application/json; charset=utf-8",
         "User-Agent": f"ottla-console/{__version__}",
     }
-    try:
+    with connected(parts.hostname, connection.port, secure) as connection.sock:
         connection.request("POST", path, payload.body, headers)
         answer = connection.getresponse()
         body = answer.read(ANSWER_BYTES_MAX)
-    finally:
-        connection.close()
     if not 200 <= answer.status < 300:
         after = answer.headers.get("Retry-After", "")
         raise SendError(
-            f"HTTP {answer.status} {answer.reason}",
+            f"HTTP {answer.status} {answer.reason}"[:300],
             final=300 <= answer.status < 500 and answer.status not in TRY_AGAIN,
-            after_s=min(int(after), RETRY_AFTER_S_MAX) if after.isdecimal() else 0,
+            after_s=min(int(after), AFTER_S_MAX) if after.isdecimal() else 0,
         )
     wrong = complaint(receiver.kind, body)
     if wrong is not None:
@@ -95,20 +93,58 @@ def _send_mail(receiver: Receiver, message: Message, now_ms: int) -> None:
     mail["Message-ID"] = make_msgid(domain=receiver.sender.rpartition("@")[2])
     mail["Auto-Submitted"] = "auto-generated"  # no vacation notices in answer (RFC 3834)
     mail.set_content(plain_text(message), cte="quoted-printable")
-    context = ssl.create_default_context()
-    server: smtplib.SMTP
-    if receiver.encryption is Encryption.TLS:
-        server = smtplib.SMTP_SSL(receiver.host, receiver.port, timeout=TIMEOUT_S, context=context)
-    else:
-        server = smtplib.SMTP(receiver.host, receiver.port, timeout=TIMEOUT_S)
-    with server:
+    with (
+        connected(receiver.host, receiver.port, receiver.encryption is Encryption.TLS) as line,
+        MailServer(line, receiver.host) as server,
+    ):
         if receiver.encryption is Encryption.STARTTLS:
-            server.starttls(context=context)
+            server.starttls(context=ssl.create_default_context())
         if receiver.user:
             server.login(receiver.user, receiver.password)
         refused = server.send_message(mail)
     if refused:
         raise SendError(f"refused for {len(refused)} of {len(receiver.to)} addresses", final=True)
+
+
+@contextmanager
+def connected(host: str, port: int, secure: bool) -> Iterator[socket.socket]:
+    """A connection that is cut after WHOLE_S_MAX, whatever the other side does."""
+    plain = socket.create_connection((host, port), TIMEOUT_S)
+    other = plain.dup()  # TLS takes the first away
+    late = threading.Event()
+
+    def cut() -> None:
+        late.set()
+        with suppress(OSError):
+            other.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(WHOLE_S_MAX, cut)
+    timer.daemon = True
+    timer.start()
+    line = plain
+    try:
+        if secure:
+            line = ssl.create_default_context().wrap_socket(plain, server_hostname=host)
+        yield line
+    except Exception:
+        if late.is_set():
+            raise SendError(f"no whole answer in {WHOLE_S_MAX:.0f} s") from None
+        raise
+    finally:
+        timer.cancel()
+        other.close()
+        line.close()
+
+
+class MailServer(smtplib.SMTP):
+    """Over a connection that is there."""
+
+    def __init__(self, line: socket.socket, host: str) -> None:
+        self._line = line
+        super().__init__(host, timeout=TIMEOUT_S)
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        return self._line
 
 
 def _smtp_words(error: smtplib.SMTPException) -> str:

@@ -19,6 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from ..kept_file import KeptFile
 from .machine import Alert, Phase
 from .rounds import AlertKey, Line, Message, Round
 from .rules import Receiver, Rule, Silence, from_mapping
@@ -111,9 +112,8 @@ class Store:
             # Receivers' addresses and passwords stand in it.
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             os.chmod(self.path, 0o600)
-            self._connection = sqlite3.connect(
-                self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000
-            )
+            self._file = KeptFile(self.path)
+            self._connection = self._opened()
             self._prepare()
         except (OSError, sqlite3.Error) as error:
             raise AlertFileError(
@@ -122,9 +122,15 @@ class Store:
                 "one by --data-dir"
             ) from error
 
-    def _prepare(self) -> None:
+    def _opened(self) -> sqlite3.Connection:
+        made = sqlite3.connect(
+            self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000
+        )
         for pragma in ("journal_mode=WAL", "synchronous=FULL"):
-            self._connection.execute(f"PRAGMA {pragma}")
+            made.execute(f"PRAGMA {pragma}")
+        return made
+
+    def _prepare(self) -> None:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version == 0:
             with self._transaction() as connection:
@@ -139,13 +145,18 @@ class Store:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
+            if self._file.gone():
+                self._file.write_again(self._connection, self._connection.close)
+                self._connection = self._opened()
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                # A commit that a full disk refused leaves it open, or SQLite has ended it already.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with self._lock:
