@@ -20,7 +20,8 @@ from ..network.cluster_client import ANY
 from ..structs import OffsetAndMetadata, TopicPartition
 from .base import AdminBase, by_topic
 from .groups import BY_NAME, committed_in, described_group
-from .types import OffsetSpec, TransactionDescription, TransactionState
+from .new_groups import share_offset
+from .types import OffsetSpec, ShareOffset, TransactionDescription, TransactionState
 
 if TYPE_CHECKING:
     from ottla.wire.api.describe_log_dirs import DescribeLogDirsResult
@@ -178,10 +179,10 @@ class Surveys(AdminBase):
         }
         return Survey(found, errors)
 
-    def survey_share_starts(
+    def survey_share_offsets(
         self, by_coordinator: Mapping[int, Iterable[str]], timeout_ms: float
-    ) -> Survey[dict[str, dict[TopicPartition, int]]]:
-        """Where share groups start in each of their partitions."""
+    ) -> Survey[dict[str, dict[TopicPartition, ShareOffset]]]:
+        """Where share groups begin in each of their partitions, and what they lack there."""
         from ottla.wire.api.describe_share_group_offsets import (
             DescribeShareGroupOffsetsRequest,
             DescribeShareGroupOffsetsRequestGroup,
@@ -204,10 +205,10 @@ class Surveys(AdminBase):
         )
         found = {
             group.group_id: {
-                TopicPartition(topic.topic_name, each.partition_index): each.start_offset
+                TopicPartition(topic.topic_name, each.partition_index): offset
                 for topic in group.topics
                 for each in topic.partitions
-                if not each.error_code and each.start_offset >= 0
+                if not each.error_code and (offset := share_offset(each)) is not None
             }
             for answer in flat(answers)
             for group in answer.groups

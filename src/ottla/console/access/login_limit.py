@@ -59,4 +59,9 @@ class LoginLimit:
             return deque()
         while attempts and attempts[0] <= now_ms - WINDOW_MS:
             attempts.popleft()
+        if attempts and attempts[0] > now_ms:
+            # The clock went back: by its old time nobody could log in until that comes again.
+            count = len(attempts)
+            attempts.clear()
+            attempts.extend([now_ms] * count)
         return attempts

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..kept_file import KeptFile
 from .guard import AuditEntry
 from .permissions import Grant, Role
 
@@ -109,9 +110,8 @@ class Store:
             # Made before SQLite opens it, which gives its own mode to the files beside it.
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             os.chmod(self.path, 0o600)
-            self._connection = sqlite3.connect(
-                self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000
-            )
+            self._file = KeptFile(self.path)
+            self._connection = self._opened()
             self._prepare()
         except (OSError, sqlite3.Error) as error:
             raise AccessFileError(
@@ -120,9 +120,15 @@ class Store:
                 "one by --data-dir"
             ) from error
 
-    def _prepare(self) -> None:
+    def _opened(self) -> sqlite3.Connection:
+        made = sqlite3.connect(
+            self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000
+        )
         for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
-            self._connection.execute(f"PRAGMA {pragma}")
+            made.execute(f"PRAGMA {pragma}")
+        return made
+
+    def _prepare(self) -> None:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version == 0:
             with self._transaction() as connection:
@@ -137,6 +143,9 @@ class Store:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
+            if self._file.gone():
+                self._file.write_again(self._connection, self._connection.close)
+                self._connection = self._opened()
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection

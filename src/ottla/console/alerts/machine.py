@@ -47,12 +47,12 @@ def step(
     if value is None:
         if alert is None or alert.phase is Phase.PENDING:
             return alert, None
-        return _told(rule, alert, now_ms, silenced)
+        return _told(rule, _not_ahead(alert, now_ms), now_ms, silenced)
     if alert is None:
         if not rule.breaches(value):
             return None, None
         alert = Alert(Phase.PENDING, now_ms, value)
-    alert = replace(alert, value=value)
+    alert = _not_ahead(replace(alert, value=value), now_ms)
     if alert.phase is Phase.PENDING:
         if not rule.breaches(value):
             return None, None
@@ -67,6 +67,21 @@ def step(
     else:
         alert = replace(alert, clear_since_ms=None)
     return _told(rule, alert, now_ms, silenced)
+
+
+def _not_ahead(alert: Alert, now_ms: int) -> Alert:
+    """With no time that is still to come, where the clock went back: it would neither fire nor be
+    repeated nor resolved until that time."""
+    return replace(
+        alert,
+        since_ms=min(alert.since_ms, now_ms),
+        clear_since_ms=_earlier(alert.clear_since_ms, now_ms),
+        told_ms=_earlier(alert.told_ms, now_ms),
+    )
+
+
+def _earlier(time_ms: int | None, now_ms: int) -> int | None:
+    return None if time_ms is None else min(time_ms, now_ms)
 
 
 def gone(alert: Alert) -> tuple[None, Event | None]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..context import Cluster
 from .machine import Alert
-from .retrying import next_attempt
+from .retrying import is_due, next_attempt
 from .rounds import AlertKey, Message, look, trial_message
 from .rules import (
     RECEIVERS_MAX,
@@ -274,7 +274,7 @@ class AlertService:
         for delivery in self.store.heads():
             with self._lock:
                 busy = delivery.receiver in self._sending
-                if busy or delivery.next_ms > time_ms or self._stopping.is_set():
+                if busy or not is_due(delivery.next_ms, time_ms) or self._stopping.is_set():
                     continue
                 self._sending.add(delivery.receiver)
             self._pool.submit(self._deliver, delivery)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -175,19 +175,18 @@ def broker_pictures(known: Known, figures: Figures) -> tuple[BrokerPicture, ...]
 
 
 def group_picture(group: KnownGroup, known: Known, lag_ms: LagTime) -> GroupPicture:
-    readers = {
-        TopicPartition(*part): member.member_id
-        for member in group.members
-        for part in member.assigned
-    }
+    readers: dict[TopicPartition, list[str]] = defaultdict(list)
+    for member in group.members:
+        for part in member.assigned:
+            readers[TopicPartition(*part)].append(member.member_id)
     lags = []
     for where in sorted(readers.keys() | group.committed.keys()):
         committed = group.committed.get(where)
         end = known.ends.get(where)
         lag = time = None
         if committed is not None and end is not None:
-            lag = max(0, end - committed.offset)
-            time = lag_ms(where, committed.offset, end)
+            lag = group.share_lags.get(where, max(0, end - committed.offset))
+            time = lag_ms(where, committed.offset, end) if lag else 0
         lags.append(
             LagPicture(
                 topic=where.topic,
@@ -195,7 +194,8 @@ def group_picture(group: KnownGroup, known: Known, lag_ms: LagTime) -> GroupPict
                 committed=None if committed is None else committed.offset,
                 lag=lag,
                 lag_ms=time,
-                member_id=readers.get(where),
+                member_id=readers[where][0] if where in readers else None,
+                readers=len(readers.get(where, ())),
                 metadata="" if committed is None else committed.metadata,
             )
         )

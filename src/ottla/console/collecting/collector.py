@@ -63,12 +63,8 @@ class CollectedCluster:
         self._picture = ClusterPicture(name)
         self._known = Known()
         self._endpoints = Endpoints(metrics)
-        self._ends = EndHistory(now_ms())
-        self._lag_times = LagTimes(self._ends)
-        self._pipelines = Pipelines()
-        self._records_in: Rates[TopicPartition] = Rates()
-        self._bytes_in: Rates[TopicPartition] = Rates()
         self._due: dict[str, float] = {}
+        self._begin_anew()
         self._failures = 0
         self._asking: Admin | None = None  # the thread's own: nobody's request waits behind it
         self._shared: Admin | None = None
@@ -76,6 +72,15 @@ class CollectedCluster:
         self._wake = threading.Event()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"console-{name}", daemon=True)
+
+    def _begin_anew(self) -> None:
+        """With no memory of what was, which another cluster's would not go with."""
+        self._ends = EndHistory(now_ms())
+        self._lag_times = LagTimes(self._ends)
+        self._pipelines = Pipelines()
+        self._records_in: Rates[TopicPartition] = Rates()
+        self._bytes_in: Rates[TopicPartition] = Rates()
+        self._due.clear()
 
     @property
     def name(self) -> str:
@@ -155,7 +160,13 @@ class CollectedCluster:
             self._asking = Admin(**{**self._properties, **options})
         questions = Round(self._asking, self._known, now_ms)
         self._endpoints.start_reading()
+        before = self._known.cluster_id
         questions.metadata()
+        if before not in (None, self._known.cluster_id):
+            log.warning("%s is another cluster now: %s", self.name, self._known.cluster_id)
+            self._begin_anew()
+        for memory in (self._ends, self._lag_times, self._records_in, self._bytes_in):
+            memory.forget(self._known.made_again)
         ends = questions.ends()
         asked_ms = now_ms()
         self._ends.add(asked_ms, ends)

@@ -66,9 +66,13 @@ class EndHistory:
 
     def __init__(self, start_ms: int) -> None:
         self._start_ms = start_ms
+        self._last_ms = start_ms
         self._partitions: dict[TopicPartition, Ends] = {}
 
     def add(self, now_ms: int, ends: Mapping[TopicPartition, int]) -> None:
+        if now_ms < self._last_ms:  # the clock went back: what was seen goes with it
+            self._start_ms -= self._last_ms - now_ms
+        self._last_ms = now_ms
         time = max(0, (now_ms - self._start_ms) // UNIT_MS)
         known = self._partitions
         for partition, offset in ends.items():
@@ -77,6 +81,10 @@ class EndHistory:
                 found.add(time, offset)
             elif len(known) < PARTITIONS_MAX:
                 known[partition] = Ends(time, offset)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        for each in partitions:
+            self._partitions.pop(each, None)
 
     def keep(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget all others: they are deleted."""

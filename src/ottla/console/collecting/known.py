@@ -29,6 +29,7 @@ class KnownBroker:
     rack: str | None
     listed: bool = True  # in the newest metadata
     answers: bool = True  # to the newest questions
+    gone_ms: int | None = None  # when it was first not listed
     log_dirs: tuple[LogDirPicture, ...] = ()
 
 
@@ -58,6 +59,8 @@ class KnownGroup:
     protocol: str = ""
     members: tuple[MemberPicture, ...] = ()
     committed: Mapping[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
+    # Of a share group, as its coordinator counts it: without what is done beyond the start.
+    share_lags: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 class Problems:
@@ -82,6 +85,10 @@ class Problems:
 
 class Known:
     def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Nothing is known: at the start, and of another cluster at the same address."""
         self.answered_ms: int | None = None  # when the cluster last answered anything
         self.cluster_id: str | None = None
         self.controller_id: int | None = None
@@ -99,6 +106,13 @@ class Known:
         self.reassignments: tuple[ReassignmentPicture, ...] = ()
         self.pipelines: tuple[PipelinePicture, ...] = ()
         self.problems = Problems()
+        self.made_again: list[TopicPartition] = []  # with the newest metadata: other records
+
+    def forget_records(self) -> None:
+        """What was known of the partitions that were made again."""
+        for each in self.made_again:
+            for values in (self.starts, self.ends, self.leader_sizes):
+                values.pop(each, None)
 
     @property
     def reachable(self) -> list[int]:

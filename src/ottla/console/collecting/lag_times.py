@@ -6,7 +6,7 @@ a few partitions are read per round, and what was found holds until the group co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ottla.client.admin import Admin
 from ottla.client.errors import KafkaError
@@ -40,6 +40,11 @@ class LagTimes:
             return None if passed is None else max(0, now_ms - passed)
 
         return lag_ms
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Other records have their offsets now."""
+        gone = set(partitions)
+        self._read = {each: time for each, time in self._read.items() if each[0] not in gone}
 
     def _wanted(self, known: Known) -> dict[TopicPartition, int]:
         return {

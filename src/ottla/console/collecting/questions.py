@@ -19,6 +19,7 @@ from ..picture import LogDirPicture, MemberPicture, ReassignmentPicture, Transac
 from .known import Known, KnownBroker, KnownGroup, KnownPartition, KnownTopic
 
 TIMEOUT_MS = 5_000
+BROKER_KEPT_MS = 10 * 60_000  # long enough for an alert, and for a restart
 MEMBERS_MAX = 20_000  # of all groups together; a picture with more would be of no use
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 CLASSIC = "classic"
@@ -35,22 +36,33 @@ class Round:
 
     def metadata(self) -> None:
         known, answer = self.known, self.admin.survey_metadata(TIMEOUT_MS)
+        if known.cluster_id not in (None, answer.cluster_id):
+            known.begin_anew()
         known.answered_ms = self.now_ms()
         known.cluster_id = answer.cluster_id
         known.controller_id = answer.controller_id if answer.controller_id >= 0 else None
         for broker in known.brokers.values():
             broker.listed = False
+            broker.gone_ms = broker.gone_ms or known.answered_ms
         for each in answer.brokers:
             before = known.brokers.get(each.node_id)
             log_dirs = before.log_dirs if before is not None else ()
             known.brokers[each.node_id] = KnownBroker(
                 each.node_id, each.host, each.port, each.rack, log_dirs=log_dirs
             )
+        before_topics = known.topics
         known.topics = {
-            topic.name: changed_topic(known.topics.get(topic.name), topic)
+            topic.name: changed_topic(before_topics.get(topic.name), topic)
             for topic in answer.topics
             if topic.name is not None and not topic.error_code
         }
+        known.made_again = [
+            TopicPartition(name, part.partition)
+            for name, now in known.topics.items()
+            if (was := before_topics.get(name)) is not None and was.topic_id != now.topic_id
+            for part in was.partitions
+        ]
+        known.forget_records()
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
         for name, known_topic in known.topics.items():
             for part in known_topic.partitions:
@@ -61,12 +73,31 @@ class Round:
     def finish(self) -> None:
         """At the end of the round: what is wrong with which broker."""
         known = self.known
+        self._forget_brokers()
         for broker in known.brokers.values():
             about = f"broker {broker.node_id}"
             if not broker.listed:
                 known.problems.found(about, "it is not in the cluster at the moment", self.now_ms())
             elif broker.answers:
                 known.problems.gone(about)
+
+    def _forget_brokers(self) -> None:
+        """Those that were taken away: not listed for a while, and no partition counts on them."""
+        known = self.known
+        before_ms = self.now_ms() - BROKER_KEPT_MS
+        gone = {
+            node_id
+            for node_id, each in known.brokers.items()
+            if not each.listed and each.gone_ms is not None and each.gone_ms <= before_ms
+        }
+        if not gone:
+            return
+        for topic in known.topics.values():
+            for part in topic.partitions:
+                gone.difference_update(part.replicas)
+        for node_id in gone:
+            del known.brokers[node_id]
+            known.problems.gone(f"broker {node_id}")
 
     def ends(self) -> dict[TopicPartition, int]:
         """The newest high watermarks; also returned by themselves."""
@@ -197,12 +228,14 @@ class Round:
         shares = [each for each in known.groups.values() if each.kind == "share"]
         if not shares:
             return
-        starts, errors = self.admin.survey_share_starts(by_coordinator(known, shares), TIMEOUT_MS)
+        starts, errors = self.admin.survey_share_offsets(by_coordinator(known, shares), TIMEOUT_MS)
         self._note({at: each for at, each in errors.items() if not lacks(each)})
         for group_id, theirs in starts.items():
-            known.groups[group_id].committed = {
-                at: OffsetAndMetadata(offset) for at, offset in theirs.items()
+            group = known.groups[group_id]
+            group.committed = {
+                at: OffsetAndMetadata(each.start_offset) for at, each in theirs.items()
             }
+            group.share_lags = {at: each.lag for at, each in theirs.items() if each.lag is not None}
 
     def transactions(self) -> None:
         found, errors = self.admin.survey_transactions(

@@ -25,13 +25,19 @@ class Rates(Generic[K]):
             before = last.get(key)
             if before is not None:
                 elapsed_ms = now_ms - before[0]
-                if elapsed_ms <= 0:
+                if elapsed_ms == 0:
                     continue
-                if value >= before[1]:
+                if value >= before[1] and elapsed_ms > 0:  # else the clock went back
                     now[key] = (value - before[1]) * 1000 / elapsed_ms
                 else:
                     now.pop(key, None)
             last[key] = (now_ms, value)
+
+    def forget(self, keys: Iterable[K]) -> None:
+        """What is counted anew: a topic that was deleted and made again."""
+        for key in keys:
+            self._last.pop(key, None)
+            self.now.pop(key, None)
 
     def forget_before(self, time_ms: int) -> None:
         """What was not read since then."""

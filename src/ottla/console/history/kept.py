@@ -14,6 +14,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ..series import Measure, Sample, Series, SeriesKey
@@ -21,9 +22,9 @@ from .codec import Values
 from .folding import fold
 from .reading import points_of, resolution_of, tier_of
 from .recent import Recent
-from .rolling import delete_old, readable, roll, whole, write_hour
+from .rolling import delete_old, laid_over, readable, roll, roll_block, whole, write_hour
 from .store import KeptRound, SeriesRow, Store
-from .tiers import FINEST, TIERS
+from .tiers import DAY_MS, FINEST, TIERS, Tier
 
 FLUSH_S = 20.0
 GRACE_MS = 30_000  # after an hour, for a picture that was taken in it
@@ -59,8 +60,10 @@ class KeptHistory:
         self._work_share = work_share
         self._lock = threading.Lock()  # all below, but for the file
         self._ids: dict[SeriesKey, int] = {}
-        self._rolled = self.store.rolled()
-        self._recent = Recent(self._rolled.get(FINEST.number, 0))
+        self._rolled: dict[int, int] = {}
+        self._looked_ms = 0  # when blocks were last made
+        self._delete_from_ms = 0
+        self._recent = Recent()
         self._pending: list[KeptRound] = []
         self._new: list[SeriesRow] = []
         self._refused = False
@@ -68,9 +71,18 @@ class KeptHistory:
         self._worked_s = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="console-history", daemon=True)
-        self._load()
+        try:
+            self._load()
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:
+            self._ids.clear()
+            self.store.begin_anew(error)
+            self._load()
 
     def _load(self) -> None:
+        self._rolled = self.store.rolled()
+        self._looked_ms = self._rolled.get(FINEST.number, 0)
         measures = {each.value: each for each in Measure}
         for row in self.store.series():
             measure = measures.get(row.measure)
@@ -91,7 +103,8 @@ class KeptHistory:
             self._thread.join(CLOSE_S)
             if self._thread.is_alive():
                 return  # the disk hangs: it has the file
-        self._flush()
+        with suppress(sqlite3.Error):
+            self._flush()
         self.store.close()
 
     # What the console asks
@@ -152,15 +165,22 @@ class KeptHistory:
         for each in reversed(TIERS[: number + 1]):
             until = min(end, rolled.get(each.number, 0))
             if at < until:
-                blocks = readable(self.store.blocks(each, series, at, until))
+                blocks = readable(self._blocks(each, series, at, until))
                 values = whole(each, blocks, at, until)
                 found.append((at, fold(values, tier.step_ms // each.step_ms)))
                 at = until
-        if at < end:
-            hours = [(start, Values(part, part, part)) for start, part in parts]
-            values = whole(FINEST, hours, at, end)
-            found.append((at, fold(values, tier.step_ms // FINEST.step_ms)))
-        return whole(tier, found, begin, end)
+        values = whole(tier, found, begin, end)
+        for start, part in parts:
+            hour = fold(Values(part, part, part), tier.step_ms // FINEST.step_ms)
+            values = laid_over(values, tier, begin, start, hour)
+        return values
+
+    def _blocks(self, tier: Tier, series: int, from_ms: int, to_ms: int) -> list[tuple[int, bytes]]:
+        try:
+            return self.store.blocks(tier, series, from_ms, to_ms)
+        except sqlite3.Error as error:
+            self._failed(error)
+            return []  # a gap
 
     def subjects(self, cluster: str, measure: Measure) -> list[tuple[str, str]]:
         with self._lock:
@@ -175,19 +195,47 @@ class KeptHistory:
     def _run(self) -> None:
         while not self._stop.wait(FLUSH_S):
             try:
-                self._flush()
-                self.write_blocks()
+                self.turn()
             except _Stopping:
                 return
             except Exception:
                 log.exception("the history failed; it goes on with the next turn")
 
-    def _flush(self) -> None:
+    def turn(self) -> None:
+        """One pass of the thread: nothing is lost where the file cannot be written for a while."""
+        try:
+            self.store.stay_in_place()
+            flushed = self._flush()
+            self.write_blocks()
+        except sqlite3.OperationalError as error:
+            self._failed(error)
+        except sqlite3.DatabaseError as error:
+            self._begin_anew(error)
+        else:
+            if self._disk_fails and flushed:
+                log.info("%s can be written again", self.store.path)
+            self._disk_fails = self._disk_fails and not flushed
+
+    def _failed(self, error: Exception) -> None:
+        if not self._disk_fails:
+            log.error("%s cannot be used: %s", self.store.path, error)
+        self._disk_fails = True
+
+    def _begin_anew(self, error: sqlite3.Error) -> None:
+        """The file is damaged: an empty one, with what is in memory."""
+        self.store.begin_anew(error)
+        now_ms = self.clock()
+        with self._lock:
+            self._rolled.clear()
+            self._new = [SeriesRow(each, *key, seen_ms=now_ms) for key, each in self._ids.items()]
+
+    def _flush(self) -> bool:
+        """Whether the file has everything then."""
         with self._lock:
             pending, self._pending = self._pending, []
             new, self._new = self._new, []
         if not pending and not new:
-            return
+            return not self._disk_fails
         try:
             with self.store.transaction():
                 self.store.add_series(new)
@@ -196,36 +244,65 @@ class KeptHistory:
             with self._lock:
                 self._new = new + self._new
                 self._pending = (pending + self._pending)[-PENDING_MAX:]
-            if not self._disk_fails:
-                log.error("%s cannot be written: %s", self.store.path, error)
-            self._disk_fails = True
-        else:
-            if self._disk_fails:
-                log.info("%s can be written again", self.store.path)
-            self._disk_fails = False
+            if not isinstance(error, sqlite3.OperationalError):
+                raise  # it is damaged
+            self._failed(error)
+            return False
+        return True
 
     def write_blocks(self) -> None:
         """All whose time is over."""
         self._worked_s = time.thread_time()
+        self._look_at_clock()
         while True:
             with self._lock:
+                self._recent.drop_ahead(self.clock())
                 over = self._recent.over(self.clock() - GRACE_MS)
                 if not over:
                     break
                 start = over[0]
-                hour = self._recent.hours[start]
-                self._recent.written_ms = max(self._recent.written_ms, start + FINEST.block_ms)
-            write_hour(self.store, start, hour, self._pause)
+                hour = self._recent.take(start)
+                end = start + FINEST.block_ms
+                in_blocks = {id(each) for each in self._pending if start <= each.time_ms < end}
+                again = start < self._rolled.get(FINEST.number, 0)
+            try:
+                write_hour(self.store, start, hour, self._pause, again)
+            except BaseException:
+                with self._lock:
+                    self._recent.not_written()
+                raise
             with self._lock:
-                self._rolled[FINEST.number] = start + FINEST.block_ms
-                del self._recent.hours[start]
+                self._roll_to(FINEST, end)
+                self._recent.written()
+                self._pending = [each for each in self._pending if id(each) not in in_blocks]
+            if again:
+                self._roll_again(start)
             self._roll_up()
+
+    def _look_at_clock(self) -> None:
+        """After a leap of the clock, or a long pause, nothing is deleted for a day: a clock that is
+        wrong for a while must not cost a year of history."""
+        now_ms = self.clock()
+        if not 0 <= now_ms - self._looked_ms <= DAY_MS:
+            self._delete_from_ms = now_ms + DAY_MS
+        self._looked_ms = now_ms
+
+    def _roll_to(self, tier: Tier, until_ms: int) -> None:
+        self._rolled[tier.number] = max(until_ms, self._rolled.get(tier.number, 0))
+
+    def _roll_again(self, start_ms: int) -> None:
+        """The coarser blocks that have this hour already."""
+        for tier in TIERS[1:]:
+            if start_ms < self._rolled.get(tier.number, 0):
+                roll_block(self.store, tier, tier.block_start(start_ms), self._pause, again=True)
 
     def _roll_up(self) -> None:
         for tier in TIERS[1:]:
             while (until := roll(self.store, tier, dict(self._rolled), self._pause)) is not None:
                 with self._lock:
-                    self._rolled[tier.number] = until
+                    self._roll_to(tier, until)
+        if self.clock() < self._delete_from_ms:
+            return
         delete_old(self.store, self._rolled, self.clock())
         gone = self.store.unseen_since(self.clock() - FORGET_MS)
         if gone:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from ..kept_file import BESIDE, KeptFile
 from .tiers import HOUR_MS, TIERS, Tier
 
 FILE = "history.sqlite"
@@ -63,6 +64,7 @@ class Store:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.path = directory / FILE
+        self._lock = threading.Lock()
         try:
             self._writing = opened(self.path)
         except sqlite3.OperationalError as error:
@@ -70,19 +72,43 @@ class Store:
                 f"{self.path} cannot be opened: {error}\nTry: another --data-dir"
             ) from None
         except sqlite3.DatabaseError as error:
-            aside = self.path.with_name(f"{FILE}.damaged-{int(time.time())}")
-            log.error("%s is damaged (%s): set aside as %s, begun anew", self.path, error, aside)
-            for end in ("", "-wal", "-shm"):
-                part = self.path.with_name(FILE + end)
-                if part.exists():
-                    part.rename(aside.with_name(aside.name + end))
+            self._set_aside(error)
             self._writing = opened(self.path)
         self._reading = opened(self.path)
-        self._lock = threading.Lock()
+        self._file = KeptFile(self.path)
 
     def close(self) -> None:
         with self._lock:
             self._reading.close()
+        self._writing.close()
+
+    def begin_anew(self, error: sqlite3.Error) -> None:
+        """With an empty file, where this one is damaged."""
+        with self._lock:
+            self._reading.close()
+            self._writing.close()
+            self._set_aside(error)
+            self._writing, self._reading = opened(self.path), opened(self.path)
+            self._file = KeptFile(self.path)
+
+    def _set_aside(self, error: sqlite3.Error) -> None:
+        aside = self.path.with_name(f"{FILE}.damaged-{int(time.time())}")
+        log.error("%s is damaged (%s): set aside as %s, begun anew", self.path, error, aside)
+        for end in ("", *BESIDE):
+            part = self.path.with_name(FILE + end)
+            if part.exists():
+                part.rename(aside.with_name(aside.name + end))
+
+    def stay_in_place(self) -> None:
+        """Write the file again if it was deleted or moved. Raises OSError, sqlite3.Error."""
+        if not self._file.gone():
+            return
+        with self._lock:
+            self._file.write_again(self._writing, self._close_both)
+            self._writing, self._reading = opened(self.path), opened(self.path)
+
+    def _close_both(self) -> None:
+        self._reading.close()
         self._writing.close()
 
     # At the start, in the caller's thread
@@ -93,7 +119,10 @@ class Store:
 
     def rounds(self) -> Iterator[KeptRound]:
         for time_ms, data in self._writing.execute("SELECT time_ms, data FROM rounds ORDER BY id"):
-            yield unpacked_round(time_ms, data)
+            try:
+                yield unpacked_round(time_ms, data)
+            except (zlib.error, ValueError) as error:
+                log.warning("a round of the history cannot be read: %s", error)
 
     def rolled(self) -> dict[int, int]:
         """Until when each tier has blocks."""
@@ -149,12 +178,23 @@ class Store:
         )
 
     def set_rolled(self, tier: Tier, until_ms: int) -> None:
-        """All blocks of the tier before that time are there; rounds in them are not needed."""
+        """Blocks of the tier reach until that time."""
         self._writing.execute(
-            "INSERT OR REPLACE INTO rolled VALUES (?, ?)", (tier.number, until_ms)
+            "INSERT INTO rolled VALUES (?, ?) "
+            "ON CONFLICT (tier) DO UPDATE SET until_ms = max(until_ms, excluded.until_ms)",
+            (tier.number, until_ms),
         )
-        if tier.number == 0:
-            self._writing.execute("DELETE FROM rounds WHERE time_ms < ?", (until_ms,))
+
+    def delete_rounds(self, from_ms: int, to_ms: int) -> None:
+        self._writing.execute(
+            "DELETE FROM rounds WHERE time_ms >= ? AND time_ms < ?", (from_ms, to_ms)
+        )
+
+    def keep_rounds(self, from_ms: int, to_ms: int) -> None:
+        """Delete all others: their hour was given up."""
+        self._writing.execute(
+            "DELETE FROM rounds WHERE time_ms < ? OR time_ms >= ?", (from_ms, to_ms)
+        )
 
     def first_start(self, tier: Tier, from_ms: int) -> int | None:
         """When the first block begins that is not before a time."""
