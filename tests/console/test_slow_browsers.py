@@ -129,7 +129,7 @@ def test_a_browser_that_takes_nothing_is_given_up(here: tuple[Work, int], path: 
     assert work.bytes_put < 40 * 1024 * 1024
 
 
-def test_one_that_comes_back_too_late_is_told(
+def test_one_that_comes_back_too_late_gets_a_word(
     here: tuple[Work, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A live view that was not taken for long ends with a word when it is taken again; a download

@@ -185,7 +185,7 @@ class Pipe:
     def __init__(self, loop: asyncio.AbstractEventLoop, stop: Stop) -> None:
         self._loop = loop
         self._stop = stop
-        self._room = threading.Condition()  # all below
+        self._changed = threading.Condition()  # all below
         self._pieces: deque[bytes] = deque()
         self._bytes = 0
         self._ended = False
@@ -195,15 +195,15 @@ class Pipe:
     # The thread
 
     def put(self, piece: bytes) -> None:
-        """Waits for room; raises Stopped where nobody takes anything."""
+        """Waits for space; raises Stopped where nobody takes anything."""
         deadline = Deadline(TAKEN_LATEST_MS)
-        with self._room:
+        with self._changed:
             while self._full(piece):
                 self._stop.check()
                 if deadline.passed:
                     self.late = True
                     raise Stopped
-                self._room.wait(STOP_SEEN_MS / 1000)
+                self._changed.wait(STOP_SEEN_MS / 1000)
             self._pieces.append(piece)
             self._bytes += len(piece)
         self._tell()
@@ -215,7 +215,7 @@ class Pipe:
 
     def end(self) -> None:
         """Nothing more comes; what lies in it is still taken."""
-        with self._room:
+        with self._changed:
             self._ended = True
         self._tell()
 
@@ -229,11 +229,11 @@ class Pipe:
         """The next piece, None at the end. Raises TimeoutError."""
         while True:
             self._came.clear()
-            with self._room:
+            with self._changed:
                 if self._pieces:
                     piece = self._pieces.popleft()
                     self._bytes -= len(piece)
-                    self._room.notify()
+                    self._changed.notify()
                     return piece
                 if self._ended:
                     return None
