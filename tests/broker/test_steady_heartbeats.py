@@ -109,9 +109,13 @@ def compare(members: Members) -> int:
     consumers = coordinator.shard.consumers
     group = consumers.get(GROUP)
     found = 0
+    owned = [None, [], [TopicPartitions(topic_id=bytes(16), partitions=[0, 1])]]
     for member in list(group.members.values()) if group is not None else ():
         request = ConsumerGroupHeartbeatRequest(
-            group_id=GROUP, member_id=member.member_id, member_epoch=member.epoch
+            group_id=GROUP,
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            topic_partitions=members.chance.choice(owned),
         )
         for host in ("/127.0.0.1", "/127.0.0.2"):
             short = consumers.still_there(request, CLIENT, host)

@@ -39,11 +39,10 @@ def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
     )
 
 
-def says_only_that_it_is_there(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """As nearly every heartbeat does."""
+def changes_nothing(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether it says at most that the member is there, and what it owns, as nearly all do."""
     return (
         request.member_epoch > JOINING_EPOCH
-        and request.topic_partitions is None
         and request.subscribed_topic_names is None
         and request.subscribed_topic_regex is None
         and request.rebalance_timeout_ms == -1
@@ -56,7 +55,10 @@ def says_only_that_it_is_there(request: ConsumerGroupHeartbeatRequest) -> bool:
 def member_at_rest(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
 ) -> ConsumerMember | None:
-    """The member that asks, if neither it nor its group has anything to do."""
+    """The member that asks, if neither it nor its group has anything to do.
+
+    It has reached its target then: what it owns is what it was given.
+    """
     member = group.members.get(request.member_id)
     if (
         member is None
@@ -67,7 +69,7 @@ def member_at_rest(
         or member.classic is not None
         or member.client_id != client_id
         or member.client_host != client_host
-        or not says_only_that_it_is_there(request)
+        or not changes_nothing(request)
     ):
         return None
     return member
@@ -76,6 +78,9 @@ def member_at_rest(
 def updated_member(member: ConsumerMember, asking: Asking) -> ConsumerMember:
     """The member with what the request says anew."""
     request = asking.request
+    same_client = (member.client_id, member.client_host) == (asking.client_id, asking.client_host)
+    if same_client and member.classic is None and changes_nothing(request):
+        return member
     names = request.subscribed_topic_names
     timeout_ms = request.rebalance_timeout_ms
     pattern = request.subscribed_topic_regex

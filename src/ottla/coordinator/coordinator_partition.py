@@ -6,7 +6,8 @@ The leader of a partition coordinates the keys that hash to it. `CoordinatorPart
 of state that changes only by replaying records, the records of the current turn of the loop that
 are not yet appended, and the replies that are not yet due. A decision sees everything appended so
 far; a reply, also one that only reads, leaves when everything its decision saw is committed. The
-records of one turn go into one batch: fifty commits that arrived together cost one append.
+records of one turn go into one batch, up to a hundred: fifty commits that arrived together cost one
+append.
 
 When a batch cannot be appended, or leadership is lost, the whole state is dropped: what was
 replayed but never committed must not be seen, and the next leader replays the log. The partition
@@ -38,6 +39,9 @@ log = logging.getLogger("ottla.coordinator")
 RECORD_OVERHEAD_BYTES = 32
 # Replies that may wait for their commit; with more, requests are answered as while loading.
 REPLIES_WAITING_MAX = 100_000
+# With so many the batch is appended within the turn, and those who asked first need not wait for
+# a thousand others whose requests came with theirs.
+RECORDS_PER_BATCH = 100
 # Replies that are sent in one turn of the loop: a rebalance may answer thousands of members.
 REPLIES_PER_TURN = 100
 
@@ -150,6 +154,8 @@ class CoordinatorPartition(Generic[ShardT]):
             self._due_after.extend((offset, reply, given) for reply, given in effects.due)
             if not self._records:
                 self.committed()
+            elif len(self._records) >= RECORDS_PER_BATCH:
+                self.flush()
 
     def _set_timers(self, effects: Effects) -> None:
         for key, delay_ms in effects.timers.items():

@@ -116,12 +116,17 @@ class Reconciliation:
             if grant:
                 granted[topic_id] = grant
         if revoked and self.still_owns(revoked):
-            return member.with_epoch(member.epoch)._replace(
-                state=UNREVOKED, assigned=kept, pending_revocation=revoked
+            return member._replace(
+                previous_epoch=member.epoch,
+                state=UNREVOKED,
+                assigned=kept,
+                pending_revocation=revoked,
             )
         for topic_id, partitions in granted.items():
             kept.setdefault(topic_id, {}).update(dict.fromkeys(partitions, self.target_epoch))
-        return member.with_epoch(self.target_epoch)._replace(
+        return member._replace(
+            epoch=self.target_epoch,
+            previous_epoch=member.epoch,
             state=UNRELEASED if unreleased else STABLE,
             assigned=kept,
             pending_revocation=NO_EPOCHS,

@@ -32,13 +32,18 @@ def handle(
     request: ConsumerGroupHeartbeatRequest, context: Context
 ) -> ConsumerGroupHeartbeatResponse | Pending:
     coordinator = context.broker.coordinators.groups.coordinator_for(request.group_id)
-    if not isinstance(coordinator, ErrorCode) and coordinator.is_settled:
+    if not isinstance(coordinator, ErrorCode):
         consumers = coordinator.shard.consumers
         found = consumers.still_there(request, context.client_id or "", client_host(context))
         if found is not None:
             response, session, timeout_ms = found
             coordinator.set_timer(session, timeout_ms)
-            return response
+            if coordinator.is_settled:
+                return response
+            effects, reply = Effects(), PendingReply(lambda error: failure(request, error, context))
+            effects.reply(reply, response)
+            coordinator.execute(effects)
+            return reply.pending
     try:
         check(request, context)
     except Refused as refused:
