@@ -167,7 +167,7 @@ def test_an_operator_sees_what_kafka_would_write(cluster: ZooKeeperCluster) -> N
     cluster.produce("seen", range(1))  # idempotent: it has a producer id
     assert set(cluster.tree.get_children("/")) == {
         "admin", "brokers", "cluster", "config", "consumers", "controller", "controller_epoch",
-        "feature", "isr_change_notification", "kafka-acl", "kafka-acl-changes",
+        "delegation_token", "feature", "isr_change_notification", "kafka-acl", "kafka-acl-changes",
         "kafka-acl-extended", "kafka-acl-extended-changes", "latest_producer_id_block",
         "log_dir_event_notification", "ottla",
     }  # fmt: skip
