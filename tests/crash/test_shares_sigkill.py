@@ -1,8 +1,8 @@
 """A queue under SIGKILL: the members of a share group, and their broker, on real processes.
 
-Workers with confluent-kafka's share consumer and with ours (and with Java's in the long variant)
-process one topic in one share group, while they and the broker are killed and started again. In the
-end the group is through with the topic, and the checker of queues finds nothing in what they saw.
+Workers with Java's share consumer, confluent-kafka's and ours process one topic in one share group,
+while they and the broker are killed and started again. In the end the group is through with the
+topic, and the checker of queues finds nothing in what they saw.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka as ck
+import pytest
 
 import ottla
 from ottla.testing.history import Outcome
 from ottla.testing.queue_history import Delivery, QueueHistory, Settled, check
 from tests import needs
+from tests.apache import java
 from tests.compat.test_confluent import make_topic
 from tests.compat.test_share_consumers import from_earliest
 from tests.crash.share_worker import GROUP, INVALID_RECORD_STATE, RELEASE
@@ -31,7 +33,7 @@ from tests.crash.transform_worker import QUICK
 from tests.live import Server, environment_with
 from tests.waiting import eventually
 
-ROUNDS = needs.rounds(6, 60)
+ROUNDS = needs.rounds(4, 60)  # one kills a worker, the next one the broker
 RECORDS = 60  # of each round: the load follows the rounds, not the machine
 TOPIC, PARTITIONS = "queue", 2
 LOCK_S = 2.0
@@ -51,6 +53,8 @@ SETTINGS = {
     "share.coordinator.snapshot.update.records.per.snapshot": 20,
 }
 Log = dict[int, dict[int, str]]
+JAVA = "java"
+PROGRAM = Path(__file__).with_name("ShareWorker.java")
 
 
 class Workers:
@@ -73,6 +77,8 @@ class Workers:
             )
 
     def command(self, client: str) -> list[str]:
+        if client == JAVA:
+            return java.program_command(PROGRAM)
         return [sys.executable, "-m", "tests.crash.share_worker"]
 
     def kill(self, client: str) -> None:
@@ -258,13 +264,21 @@ def wait_until_done(workers: Workers, feeder: Feeder) -> None:
             raise AssertionError(f"{late}: {starts} of {ends}") from None
 
 
-def test_a_queue_under_sigkill(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "clients",
+    [
+        pytest.param(("ottla", "confluent"), id="ours-confluent"),
+        pytest.param((JAVA, "ottla"), id="java-ours", marks=pytest.mark.apache),
+    ],
+)
+def test_a_queue_under_sigkill(tmp_path: Path, clients: tuple[str, ...]) -> None:
     """Every record is acknowledged, or delivered again until it is, whoever was killed when.
 
     None is held for ever, and none is delivered again after an acknowledgement was answered, also
     by a broker that was killed when all was done.
     """
-    clients = ("ottla", "confluent")
+    if JAVA in clients:
+        needs.apache()
     chance = random.Random(14)
     server = Server(tmp_path / "data", settings=SETTINGS).start()
     broker, workers = Broker(server), Workers(server.bootstrap, tmp_path)
