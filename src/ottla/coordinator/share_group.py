@@ -8,7 +8,7 @@ it has, and for which it has been asked.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.coordinator.consumer_group import NOTHING, Assignment, add
@@ -67,6 +67,10 @@ class ShareGroup(NewGroup):
         # last asked for; in memory only.
         self.seen_topics: object = None
         self.initializing_since_ms: dict[bytes, int] = {}
+        # What heartbeats would compute again each time: whether the target is behind, until
+        # something changes that; and for which topics, state and names nothing had to be begun.
+        self._is_behind: bool | None = None
+        self.all_begun: tuple[object, object, set[str]] | None = None
 
     def __repr__(self) -> str:
         return f"<share group {self.group_id} {self.state_name} epoch {self.epoch}>"
@@ -104,6 +108,11 @@ class ShareGroup(NewGroup):
         """Whether a partition that has state now is not in the target assignment."""
         if not self.members:
             return False
+        if self._is_behind is None:
+            self._is_behind = self._find_behind()
+        return self._is_behind
+
+    def _find_behind(self) -> bool:
         assigned: dict[bytes, set[int]] = {}
         for target in self.targets.values():
             for topic_id, partitions in target.items():
@@ -118,12 +127,31 @@ class ShareGroup(NewGroup):
 
     def put_member(self, member: ShareMember) -> None:
         old = self.members.get(member.member_id)
-        if old is not None:
-            add(self.name_counts, old.topic_names, -1)
         self.members[member.member_id] = member
-        add(self.name_counts, member.topic_names, 1)
+        before = () if old is None else old.topic_names
+        if member.topic_names != before:
+            self._count(before, member.topic_names)
 
     def remove_member(self, member_id: str) -> None:
         old = self.members.pop(member_id, None)
         if old is not None:
-            add(self.name_counts, old.topic_names, -1)
+            self._count(old.topic_names, ())
+
+    def put_target(self, member_id: str, target: Assignment | None) -> None:
+        self._is_behind = None
+        if target is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = target
+
+    def put_state(self, state: StatePartitions) -> None:
+        self._is_behind = None
+        self.state = state
+
+    def _count(self, before: Iterable[str], after: Iterable[str]) -> None:
+        count = len(self.name_counts)
+        add(self.name_counts, after, 1)
+        added = len(self.name_counts) > count
+        add(self.name_counts, before, -1)
+        if added or len(self.name_counts) < count:
+            self._is_behind = None

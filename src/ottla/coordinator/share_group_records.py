@@ -163,12 +163,10 @@ def replay_target(
     key: wire.ShareGroupTargetAssignmentMemberKey,
     value: wire.ShareGroupTargetAssignmentMemberValue | None,
 ) -> None:
-    if value is None:
-        group.targets.pop(key.member_id, None)
-    else:
-        group.targets[key.member_id] = {
-            each.topic_id: frozenset(each.partitions) for each in value.topic_partitions
-        }
+    target = None
+    if value is not None:
+        target = {each.topic_id: frozenset(each.partitions) for each in value.topic_partitions}
+    group.put_target(key.member_id, target)
 
 
 def replay_current(
@@ -199,12 +197,14 @@ def replay_state(
     value: wire.ShareGroupStatePartitionMetadataValue | None,
 ) -> None:
     if value is None:
-        group.state = NO_STATE
+        group.put_state(NO_STATE)
         return
-    group.state = StatePartitions(
-        initializing=read_named(value.initializing_topics),
-        initialized=read_named(value.initialized_topics),
-        deleting={each.topic_id: each.topic_name for each in value.deleting_topics},
+    group.put_state(
+        StatePartitions(
+            initializing=read_named(value.initializing_topics),
+            initialized=read_named(value.initialized_topics),
+            deleting={each.topic_id: each.topic_name for each in value.deleting_topics},
+        )
     )
 
 

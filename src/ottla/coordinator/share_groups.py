@@ -288,8 +288,17 @@ class ShareGroups:
         self, group: ShareGroup, names: set[str], epoch: int, effects: Effects, now_ms: int
     ) -> None:
         """Have the state of partitions begun that have none, or whose request was lost."""
+        topics, begun = self.topics.image.topics, group.all_begun
+        if begun is not None and begun[0] is topics and begun[1] is group.state:
+            known_names = begun[2]
+        else:
+            known_names = None
+        if names == known_names:
+            return
         missing = self.without_state(group, names, now_ms)
         if not missing:
+            if not group.state.initializing:  # else it may be asked for again
+                group.all_begun = topics, group.state, names
             return
         state = group.state
         initializing = dict(state.initializing)
@@ -303,7 +312,15 @@ class ShareGroups:
             effects.records.append(state_record(group.group_id, changed))
         group.initializing_since_ms.update(dict.fromkeys(missing, now_ms))
         partitions = {topic_id: sorted(topic.partitions) for topic_id, topic in missing.items()}
-        effects.after_commit(lambda: self.states.initialize(group.group_id, epoch, partitions))
+
+        def ask() -> None:
+            # A new group is not this object: it was made when its first record was replayed.
+            known = self.get(group.group_id)
+            if known is not None and known is not group:
+                known.initializing_since_ms.update(dict.fromkeys(missing, now_ms))
+            self.states.initialize(group.group_id, epoch, partitions)
+
+        effects.after_commit(ask)
 
     def without_state(
         self, group: ShareGroup, names: set[str], now_ms: int

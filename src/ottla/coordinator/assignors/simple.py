@@ -51,8 +51,10 @@ class Shares:
         self.alike = alike
         self.readers: dict[Partition, dict[str, None]] = {partition: {} for partition in wanted}
         self.has: dict[str, dict[Partition, None]] = {member_id: {} for member_id in before}
+        topic_ids = {topic_id for topic_id, _ in wanted}
         for member_id, assigned in before.items():
-            for topic_id in sorted(assigned):
+            # Only these topics: members may have thousands of others.
+            for topic_id in sorted(assigned.keys() & topic_ids):
                 for each in sorted(assigned[topic_id]):
                     if (topic_id, each) in self.readers:
                         self.readers[topic_id, each][member_id] = None
@@ -80,8 +82,10 @@ class Shares:
     def take_overshared(self) -> None:
         """From those that have too many first, so that the others keep what they have."""
         for partition, readers in self.readers.items():
+            if len(readers) <= self.sharing:
+                continue
             ordered = sorted(readers, key=lambda each: len(self.has[each]) <= self.quotas[each])
-            for member_id in ordered[: max(0, len(readers) - self.sharing)]:
+            for member_id in ordered[: len(readers) - self.sharing]:
                 self.take(member_id, partition)
 
     def take_from_overfilled(self) -> None:
