@@ -69,20 +69,19 @@ def session_of(
         found = sessions.open(group_id, member_id, context.peer)
     else:
         found = sessions.advance(group_id, member_id, epoch)
-    if isinstance(found, ShareSession):
-        found.update(
-            (
-                (topic.topic_id, each.partition_index)
-                for topic in request.topics
-                for each in topic.partitions
-            ),
-            (
-                (topic.topic_id, each)
-                for topic in request.forgotten_topics_data
-                for each in topic.partitions
-            ),
-        )
-    return found
+    if not isinstance(found, ShareSession):
+        return found
+    added = [
+        (topic.topic_id, each.partition_index)
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+    forgotten = [
+        (topic.topic_id, each)
+        for topic in request.forgotten_topics_data
+        for each in topic.partitions
+    ]
+    return found if found.update(added, forgotten) else ErrorCode.INVALID_REQUEST
 
 
 def renewal_problem(request: ShareFetchRequest) -> str:

@@ -31,17 +31,22 @@ from ottla.broker.shares.ranges import (
     ARCHIVED,
     ARCHIVING,
     AVAILABLE,
-    FEW_ATTEMPTS,
+    FEW_RANGES,
     Acquired,
     BatchBounds,
     GivenUp,
     Limits,
     Range,
     cut,
+    cut_at,
     first_of,
     is_end,
+    is_last_attempt,
+    joined,
     last_of_batch_with,
     same_end,
+    size_together,
+    split,
 )
 from ottla.coordinator.share_state import StateBatch
 from ottla.wire.errors import ErrorCode
@@ -68,6 +73,7 @@ class InFlight:
             at = last + 1
         self.end = at - 1
         self._may_be_available = bool(self.ranges)
+        self._available_from = start  # nothing before it may be acquired
         self.may_have_given_up = any(each.state == ARCHIVING for each in self.ranges)
         self._drop_done()
 
@@ -81,8 +87,10 @@ class InFlight:
     def next_offset(self) -> int:
         """The first record that may be acquired; behind the window if there is none in it."""
         if self._may_be_available:
-            for each in self.ranges:
+            for index in range(self._index(self._available_from), len(self.ranges)):
+                each = self.ranges[index]
                 if each.state == AVAILABLE and each.next is None:
+                    self._available_from = each.first
                     return each.first
             self._may_be_available = False
         return self.end + 1
@@ -194,12 +202,7 @@ class InFlight:
         exact: bool,
         acquired: list[Acquired],
     ) -> tuple[int, bool]:
-        """Acquire what was released; returns how many, and whether no more should follow.
-
-        From half of the attempts on ever fewer records are delivered together, so that one that
-        nobody can process does not use up the attempts of the others; the last attempt is alone.
-        """
-        throttled_from = max(2, -(-limits.deliveries_max // 2))
+        """Acquire what was released; returns how many, and whether no more should follow."""
         count, index = 0, self._index(at)
         while index < len(self.ranges) and count < allowed:
             each = self.ranges[index]
@@ -212,17 +215,9 @@ class InFlight:
                 self._split(index, at)
                 index += 1
                 continue
-            size = min(each.last, last) - each.first + 1
-            stop = False
-            if limits.deliveries_max > FEW_ATTEMPTS:
-                if each.deliveries >= limits.deliveries_max - 1:
-                    if count:
-                        return count, True
-                    size, stop = 1, True
-                elif each.deliveries >= throttled_from:
-                    together = each.batch[1] - each.batch[0] + 1
-                    together >>= each.deliveries - throttled_from + 1
-                    size, stop = min(size, max(together, 1)), True
+            size, stop = size_together(each, last, limits)
+            if count and is_last_attempt(each, limits):
+                return count, True
             if exact:
                 size = min(size, allowed - count)
             if size < each.size:
@@ -324,7 +319,11 @@ class InFlight:
                     f"Batch record not found. The {which} offset in request is past acquired "
                     "records.",
                 )
-        for first, last, kind in runs(batch):
+        said = runs(batch)
+        if len(said) > FEW_RANGES:
+            begin = max(batch.first, self.start)
+            cut_at(self.ranges, self._index(begin), [first for first, _, _ in said])
+        for first, last, kind in said:
             if kind != RENEW and kind not in STATE_AFTER:
                 raise InvalidAcknowledgement(
                     ErrorCode.INVALID_REQUEST, f"Unknown acknowledge type id: {kind}"
@@ -356,12 +355,12 @@ class InFlight:
 
     def commit(self, noted: Iterable[Range]) -> None:
         """What was noted is durable."""
+        changed = []
         for each in noted:
             state, each.next = each.next, None
-            if state is None or each.gone:
-                continue
-            self._become(each, state)
-        self._drop_done()
+            if state is not None and not each.gone:
+                changed.append((each, state))
+        self._become(changed)
 
     def roll_back(self, noted: Iterable[Range], limits: Limits, now_ms: int) -> None:
         """What was noted could not be written: the member still has the records, while it may."""
@@ -371,15 +370,10 @@ class InFlight:
 
     def expire(self, limits: Limits, now_ms: int) -> list[Range]:
         """Take back what members have held for too long; takes effect at once."""
-        late = [
-            each
-            for each in self.ranges
-            if each.state == ACQUIRED and each.next is None and each.deadline_ms <= now_ms
-        ]
-        for each in late:
-            exhausted = each.deliveries >= limits.deliveries_max
-            self._become(each, limits.given_up if exhausted else AVAILABLE)
-        self._drop_done()
+        held = (each for each in self.ranges if each.state == ACQUIRED and each.next is None)
+        late = [each for each in held if each.deadline_ms <= now_ms]
+        most, given_up = limits.deliveries_max, limits.given_up
+        self._become([(each, given_up if each.deliveries >= most else AVAILABLE) for each in late])
         return late
 
     # ---- dead letters ----------------------------------------------------------------------------
@@ -415,12 +409,7 @@ class InFlight:
 
     def _split(self, index: int, offset: int) -> None:
         """Let a range end before `offset`, and another one begin there."""
-        each = self.ranges[index]
-        rest = Range(offset, each.last, each.state, each.deliveries, each.batch)
-        rest.member, rest.deadline_ms = each.member, each.deadline_ms
-        rest.rejected = each.rejected
-        each.last = offset - 1
-        self.ranges.insert(index + 1, rest)
+        self.ranges.insert(index + 1, split(self.ranges[index], offset))
 
     def _cut_out(self, first: int, last: int) -> list[Range]:
         """The ranges from `first` to `last`, cut so that they are exactly that.
@@ -461,24 +450,33 @@ class InFlight:
         if is_end(state):
             self.done_count += each.size
 
-    def _become(self, each: Range, state: int) -> None:
-        """What a member has had is in this state now."""
-        if is_end(state):
-            self._finish(each, state)
-        elif state == ARCHIVING:
-            each.state, each.member = state, ""
-            self.may_have_given_up = True
-        else:
-            self._free(each)
+    def _become(self, changed: Sequence[tuple[Range, int]]) -> None:
+        """What a member has had is in these states now."""
+        join = len(changed) <= FEW_RANGES
+        for each, state in changed:
+            if is_end(state):
+                self._finish(each, state, join=join)
+            elif state == ARCHIVING:
+                each.state, each.member = state, ""
+                self.may_have_given_up = True
+            else:
+                self._free(each)
+        if not join:
+            self.ranges = joined(self.ranges)
+        self._drop_done()
 
     def _free(self, each: Range) -> None:
         each.state, each.member = AVAILABLE, ""
+        if not self._may_be_available or each.first < self._available_from:
+            self._available_from = each.first
         self._may_be_available = True
 
-    def _finish(self, each: Range, state: int) -> None:
+    def _finish(self, each: Range, state: int, *, join: bool = True) -> None:
         """The records of a range are done with; it becomes one with its neighbours that are."""
         each.state, each.member = state, ""
         self.done_count += each.size
+        if not join:
+            return
         index = self._index(each.first)
         if index + 1 < len(self.ranges) and same_end(each, self.ranges[index + 1]):
             each.last = self.ranges[index + 1].last

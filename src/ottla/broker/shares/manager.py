@@ -31,6 +31,7 @@ class ShareManager:
         self.sessions = ShareSessions(self.configs.sessions_max, self._session_gone)
         self.dead_letters = DeadLetterWriter(broker, self.configs)
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
+        self._by_group: dict[str, dict[SharePartitionKey, SharePartition]] = {}
 
     def find(self, group_id: str, place: Place) -> SharePartition | ErrorCode:
         """The share partition, loading or loaded; an error where this broker does not lead."""
@@ -63,6 +64,7 @@ class ShareManager:
             on_available=lambda found: broker.purgatory.wake_soon(found, None),
             on_idle=self._drop_unused,
         )
+        self._by_group.setdefault(group_id, {})[key] = made
         made.load()
         return made
 
@@ -77,9 +79,8 @@ class ShareManager:
         With a group's last session here its share partitions go: all that they know is written,
         and the group's offsets may be changed before somebody reads on.
         """
-        for key, known in list(self._partitions.items()):
-            if key.group_id == session.group_id:
-                known.release(session.member_id, partial(self._released, known))
+        for known in list(self._by_group.get(session.group_id, {}).values()):
+            known.release(session.member_id, partial(self._released, known))
 
     def _released(self, known: SharePartition, outcome: Outcome) -> None:
         self._drop_unused(known)
@@ -98,8 +99,13 @@ class ShareManager:
             self._drop(each)
 
     def _drop(self, known: SharePartition) -> None:
+        group_id = known.key.group_id
         if self._partitions.get(known.key) is known:
             del self._partitions[known.key]
+            of_group = self._by_group[group_id]
+            del of_group[known.key]
+            if not of_group:
+                del self._by_group[group_id]
         known.close()
 
     def _session_gone(self, session: ShareSession) -> None:

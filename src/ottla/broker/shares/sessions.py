@@ -8,7 +8,7 @@ are for others again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.wire.errors import ErrorCode
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 0x7FFF_FFFF
+# Of one session, also of topics that there are not: a client could name ever more of them.
+SESSION_PARTITIONS_MAX = 100_000
 
 SessionKey = tuple[str, str]
 Place = tuple[bytes, int]
@@ -36,11 +38,16 @@ class ShareSession:
         self.epoch = 1
         self.partitions: dict[Place, None] = {}
 
-    def update(self, added: Iterable[Place], forgotten: Iterable[Place]) -> None:
-        for place in added:
-            self.partitions.setdefault(place)
+    def update(self, added: Sequence[Place], forgotten: Sequence[Place]) -> bool:
+        """Take these in and others out; False, and nothing changes, if they would be too many."""
+        new = [place for place in added if place not in self.partitions]
+        gone = [place for place in forgotten if place in self.partitions]
+        if len(self.partitions) + len(new) - len(gone) > SESSION_PARTITIONS_MAX:
+            return False
+        self.partitions.update(dict.fromkeys(new))
         for place in forgotten:
             self.partitions.pop(place, None)
+        return True
 
     def in_order(self) -> list[Place]:
         """Its partitions; each request begins with another one, so that none is starved."""

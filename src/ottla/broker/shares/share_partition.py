@@ -32,6 +32,9 @@ log = logging.getLogger("ottla.broker")
 
 # What a failed write of the state is for the member.
 FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH}
+# After these nothing more can be written: the state is another leader's, or of a group that has
+# begun anew, or it was deleted with its group.
+ENDED = {*FENCED, ErrorCode.INVALID_REQUEST}
 AS_IT_IS = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.GROUP_ID_NOT_FOUND,
@@ -311,7 +314,7 @@ class SharePartition:
                 self.in_flight.roll_back(noted, self.limits, self._now_ms())
             else:
                 self.in_flight.commit(noted)
-        if error in FENCED:
+        if error in ENDED:
             self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._write_letters()
         for _, then in under_way:
