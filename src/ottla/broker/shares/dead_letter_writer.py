@@ -1,9 +1,11 @@
 """Writes dead letters (KIP-1191): to the leader of their partition, again until that is done.
 
 A letter may be written twice, when an answer was lost or a leader of the source took over, and is
-never lost because a broker is away. What no attempt can change (the topic does not agree to it, a
-record too large for it even without its copy) is logged, and the record is given up without one, as
-Kafka does.
+never lost because a broker is away: KIP-1191 names no number of attempts, and where Kafka's code
+gives a record up after five, this one says so in the log and goes on. An operator who does not want
+to wait takes the topic from the group's configs. What no attempt can change (the topic does not
+agree to it, a record too large for it even without its copy) is logged with the records' offsets,
+and these are given up without one, as Kafka does.
 """
 
 from __future__ import annotations
@@ -35,12 +37,17 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.shares.group_configs import ShareConfigs
     from ottla.replica.partition import Partition
+    from ottla.seams.clock import Timer
 
 log = logging.getLogger("ottla.broker")
 
-# Kafka's first pause and its longest; it gives up after five attempts, which would lose letters.
+# Kafka's first pause, its longest, and its number of attempts, after which it gives the records up.
 RETRY_S = 1.0
 RETRY_MAX_S = 30.0
+QUIET_ATTEMPTS = 5
+# Of a group's records that are given up without letters, a line so often; what falls between is
+# counted in the next one.
+COMPLAINT_INTERVAL_S = 10.0
 PRODUCE_TIMEOUT_MS = 30_000
 ALL_IN_SYNC = -1
 # The prefix of Kafka's that letters' topics have, and whether they are made when they are needed.
@@ -57,7 +64,7 @@ class DeadLetterWriter:
     def __init__(self, broker: Broker, configs: ShareConfigs) -> None:
         self.broker = broker
         self.configs = configs
-        self._complained: dict[str, str] = {}  # what was logged of each group
+        self._complaints: dict[str, Complaint] = {}  # by group
 
     def write(
         self,
@@ -73,11 +80,43 @@ class DeadLetterWriter:
         """
         Writing(self, group_id, partition, one_by_one(given_up), is_wanted, then).start()
 
-    def complain(self, group_id: str, reason: str) -> None:
-        """Log why records are given up without letters, once for each reason."""
-        if self._complained.get(group_id) != reason:
-            self._complained[group_id] = reason
-            log.warning("records are given up without dead letters: %s", reason)
+    def complain(self, source: Source, given_up: Sequence[GivenUp], reason: str) -> None:
+        """Log which records are given up without letters, and why."""
+        complaint = self._complaints.setdefault(source.group_id, Complaint())
+        complaint.count += len(given_up)
+        complaint.last = (
+            f"{source.topic}-{source.partition} at offsets "
+            f"{given_up[0].first} to {given_up[-1].last}: {reason}"
+        )
+        if complaint.timer is None:
+            self._log(source.group_id, complaint)
+
+    def _log(self, group_id: str, complaint: Complaint) -> None:
+        complaint.timer = None
+        if not complaint.count:
+            del self._complaints[group_id]
+            return
+        log.warning(
+            "share group %s: %d records are given up without dead letters, the last of %s",
+            group_id,
+            complaint.count,
+            complaint.last,
+        )
+        complaint.count = 0
+        complaint.timer = self.broker.clock.call_later(
+            COMPLAINT_INTERVAL_S, self._log, group_id, complaint
+        )
+
+
+class Complaint:
+    """What is to be logged of a group's records that got no letters."""
+
+    __slots__ = ("count", "last", "timer")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last = ""
+        self.timer: Timer | None = None  # until then nothing is logged
 
 
 class Writing:
@@ -101,6 +140,7 @@ class Writing:
         self._then = then
         self._may_copy = True
         self._retry_s = RETRY_S
+        self._attempts = 0
 
     def start(self) -> None:
         # Not within the caller's turn: its own state is in the making.
@@ -223,10 +263,20 @@ class Writing:
             return b""
 
     def _retry(self, reason: str) -> None:
-        log.info("dead letters of %s wait: %s", self._source.group_id, reason)
+        self._attempts += 1
+        waits = log.warning if self._attempts == QUIET_ATTEMPTS else log.debug
+        waits(
+            "share group %s: %d dead letters of %s-%d from offset %d on wait: %s",
+            self._source.group_id,
+            len(self._given_up),
+            self._source.topic,
+            self._source.partition,
+            self._given_up[0].first,
+            reason,
+        )
         self._broker.clock.call_later(self._retry_s, self._attempt)
         self._retry_s = min(self._retry_s * 2, RETRY_MAX_S)
 
     def _give_up(self, reason: str) -> None:
-        self._writer.complain(self._source.group_id, reason)
+        self._writer.complain(self._source, self._given_up, reason)
         self._then(len(self._given_up))
