@@ -16,6 +16,9 @@ READ_BY_SETTINGS = {
     "broker.id",
     "broker.rack",
     "controller.listener.names",
+    # What is here of it is checked at the start (settings/group_checks.py).
+    "group.share.assignors",
+    "group.share.persister.class.name",
     # The bounds of what a group may set; coordinator/group_options.py derives their names.
     "group.consumer.max.assignment.interval.ms",
     "group.consumer.max.heartbeat.interval.ms",

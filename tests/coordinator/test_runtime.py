@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from ottla.coordinator.coordinator_partition import (
+    AT_ONCE,
     REPLIES_PER_TURN,
     CoordinatorPartition,
     CoordinatorState,
+    WriteRules,
 )
 from ottla.coordinator.effects import Effects, Producer, Record, Reply, TimerKey
 from ottla.coordinator.runtime import RELOAD_DELAY_S, CoordinatorRuntime, load, partition_of
@@ -64,14 +66,14 @@ class Counter:
 class Harness:
     """An active coordinator with its clock and its partition."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, rules: WriteRules = AT_ONCE, **options: Any) -> None:
         self.clock = ManualClock()
         self.partition = FakePartition(**options)
         self.shard = Counter()
         self.lost: list[CoordinatorPartition[Counter]] = []
         partition: Any = self.partition
         self.coordinator: CoordinatorPartition[Counter] = CoordinatorPartition(
-            partition, self.shard, self.clock, self.lost.append
+            partition, self.shard, self.clock, self.lost.append, rules
         )
         self.coordinator.activate()
 

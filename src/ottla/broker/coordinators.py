@@ -18,7 +18,7 @@ from ottla.broker.group_metrics import watch_groups
 from ottla.broker.markers import MarkerSender
 from ottla.broker.verification import Verification
 from ottla.cluster.requests import NewTopic
-from ottla.coordinator.coordinator_partition import CoordinatorPartition, ShardT
+from ottla.coordinator.coordinator_partition import CoordinatorPartition, ShardT, WriteRules
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.group_options import GroupOptions
 from ottla.coordinator.runtime import RELOAD_DELAY_S, CoordinatorRuntime, partition_of
@@ -89,9 +89,10 @@ class CoordinatorService(Generic[ShardT]):
         topic: str,
         make_shard: Callable[[], ShardT],
         new_topic: Callable[[Settings], NewTopic],
+        rules: Callable[[], WriteRules] = WriteRules,
     ) -> None:
         self.topic = topic
-        self.runtime = CoordinatorRuntime(topic, make_shard, broker.clock)
+        self.runtime = CoordinatorRuntime(topic, make_shard, broker.clock, rules)
         self._broker = broker
         self._new_topic = new_topic
         # The leader epochs of the partitions that are led here and could be opened.
@@ -187,7 +188,13 @@ class Coordinators:
         self._broker = broker
         self.topics = TopicsView()
         self._options = GroupOptions(lambda: broker.settings, self.topics)
-        self.groups = CoordinatorService(broker, GROUP_TOPIC, self._group_shard, offsets_topic)
+        self.groups = CoordinatorService(
+            broker,
+            GROUP_TOPIC,
+            self._group_shard,
+            offsets_topic,
+            lambda: group_write_rules(broker.settings),
+        )
         watch_groups(broker.metrics, self.groups.runtime)
         self.marker_sender = MarkerSender(broker)
         self.verification = Verification(broker)
@@ -195,7 +202,11 @@ class Coordinators:
             broker, TRANSACTION_TOPIC, self._transaction_shard, transactions_topic
         )
         self.shares = CoordinatorService(
-            broker, SHARE_TOPIC, self._share_state_shard, share_state_topic
+            broker,
+            SHARE_TOPIC,
+            self._share_state_shard,
+            share_state_topic,
+            lambda: share_write_rules(broker.settings),
         )
         self._by_topic: dict[str, CoordinatorService[Any]] = {
             GROUP_TOPIC: self.groups,
@@ -303,6 +314,22 @@ def offsets_topic(settings: Settings) -> NewTopic:
             ("compression.type", "producer"),
             ("segment.bytes", str(settings.integer("offsets.topic.segment.bytes"))),
         ),
+    )
+
+
+def group_write_rules(settings: Settings) -> WriteRules:
+    return WriteRules(
+        settings.integer("offsets.commit.timeout.ms"),
+        max(0, settings.integer("group.coordinator.append.linger.ms")),
+        settings.integer("offsets.topic.compression.codec"),
+    )
+
+
+def share_write_rules(settings: Settings) -> WriteRules:
+    return WriteRules(
+        settings.integer("share.coordinator.write.timeout.ms"),
+        max(0, settings.integer("share.coordinator.append.linger.ms")),
+        settings.integer("share.coordinator.state.topic.compression.codec"),
     )
 
 

@@ -21,7 +21,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.coordinator.effects import Effects, Producer, Record, Reply, TimerKey
 from ottla.coordinator.timer import CoordinatorTimer
@@ -44,6 +44,20 @@ REPLIES_WAITING_MAX = 100_000
 RECORDS_PER_BATCH = 100
 # Replies that are sent in one turn of the loop: a rebalance may answer thousands of members.
 REPLIES_PER_TURN = 100
+
+
+class WriteRules(NamedTuple):
+    """How the records of a coordinator's topic are written."""
+
+    # Whoever waits longer for the replicas is answered that the coordinator is not available, and
+    # asks again; the write may succeed all the same. None: for as long as it takes.
+    timeout_ms: int | None = None
+    # For so long records are gathered into one batch, beyond those of one turn of the loop.
+    linger_ms: int = 0
+    compression: int = 0  # the codec's number
+
+
+AT_ONCE = WriteRules()
 
 
 class Shard(Protocol):
@@ -93,6 +107,7 @@ class CoordinatorPartition(Generic[ShardT]):
         shard: ShardT,
         clock: Clock,
         on_lost: Callable[[CoordinatorPartition[ShardT]], object] | None = None,
+        rules: WriteRules = AT_ONCE,
     ) -> None:
         self.partition = partition
         self.shard = shard
@@ -101,6 +116,7 @@ class CoordinatorPartition(Generic[ShardT]):
         self.leader_epoch = partition.leader_epoch
         self._clock = clock
         self._on_lost = on_lost
+        self._rules = rules
         self._timer = CoordinatorTimer(clock, self._due)
         self._records: list[Record] = []
         self._producer: Producer | None = None
@@ -110,6 +126,9 @@ class CoordinatorPartition(Generic[ShardT]):
         self._due_after: deque[tuple[int, Reply | None, Any]] = deque()
         self._sending = False
         self._flush_timer: Timer | None = None
+        # Set while somebody waits for a commit; what was decided before it was set is late then.
+        self._late_timer: Timer | None = None
+        self._late_before = 0
 
     def __repr__(self) -> str:
         return f"<coordinator {self.partition.topic}-{self.partition.index} {self.state.value}>"
@@ -193,7 +212,9 @@ class CoordinatorPartition(Generic[ShardT]):
             self.shard.replay(record, effects.producer, self._next_offset)
             self._next_offset += 1
         if self._flush_timer is None:
-            self._flush_timer = self._clock.call_later(0, self.flush)
+            # Transactions are not gathered, as in Kafka.
+            linger_ms = 0 if effects.producer is not None else self._rules.linger_ms
+            self._flush_timer = self._clock.call_later(linger_ms / 1000, self.flush)
         return True
 
     def _fail(self, effects: Effects, error: ErrorCode) -> None:
@@ -228,6 +249,7 @@ class CoordinatorPartition(Generic[ShardT]):
             producer_id=producer.producer_id if producer else -1,
             producer_epoch=producer.producer_epoch if producer else -1,
             transactional=producer is not None,
+            compression=self._rules.compression,
         )
         self._records = []
         self._records_bytes = 0
@@ -270,23 +292,36 @@ class CoordinatorPartition(Generic[ShardT]):
         finally:
             self._sending = False
         if self.partition.cut_off:
-            self._fail_waiting()
+            self._fail_waiting(self._next_offset, ErrorCode.NOT_COORDINATOR)
+        if self._due_after and self._late_timer is None and self._rules.timeout_ms is not None:
+            self._late_before = self._next_offset
+            self._late_timer = self._clock.call_later(self._rules.timeout_ms / 1000, self._late)
         if self._due_after and self._due_after[0][0] <= self.partition.high_watermark:
             self._sending = True
             self._clock.call_later(0, self._send_rest)
 
-    def _fail_waiting(self) -> None:
+    def _late(self) -> None:
+        """The time that a write may take has passed for what was decided when it began."""
+        self._late_timer = None
+        if self.state is CoordinatorState.ACTIVE and not self.is_deposed:
+            self._fail_waiting(self._late_before, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self.committed()
+
+    def _fail_waiting(self, last: int, error: ErrorCode) -> None:
         """What is not committed may never be: those who asked look for the coordinator again.
 
         The state stays, for it may be committed all the same, and with it what else is due then.
         """
         committed = self.partition.high_watermark
-        waiting = [each for offset, each, _ in self._due_after if each and offset > committed]
+        waiting, kept = [], deque[tuple[int, Reply | None, Any]]()
+        for each in self._due_after:
+            if each[1] is not None and committed < each[0] <= last:
+                waiting.append(each[1])
+            else:
+                kept.append(each)
         if waiting:
-            self._due_after = deque(
-                each for each in self._due_after if each[1] is None or each[0] <= committed
-            )
-            self._fail_some(waiting, ErrorCode.NOT_COORDINATOR)
+            self._due_after = kept
+            self._fail_some(waiting, error)
 
     def _send_rest(self) -> None:
         self._sending = False
@@ -322,6 +357,9 @@ class CoordinatorPartition(Generic[ShardT]):
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
+        if self._late_timer is not None:
+            self._late_timer.cancel()
+            self._late_timer = None
         waiting = [reply for _, reply, _ in self._due_after if reply is not None]
         self._due_after.clear()
         self._fail_some([*waiting, *self.shard.parked_replies()], error)

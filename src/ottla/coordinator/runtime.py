@@ -12,7 +12,12 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic
 
-from ottla.coordinator.coordinator_partition import CoordinatorPartition, CoordinatorState, ShardT
+from ottla.coordinator.coordinator_partition import (
+    CoordinatorPartition,
+    CoordinatorState,
+    ShardT,
+    WriteRules,
+)
 from ottla.coordinator.effects import Producer, Record
 from ottla.replica.partition import FetchIsolation
 from ottla.seams.disk import OutOfDescriptors
@@ -46,9 +51,11 @@ class CoordinatorRuntime(Generic[ShardT]):
         topic: str,
         make_shard: Callable[[], ShardT],
         clock: Clock,
+        rules: Callable[[], WriteRules] = WriteRules,
     ) -> None:
         self.topic = topic
         self._make_shard = make_shard
+        self._rules = rules
         self._clock = clock
         self._coordinators: dict[int, CoordinatorPartition[ShardT]] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
@@ -91,7 +98,9 @@ class CoordinatorRuntime(Generic[ShardT]):
     def lead(self, partition: Partition) -> None:
         """This broker leads `partition` from now on: load it."""
         self.resign(partition.index)
-        coordinator = CoordinatorPartition(partition, self._make_shard(), self._clock, self._lost)
+        coordinator = CoordinatorPartition(
+            partition, self._make_shard(), self._clock, self._lost, self._rules()
+        )
         self._coordinators[partition.index] = coordinator
         if partition.end_offset == partition.log_start_offset:
             coordinator.activate()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ottla.settings import authorization
 from ottla.settings.broker import BROKER_OPTIONS
+from ottla.settings.group_checks import broken_rules
 from ottla.settings.listeners import BadListener, Listener, resolve_listeners
 from ottla.settings.option import InvalidValue, MiB, Option, Standing, Type, Value, java_text
 from ottla.settings.properties import Entry
@@ -119,6 +120,8 @@ def check_together(
     _check_logs(values, complain)
     _check_limits(values, complain)
     _check_cluster(values, complain)
+    for broken in broken_rules(values):
+        complain(*broken)
     return _check_listeners(values, given, complain, problems)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from ottla.settings.broker import BROKER_OPTIONS
 from ottla.settings.checks import connection_overrides
 from ottla.settings.group import GROUP_CONFIGS, validate_group_configs
+from ottla.settings.group_checks import assignment_interval_complaint
 from ottla.settings.option import (
     LONG_MAX,
     Importance,
@@ -145,6 +146,9 @@ def _effect(settings: Settings, configs: Mapping[str, str], per_broker: bool) ->
     complaint = _requirement(values)
     if complaint is not None:
         return f"requirement failed: {complaint}"
+    complaint = assignment_interval_complaint(values)
+    if complaint is not None:
+        return complaint
     try:
         connection_overrides(values["max.connections.per.ip.overrides"])
     except ValueError:
