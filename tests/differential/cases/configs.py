@@ -230,6 +230,9 @@ def brokers_changed(peer: Peer, version: int) -> None:
         ask("remove", name, ("log.retention.ms", None, REMOVE))
         ask("append to a list", name, ("log.cleanup.policy", "compact", APPEND))
         ask("append to a number", name, ("log.retention.ms", "5", APPEND))
+        for kind in ("consumer", "share", "streams"):
+            ask("beyond its bound", name, (f"group.{kind}.assignment.interval.ms", "15001"))
+            ask("at its bound", name, (f"group.{kind}.assignment.interval.ms", "15000"))
 
 
 @case(LIST)
