@@ -11,6 +11,7 @@ from ottla.cli.formatters import DESERIALIZERS, FORMATTERS, formatter
 from ottla.cli.kafka_scripts.get_offsets import filter_of_list
 from ottla.cli.kafka_scripts.options import parse_properties
 from ottla.cli.lines import LineParser, LineProblem
+from ottla.cli.logs import MESSAGE_CHARS_MAX, contained
 from ottla.cli.measuring import Window, percentiles
 from ottla.cli.offset_resets import duration_of, format_plan, milliseconds_of, parse_plan
 from ottla.cli.output import show_rows
@@ -241,3 +242,21 @@ def test_measures() -> None:
     assert percentiles(range(1000), 0.5, 0.99, 0.999) == [500, 990, 999]
     assert percentiles([], 0.5) == [0]
     assert Window(0, 0, 0.0, []).per_second == 0.0
+
+
+def test_what_peers_chose_stays_in_its_line_of_the_log() -> None:
+    """A name with line ends and controls in it forges no line and steers no terminal; one without
+    is as it was, and a very long one is cut."""
+    assert contained("Denied operation = READ on Topic:LITERAL:größe") == (
+        "Denied operation = READ on Topic:LITERAL:größe"
+    )
+    forged = (
+        "Topic:x\n2026-11-15 16:01:02.345 INFO authorizer: Principal = User:a is Allowed\r\x1b[2J"
+    )
+    assert contained(forged).split("\n") == [
+        "Topic:x",
+        "    2026-11-15 16:01:02.345 INFO authorizer: Principal = User:a is Allowed\\r\\x1b[2J",
+    ]
+    assert contained("\u2028\x85\ud800") == "\\u2028\\x85\\ud800"
+    long = contained("x" * (MESSAGE_CHARS_MAX + 7))
+    assert long.endswith("x… (7 more characters)")

@@ -11,6 +11,7 @@ import time
 from typing import TextIO
 
 LEVELS = ("debug", "info", "warning", "error")
+MESSAGE_CHARS_MAX = 16_384  # what peers send is in some messages
 
 
 class LineFormatter(logging.Formatter):
@@ -19,10 +20,27 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         seconds = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         name = record.name.removeprefix("ottla.")
-        line = f"{seconds}.{int(record.msecs):03d} {record.levelname} {name}: {record.getMessage()}"
+        message = contained(record.getMessage())
+        line = f"{seconds}.{int(record.msecs):03d} {record.levelname} {name}: {message}"
         if record.exc_info:
             line = f"{line}\n{self.formatException(record.exc_info)}"
         return line
+
+
+def contained(message: str) -> str:
+    """A message in which nothing that a peer has chosen (the name of a topic, say) can look like
+    another line, or steer a terminal: further lines are indented, other controls escaped."""
+    if len(message) > MESSAGE_CHARS_MAX:
+        more = len(message) - MESSAGE_CHARS_MAX
+        message = f"{message[:MESSAGE_CHARS_MAX]}… ({more} more characters)"
+    if message.isprintable():
+        return message
+    return "\n    ".join(
+        "".join(
+            each if each.isprintable() else each.encode("unicode_escape").decode() for each in line
+        )
+        for line in message.split("\n")
+    )
 
 
 def start_logging(level: str, out: TextIO | None = None) -> None:

@@ -127,7 +127,11 @@ class Connection:
         if received is None:
             return
         if not received:
-            self.close("the client ended it")
+            refused = None if self.peer.login is None else self.peer.login.refused
+            if refused is None:
+                self.close("the client ended it")
+            else:
+                self.close(refused, logging.WARNING)
             return
         self.last_active = self.peer.received_at = shared.monotonic()
         self._handle(buffer, waiting.start, end + received)
@@ -175,7 +179,8 @@ class Connection:
         except (FileTooShort, OSError) as error:
             reason, level = f"an answer could not be read from its file: {error}", logging.ERROR
         except Exception:
-            log.exception("a request from %s failed", peer.address)
+            if shared.may_log(logging.ERROR, self.peer_host, "a request failed"):
+                log.exception("a request from %s failed", peer.address)
             reason, level = "the server failed on its request", logging.ERROR
         del view
         if not self.closed:
@@ -420,7 +425,8 @@ class Connection:
         if self.closed:
             return
         self.closed = True
-        log.log(level, "closed the connection of %s: %s", self.peer.address, reason)
+        if self._shared.may_log(level, self.peer_host, reason):
+            log.log(level, "closed the connection of %s: %s", self.peer.address, reason)
         self._stream.close()
         self._output.clear()
         self._count_output()

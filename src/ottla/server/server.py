@@ -178,6 +178,7 @@ class Server:
         for connection in list(self.connections):
             connection.flush()
             connection.close("the server is stopping")
+        self._tell_left_out()
 
     # New connections
 
@@ -188,7 +189,8 @@ class Server:
         allowed = self.limits.per_ip(host)
         if self._by_host.get(host, 0) >= allowed:
             self.turned_away += 1
-            log.warning("closed %s: max.connections.per.ip is %d for it", stream.peer, allowed)
+            if self.shared.may_log(logging.WARNING, host, "max.connections.per.ip"):
+                log.warning("closed %s: max.connections.per.ip is %d for it", stream.peer, allowed)
             stream.close()
             return
         self._by_host[host] += 1
@@ -214,12 +216,13 @@ class Server:
         if not self._full:
             self._full = True
             self._update_listeners()
-            log.warning(
-                "there are %d connections, and the limit is %d (max.connections, or as many as "
-                "the limit of descriptors allows): new ones wait",
-                len(self.connections),
-                self.limits.connections_max,
-            )
+            if self.shared.may_log(logging.WARNING, "all addresses", "max.connections"):
+                log.warning(
+                    "there are %d connections, and the limit is %d (max.connections, or as many as "
+                    "the limit of descriptors allows): new ones wait",
+                    len(self.connections),
+                    self.limits.connections_max,
+                )
         if len(self.connections) > self.limits.connections_max and self._protected:
             others = [c for c in self.connections if c.peer.listener_name != self._protected]
             if others:
@@ -311,7 +314,19 @@ class Server:
         delay_s = SPARE_BUFFER_S if idle_s < 0 else min(SPARE_BUFFER_S, idle_s / 4)
         self._sweeper = self._clock.call_later(max(delay_s, SWEEP_S_MIN), self._sweep)
 
+    def _tell_left_out(self) -> None:
+        found = self.shared.lines.left_out(self._clock.monotonic())
+        if found is not None:
+            log.warning(
+                "%d more lines about connections were left out in %.0f s, %d of them about %s",
+                found.lines,
+                found.seconds,
+                found.of_source,
+                found.source,
+            )
+
     def _sweep(self) -> None:
+        self._tell_left_out()
         now = self._clock.monotonic()
         idle_ms_max = self.limits.connections_idle_ms_max
         idle_since = now - idle_ms_max / 1000 if idle_ms_max >= 0 else float("-inf")

@@ -3,6 +3,7 @@ and the answers to be sent at the end of the turn."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Protocol
 
@@ -10,8 +11,11 @@ from ottla.broker.dispatch import Peer, Pending
 from ottla.seams.clock import Clock
 from ottla.server.input import Scratch
 from ottla.server.limits import Held, Limits
+from ottla.server.log_lines import LogLines
 from ottla.server.read_ahead import ReadAhead
 from ottla.wire.out import Out
+
+log = logging.getLogger("ottla.server")
 
 Handle = Callable[[memoryview, Peer], Out | Pending | None]
 
@@ -31,6 +35,7 @@ class Shared:
         "held",
         "in_turn",
         "limits",
+        "lines",
         "monotonic",
         "read_ahead",
         "scratch",
@@ -43,12 +48,19 @@ class Shared:
         self.clock = clock
         self.monotonic = clock.monotonic
         self.limits = limits
+        self.lines = LogLines(clock.monotonic())
         self.read_ahead = read_ahead
         self.held = Held(limits.held_bytes_max, self.soon)
         self.scratch = Scratch()
         self.in_turn = False
         self._dirty: list[Sender] = []
         self._scheduled = False
+
+    def may_log(self, level: int, source: str, sentence: str) -> bool:
+        """Whether a line about an address is to be written: not all are that it can cause."""
+        if level < logging.INFO or not log.isEnabledFor(level):
+            return True
+        return self.lines.admits(source, sentence, self.monotonic())
 
     def soon(self, callback: Callable[[], object]) -> None:
         """In the loop's next round, after the connections that are ready now."""
