@@ -42,6 +42,10 @@ public class Secured {
         try (FileInputStream input = new FileInputStream(file.toFile())) {
             properties.load(input);
         }
+        String url = properties.getProperty("sasl.oauthbearer.token.endpoint.url");
+        if (url != null) {
+            allow(url);
+        }
         String name = file.getFileName().toString().replace(".properties", "");
         boolean good = file.getParent().getFileName().toString().equals("good");
         String said;
@@ -54,6 +58,13 @@ public class Secured {
         }
         said = said.replace("\\", "\\\\").replace("\"", "\\\"").replace("\n", " ");
         return "{\"name\": \"" + name + "\", \"said\": \"" + said + "\"}";
+    }
+
+    /** Since 4.0 each URL of tokens must be named by a property of the virtual machine. */
+    private static synchronized void allow(String url) {
+        String option = "org.apache.kafka.sasl.oauthbearer.allowed.urls";
+        String allowed = System.getProperty(option);
+        System.setProperty(option, allowed == null ? url : allowed + "," + url);
     }
 
     private static String asked(Properties properties) throws Exception {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -62,12 +63,17 @@ class Issuer:
 class Provider:
     """An issuer behind HTTP: /jwks and /token, for clients with a secret."""
 
-    def __init__(self, issuer: Issuer, secrets: dict[str, str]) -> None:
+    def __init__(
+        self, issuer: Issuer, secrets: dict[str, str], context: ssl.SSLContext | None = None
+    ) -> None:
+        """`context`: it speaks HTTPS."""
         self.issuer = issuer
         self.secrets = secrets
         self.asked: list[str] = []
         self.scopes: list[str] = []
         self.lifetime_s = 600.0
+        self.tokens: dict[str, str] = {}  # by path: always the same
+        self.away = False  # every answer is an error of the server's
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -79,17 +85,24 @@ class Provider:
                 provider.asked.append(self.path)
                 form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
                 provider.scopes += form.get("scope", [])
+                if provider.away:
+                    self.answer(503, b"")
+                    return
                 _, _, pair = self.headers["Authorization"].partition(" ")
                 name, _, secret = base64.b64decode(pair).decode().partition(":")
                 if provider.secrets.get(name) != secret:
                     self.answer(401, b'{"error": "invalid_client"}')
                     return
-                token = provider.issuer.token(name, lifetime_s=provider.lifetime_s)
-                self.answer(200, json.dumps({"access_token": token}).encode())
+                token = provider.tokens.get(self.path) or provider.issuer.token(
+                    name, lifetime_s=provider.lifetime_s
+                )
+                kind = {"token_type": "Bearer", "expires_in": max(int(provider.lifetime_s), 1)}
+                self.answer(200, json.dumps({"access_token": token, **kind}).encode())
 
             def answer(self, code: int, body: bytes) -> None:
                 self.send_response(code)
                 self.send_header("Content-Length", str(len(body)))
+                self.send_header("Content-Type", "application/json")  # librdkafka asks for it
                 self.end_headers()
                 self.wfile.write(body)
 
@@ -98,6 +111,9 @@ class Provider:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
+        if context is not None:
+            self.url = self.url.replace("http", "https")
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     def __enter__(self) -> Provider:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()

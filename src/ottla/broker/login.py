@@ -56,6 +56,13 @@ class Login:
         """The limit of a frame before the login is complete; None: that of all requests."""
         return None if self.steps.state is State.COMPLETE else self.token_bytes_max
 
+    @property
+    def refused(self) -> str | None:
+        """Why what a client has shown is refused, where it has been told in other words and the
+        login is not over yet: some clients end the connection then, or go on without it."""
+        reason = self.steps.refused
+        return None if reason is None else f"failed authentication: {reason}"
+
     def admit(self, frame: memoryview) -> Out | Pending | None:
         """The answer to a token that comes bare; None for a request that may be handled.
 
@@ -72,7 +79,8 @@ class Login:
         if key not in ALLOWED[steps.state]:
             api = EVERY_API.get(key)
             name = api.name if api is not None else f"key {key}"
-            raise PeerError(f"a request of {name} came before the login was complete")
+            reason = f"a request of {name} came before the login was complete"
+            raise PeerError(reason if self.refused is None else f"{self.refused}; {reason}")
         return None
 
     def handshake(self, mechanism: str, version: int) -> SaslHandshakeResponse:

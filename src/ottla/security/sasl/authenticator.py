@@ -97,6 +97,11 @@ class Authenticator:
         """Whether the session has ended without a new login."""
         return self._ends_at is not None and self._monotonic() > self._ends_at
 
+    @property
+    def refused(self) -> ValueError | None:
+        """Why the login under way will fail, where the client is to speak once more."""
+        return getattr(self._server, "refused", None)
+
     def handshake(self, mechanism: str, *, headers: bool) -> None:
         """The client names a mechanism. Raises AuthenticationFailed."""
         if mechanism not in self._mechanisms:

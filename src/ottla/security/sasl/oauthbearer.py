@@ -31,18 +31,18 @@ EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 class OAuthBearerServer:
     def __init__(self, validator: Validator) -> None:
         self._validator = validator
-        self._failed: BadToken | None = None
+        self.refused: BadToken | None = None
         self._told = ""
 
     def answer(self, token: bytes) -> tuple[bytes, Authenticated | None]:
-        if self._failed is not None:
+        if self.refused is not None:
             # Whatever it is that the client says now.
-            raise AuthenticationFailed(self._told) from self._failed
+            raise AuthenticationFailed(self._told) from self.refused
         authorization, bearer = first_message(token)
         try:
             valid = self._validator.validate(bearer)
         except BadToken as error:
-            self._failed = error
+            self.refused = error
             self._told = told(error)
             return self._told.encode(), None
         if authorization and authorization != valid.name:
