@@ -112,7 +112,7 @@ MAY_ALSO_IMPORT: dict[str, set[str]] = {
     "cli/server_sasl.py": {"broker.context", "broker.login", "broker.login_network", "security"}
     | {"broker.tokens", "cluster.image", "wire.exchange"}
     | SHARED,
-    "cli/server_oauth.py": {"security"} | SHARED,
+    "cli/server_oauth.py": {"security", "tls"} | SHARED,
     "cli/server_tls.py": {"broker.context", "security", "tls"} | SHARED,
     "cli/server_workers.py": {"supervisor"} | SHARED,
     "cli/server_zookeeper.py": {"broker.drawn_id", "log.checkpoints", "metadata_store"} | SHARED,

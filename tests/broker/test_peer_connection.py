@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.broker.network_peers import READ_BYTES_PER_TURN, PeerConnection, PeerRequest
-from ottla.seams.network import Data
+import pytest
+
+from ottla.broker.network_peers import (
+    READ_BYTES_PER_TURN,
+    REFUSED_AGAIN_S,
+    Connections,
+    PeerConnection,
+    PeerRequest,
+)
+from ottla.seams.clock import ManualClock
+from ottla.seams.network import Data, Stream
+from ottla.tls.failure import TlsFailure
 from ottla.wire.api.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.wire.errors import ErrorCode
 from ottla.wire.out import Out
 from ottla.wire.schema import writer
 
@@ -128,3 +140,46 @@ def test_a_large_answer_is_one_turn_and_its_memory_serves_the_next() -> None:
         connection.close("done")
 
     asyncio.run(run())
+
+
+class Refusing:
+    """Connections that fail for these reasons, one after the other."""
+
+    def __init__(self, *reasons: OSError) -> None:
+        self.reasons = list(reasons)
+
+    async def connect(self, host: str, port: int) -> Stream:
+        raise self.reasons.pop(0)
+
+
+def test_a_broker_that_refuses_this_one_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A certificate or a login that is not taken is in the log of who tried, once a minute; a
+    broker that is just not there is not."""
+    clock = ManualClock()
+    expired = TlsFailure("its certificate is not accepted: certificate has expired")
+    network = Refusing(
+        ConnectionRefusedError(111, "Connection refused"), expired, expired,
+        TlsFailure("it ended the connection during the handshake", ended=True), expired,
+        TlsFailure("it does not speak TLS; its security protocol may be PLAINTEXT"),
+    )  # fmt: skip
+
+    async def scenario() -> None:
+        connections = Connections(network, clock, 1)  # type: ignore[arg-type]
+        for seconds in (0, 0, 1, 1, REFUSED_AGAIN_S, 1):
+            clock.advance(seconds * 1000)
+            answered = asyncio.get_running_loop().create_future()
+            request = FetchRequest()
+            connections.send(2, ("broker2", 9092), request, answered.set_result, 10)
+            assert await answered == ErrorCode.BROKER_NOT_AVAILABLE
+        connections.close()
+
+    with caplog.at_level(logging.INFO, "ottla"):
+        asyncio.run(scenario())
+    said = [each.getMessage() for each in caplog.records]
+    start = "the broker at broker2:9092 cannot be asked: "
+    assert all(each.startswith(start) for each in said)
+    assert [each.removeprefix(start).split(":")[0].split(";")[0] for each in said] == [
+        "its certificate is not accepted",
+        "its certificate is not accepted",
+        "it does not speak TLS",
+    ]

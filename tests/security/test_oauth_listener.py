@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from ottla.errors import SaslAuthenticationFailedError
 from ottla.testing.broker import BrokerFailed
 from tests.waiting import eventually
 
+from .certificates import authority, server_identity
 from .harness import SaslServer
 from .issuer import AUDIENCE, ISSUER, Issuer, Provider
 
@@ -192,6 +194,30 @@ def test_a_server_that_nobody_could_log_in_to_does_not_start(
     said = server.errors() + str(seen.value)
     assert sentence.lower() in said.lower()
     assert "Traceback" not in said
+
+
+def test_an_issuer_with_an_authority_of_its_own(tmp_path: Path) -> None:
+    """Whom to trust for its keys is in the line of JAAS, as in Kafka; where nothing is, the reason
+    is in the log and nobody gets in."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(server_identity().write_pem(tmp_path / "issuer.pem"))
+    trusted = authority().write(tmp_path / "ca.pem")
+    jaas = f'{MODULE} required ssl.truststore.type="PEM" ssl.truststore.location="{trusted}";'
+    with Provider(Issuer(), {}, context) as https:
+        settings = {
+            "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+            "sasl.oauthbearer.jwks.endpoint.url": f"{https.url}/jwks",
+            "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": jaas,
+        }
+        tokens = Tokens(https.issuer.token())
+        with SaslServer(tmp_path / "trusts", {}, settings=settings) as server:
+            Admin(**options(server, tokens)).close()
+            assert "are not renewed" not in server.errors()
+        del settings["listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config"]
+        with SaslServer(tmp_path / "trusts-not", {}, settings=settings) as server:
+            with pytest.raises(SaslAuthenticationFailedError):
+                Admin(**options(server, tokens))
+            assert "/jwks cannot be asked: [SSL: CERTIFICATE_VERIFY_FAILED]" in server.errors()
 
 
 def test_unsigned_tokens_where_the_handler_is_named(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +20,12 @@ from ottla.security.oauth.claims import BadToken
 from ottla.security.oauth.fetching import Credentials, FetchFailed, check_url, fetch, fetch_token
 from ottla.security.oauth.login import CLIENT_ID, CLIENT_SECRET, TOKEN_URL, fetch_of
 from ottla.security.oauth.signed import Expected, SignedTokens, UnknownKey, read_keys
-from ottla.security.oauth.source import TokenSource
+from ottla.security.oauth.source import (
+    ENDED_S,
+    LIFETIME_UNKNOWN_S,
+    RENEWED_AFTER,
+    TokenSource,
+)
 from ottla.security.oauth.unsigned import UnsignedTokens, encoded, unsigned_token
 from ottla.security.sasl.mechanism import AuthenticationFailed, BadCredentials
 from ottla.security.sasl.oauthbearer import OAuthBearerClient, OAuthBearerServer
@@ -310,7 +317,7 @@ def test_a_token_is_kept_and_renewed_in_time() -> None:
         return f"token{len(fetched)}", 100.0
 
     source = TokenSource(fetch, clock, clock)
-    with pytest.raises(AuthenticationFailed, match="no token yet"):
+    with pytest.raises(AuthenticationFailed, match="the first one is being fetched"):
         source.token_there()
     allowed.set()
     assert source.token() == "token1"  # the caller waits for the thread
@@ -345,3 +352,98 @@ def test_a_token_that_cannot_be_had() -> None:
     with pytest.raises(AuthenticationFailed, match="no token: https://x/token answered 503"):
         source.token()
     assert source.token() == "abc"
+
+
+def unsigned(expires_s: float) -> str:
+    """A token that says when it ends."""
+    return unsigned_token(
+        {"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginLifetimeSeconds": "100"},
+        expires_s - 100,
+    )[0]
+
+
+class Endpoint:
+    """Gives the tokens in order; None: it fails."""
+
+    def __init__(self, *tokens: str | None) -> None:
+        self.tokens = list(tokens)
+
+    def __call__(self) -> tuple[str, float | None]:
+        token = self.tokens.pop(0)
+        if token is None:
+            raise FetchFailed("https://x/token answered 503")
+        return token, None
+
+
+def test_a_clock_that_is_set(caplog: pytest.LogCaptureFixture) -> None:
+    """Set forward, a token has ended at once; set back, it ends no later. One that has ended when
+    it comes is shown for a while all the same, for the clock may be wrong."""
+    wall, monotonic = Clock(), Clock()
+    wall.now, monotonic.now = 10_000, 50
+    first, second, third = (unsigned(each) for each in (10_100, 10_200, 10_300))
+    source = TokenSource(Endpoint(first, second, third), wall, monotonic)
+    assert source.token() == first
+    wall.now += 3_600
+    assert source.token() == second
+    assert "ended 3400 s ago by the clock of this machine" in caplog.text
+    assert source.token() == source.token_there() == second
+    wall.now -= 3_600
+    monotonic.now += ENDED_S
+    assert source.token() == third
+    wall.now -= 3_600
+    monotonic.now += 301
+    with pytest.raises(IndexError):  # it is fetched anew
+        source.token()
+
+
+def test_an_endpoint_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked again after longer and longer pauses, each with a line; what is there holds until
+    its end, and a line says that there is one again."""
+    caplog.set_level(logging.INFO)
+    clock = Clock()
+    endpoint = Endpoint(*[None] * 6, "token", *[None] * 2)
+    source = TokenSource(endpoint, clock, clock)
+    waits = []
+    for _ in range(6):
+        source.first()
+        waits.append(source.renew_if_due())
+        with pytest.raises(AuthenticationFailed, match="no token: https://x/token answered 503"):
+            source.token_there()
+        clock.now += waits[-1] - 0.5
+    assert waits == [1, 2, 4, 8, 10, 10]
+    assert caplog.text.count("a token could not be fetched, again in") == 6
+    source.first()
+    assert "a token was fetched, after 6 times without" in caplog.text
+    assert source.token_there() == "token"
+    assert source.renew_if_due() == LIFETIME_UNKNOWN_S * RENEWED_AFTER
+    clock.now += 59
+    source.first()
+    assert source.token_there() == "token"
+    clock.now += 2
+    with pytest.raises(AuthenticationFailed):
+        source.token_there()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"[" * 100_000,
+    ],
+)
+def test_an_endpoint_that_does_not_speak_http(answer: bytes) -> None:
+    """Whatever comes is a reason, and no other error."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            line, _ = listening.accept()
+            with line:
+                line.recv(65_536)
+                line.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/token"
+        with pytest.raises(FetchFailed, match="/token"):
+            fetch_token(url, Credentials("app", "secret"))

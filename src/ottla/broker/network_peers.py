@@ -38,6 +38,8 @@ log = logging.getLogger("ottla.broker")
 ANSWER_BYTES_MAX = 100 * 1024 * 1024
 # Received in one turn of the event loop: an answer with one partition's `replica.fetch.max.bytes`.
 READ_BYTES_PER_TURN = 1024 * 1024 + 64 * 1024
+# Between two lines that say the same of one broker: that it refuses this one, and why.
+REFUSED_AGAIN_S = 60.0
 OPEN_REQUESTS_MAX = 10_000  # on one connection; more are answered with BROKER_NOT_AVAILABLE
 
 SOFTWARE = (SOFTWARE_NAME, __version__)  # what ApiVersions tells the peer
@@ -178,6 +180,7 @@ class Connections:
         self._on_lost = on_lost
         self._client_id = CLIENT_ID.format(node_id=node_id)
         self._open: dict[Hashable, PeerConnection] = {}
+        self._refused: dict[tuple[str, int], tuple[str, float]] = {}  # what was said, and when
         self._closed = False
 
     def send(
@@ -237,12 +240,28 @@ class Connections:
         def forget(closed: PeerConnection) -> None:
             if self._open.get(key) is closed:
                 del self._open[key]
+            self._tell_refused(closed)
             if isinstance(closed.reason, OSError):
                 self._on_lost(key)
 
         found = PeerConnection(self._network, address, self._client_id, forget)
         self._open[key] = found
         return found
+
+    def _tell_refused(self, closed: PeerConnection) -> None:
+        """A login or a certificate that is not taken is an operator's to mend: it is said here too,
+        and not only by the other broker. What is refused by the system is just not there."""
+        reason = closed.reason
+        refused = isinstance(reason, OSError) and reason.errno is None
+        if isinstance(reason, ConnectionError) or getattr(reason, "ended", False):
+            refused = False  # the line ended
+        if not refused and not isinstance(reason, WireError):
+            return
+        said, now = str(reason), self._clock.monotonic()
+        before = self._refused.get(closed.address)
+        if before is None or before[0] != said or now - before[1] >= REFUSED_AGAIN_S:
+            self._refused[closed.address] = said, now
+            log.warning("the broker at %s:%d cannot be asked: %s", *closed.address, said)
 
 
 class NetworkPeers:

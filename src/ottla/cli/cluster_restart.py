@@ -77,6 +77,7 @@ def restart(
         return
     check_all_run(path)
     with connected(path, command_config) as client:
+        refuse_half_a_view(client, [each.node_id for each in known_state(path).brokers])
         wait_in_sync(client, timeout_s, None)
         controller = client.describe_cluster()["controller_id"]
         order = [each.node_id for each in known_state(path).brokers]
@@ -109,7 +110,10 @@ def replace(
             f"no other broker is running that broker {broker} could copy from",
             f"ottla cluster restart N --dir {path}, for another broker N",
         )
+    others = [each.node_id for each in brokers if each.node_id != broker]
     with connected(path, command_config, without=broker) as client:
+        running = [each for each in others if process_state(broker_of(path, each)) == "running"]
+        refuse_half_a_view(client, running)
         lost = refuse_to_lose(client, broker, force=force)
         with stopped(path, broker) as data:
             # Again: only now can nothing more be written that it alone has.
@@ -261,6 +265,24 @@ def refuse_to_lose(client: Admin, broker: int, *, force: bool) -> list[str]:
             f"ottla cluster why {alone[0]}; with --force it is done all the same",
         )
     return alone
+
+
+def refuse_half_a_view(client: Admin, brokers: list[int]) -> None:
+    """A Failure for a user that may not describe all topics: what it does not see would count as in
+    sync."""
+    from ottla.client.errors import ClusterAuthorizationFailedError
+
+    hint = "--command-config with a user of super.users, or with DESCRIBE on cluster and topics"
+    try:
+        found = client.describe_log_dirs(brokers=brokers)
+    except ClusterAuthorizationFailedError:
+        raise Failure("the user may not describe the cluster", hint) from None
+    there = {
+        topic["name"] for each in found for place in each["log_dirs"] for topic in place["topics"]
+    }
+    hidden = there - {topic["name"] for topic in client.describe_topics()}
+    if hidden:
+        raise Failure(f"the user may not describe {shown(sorted(hidden))}", hint)
 
 
 def wait_in_sync(

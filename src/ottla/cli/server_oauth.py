@@ -16,12 +16,14 @@ from ottla.cli.failure import Failure
 
 if TYPE_CHECKING:
     import asyncio
+    import ssl
 
     from ottla.seams.background import Background
     from ottla.seams.clock import Clock, Timer
     from ottla.security.jaas import JaasEntry
     from ottla.security.oauth.claims import Validator
     from ottla.security.oauth.signed import Expected, Keys
+    from ottla.security.oauth.source import TokenSource
     from ottla.security.sasl.logins import Logins
     from ottla.settings import Settings
     from ottla.settings.option import Value
@@ -51,12 +53,14 @@ class IssuerKeys:
         refresh_s: float,
         retry_s: float,
         retry_s_max: float,
+        context: ssl.SSLContext | None = None,
     ) -> None:
         """Raises FetchFailed for a file that cannot be read, and ValueError for its contents."""
         from ottla.security.oauth.fetching import fetch, file_of
         from ottla.security.oauth.signed import Keys, read_keys
 
         self._url = url
+        self._context = context
         self._clock = clock
         self._refresh_s, self._retry_s, self._retry_s_max = refresh_s, retry_s, retry_s_max
         self._background: Background | None = None
@@ -87,7 +91,8 @@ class IssuerKeys:
         if self._timer is not None:
             self._timer.cancel()
         self._fetched_at = self._clock.monotonic()
-        self._background.thread(keys_at, self._url).add_done_callback(partial(self._take, first))
+        fetched = self._background.thread(keys_at, self._url, self._context)
+        fetched.add_done_callback(partial(self._take, first))
 
     def _take(
         self, first: asyncio.Future[None] | None, fetched: asyncio.Future[Keys | str]
@@ -117,13 +122,29 @@ def check_package() -> None:
         raise Failure(f"{MECHANISM} needs the package joserfc", hint) from None
 
 
-def keys_at(url: str) -> Keys | str:
+def context_of(entry: JaasEntry | None, where: str) -> ssl.SSLContext | None:
+    """TLS to an issuer, where the line of JAAS says whom to trust, as in Kafka; None: whom the
+    system trusts. Raises Failure."""
+    options = {} if entry is None else entry.options
+    stores = {name: value for name, value in options.items() if name.startswith("ssl.")}
+    if not stores:
+        return None
+    from ottla.tls.contexts import client_context
+    from ottla.tls.options import TlsError, from_properties
+
+    try:
+        return client_context(from_properties(stores))
+    except TlsError as error:
+        raise Failure(f"{where}: its line of JAAS: {error}", error.hint or "mend it") from None
+
+
+def keys_at(url: str, context: ssl.SSLContext | None = None) -> Keys | str:
     """The keys, or why there are none; on a thread."""
     from ottla.security.oauth.fetching import FetchFailed, fetch, shown
     from ottla.security.oauth.signed import read_keys
 
     try:
-        return read_keys(fetch(url))
+        return read_keys(fetch(url, context))
     except FetchFailed as error:
         return str(error)
     except ValueError as error:
@@ -137,10 +158,18 @@ class BearerTokens:
         self._settings = settings
         self._clock = clock
         self._issuers: list[IssuerKeys] = []
+        self._own: TokenSource | None = None
 
     async def begin(self, background: Background) -> None:
         for issuer in self._issuers:
             await issuer.begin(background)
+        if self._own is not None:
+            await background.thread(self._own.first)
+            self._keep(self._own)
+
+    def _keep(self, own: TokenSource) -> None:
+        """This broker's token is renewed in time, also while it has nobody to log in to."""
+        self._clock.call_later(own.renew_if_due(), self._keep, own)
 
     def validator(self, listener: str, entry: JaasEntry | None) -> Validator:
         """Raises Failure, which names the option."""
@@ -169,6 +198,7 @@ class BearerTokens:
                 retry_s_max=self._milliseconds(
                     listener, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"
                 ),
+                context=context_of(entry, f"cannot listen on {listener}"),
             )
         except (FetchFailed, ValueError) as error:
             hint = f"{JWKS_URL}=https://…/jwks.json"
@@ -226,8 +256,13 @@ class BearerTokens:
             name: self._text(listener, name)
             for name in (TOKEN_URL, CLIENT_ID, CLIENT_SECRET, SCOPE)
         }
+        context = context_of(entry, "brokers cannot log in to each other")
         try:
-            source = TokenSource(fetch_of(options, jaas), monotonic=self._clock.monotonic)
+            source = self._own = TokenSource(
+                fetch_of(options, jaas, context),
+                lambda: self._clock.now_ms() / 1000,
+                self._clock.monotonic,
+            )
         except ValueError as error:
             raise Failure(
                 f"brokers cannot log in to each other by {MECHANISM}: {error}",

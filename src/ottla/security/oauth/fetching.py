@@ -7,6 +7,7 @@ it would take the client's secret along.
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import urllib.error
 import urllib.parse
@@ -85,6 +86,8 @@ def asked(request: urllib.request.Request, context: ssl.SSLContext | None) -> by
             data: bytes = answer.read(DOCUMENT_BYTES_MAX + 1)
     except urllib.error.HTTPError as error:
         raise FetchFailed(f"{where} answered {error.code}{reason_in(error)}") from None
+    except http.client.HTTPException as error:
+        raise FetchFailed(f"{where} gives no answer of HTTP: {type(error).__name__}") from None
     except (OSError, ValueError) as error:
         why = getattr(error, "reason", None) or error
         raise FetchFailed(f"{where} cannot be asked: {why}") from None
@@ -104,7 +107,7 @@ def reason_in(error: urllib.error.HTTPError) -> str:
     try:
         found = json.loads(error.read(DOCUMENT_BYTES_MAX))
         return f" ({str(found['error'])[:ERROR_CHARS_MAX]})"
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, KeyError, TypeError, OSError, RecursionError, http.client.HTTPException):
         return ""
 
 
@@ -131,7 +134,7 @@ def fetch_token(
     try:
         found: Mapping[str, object] = json.loads(data)
         token, lifetime_s = found["access_token"], found.get("expires_in")
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise FetchFailed(f"{shown(url)} answered without an access_token") from None
     if not isinstance(token, str) or not token:
         raise FetchFailed(f"{shown(url)} answered without an access_token")

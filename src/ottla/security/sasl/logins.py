@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.security.sasl.authenticator import REAUTHENTICATION_S_MIN
 from ottla.security.sasl.mechanism import ClientSide
 
 # A login is repeated in this part of its lifetime, as Kafka's clients do (theirs is drawn between
@@ -30,7 +31,9 @@ class Logins:
 
     def complete(self, session_lifetime_ms: int) -> None:
         if session_lifetime_ms > 0:
-            self._due_at = self._monotonic() + session_lifetime_ms / 1000 * REPEATED_AFTER
+            # A broker refuses one that comes sooner.
+            wait_s = max(session_lifetime_ms / 1000 * REPEATED_AFTER, REAUTHENTICATION_S_MIN)
+            self._due_at = self._monotonic() + wait_s
 
     def due(self) -> bool:
         return self._monotonic() >= self._due_at
