@@ -15,6 +15,8 @@ from ottla.cli.failure import Failure
 from ottla.cli.storage_scram import named
 from ottla.security.sasl.scram import credential
 from tests import needs
+from tests.apache.zookeeper import ZooKeeper
+from tests.cli.apache_tools import Answer
 from tests.cli.compare import kafka_script
 from tests.live import Server, free_port
 from tests.security.harness import SCRAM
@@ -29,7 +31,9 @@ PASSWORD = "admin,s3cret"
 class Member(Server):
     """A broker whose only listener asks for SCRAM, of brokers too."""
 
-    def __init__(self, folder: Path, node_id: int, shared: Path | None) -> None:
+    def __init__(
+        self, folder: Path, node_id: int, shared: Path | None = None, zookeeper: str = ""
+    ) -> None:
         login = f'{SCRAM} required username="admin" password="{PASSWORD}";'
         options: dict[str, object] = {
             "node.id": node_id,
@@ -41,19 +45,25 @@ class Member(Server):
         if shared is not None:
             options |= {"ottla.cluster.directory": shared, "default.replication.factor": 2}
             options |= {"min.insync.replicas": 2}
+        if zookeeper:
+            options["zookeeper.connect"] = zookeeper
         super().__init__(folder / f"data-{node_id}", settings=options, port=free_port())
         self.properties = folder / f"{node_id}.properties"
         given = {**options, "log.dirs": self.data}
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
 
-    def format(self) -> None:
+    def formatted(self, cluster_id: str = CLUSTER_ID) -> Answer:
         answer = kafka_script(
-            "kafka-storage.sh", "format", "-c", str(self.properties), "-t", CLUSTER_ID,
+            "kafka-storage.sh", "format", "-c", str(self.properties), "-t", cluster_id,
             "--add-scram", f'{MECHANISM}=[name=admin,password="{PASSWORD}"]',
             "--add-scram", f"{MECHANISM}=[name=alice,iterations=8192,password=a]",
         )  # fmt: skip
-        assert answer.code == 0, answer
         assert PASSWORD not in answer.out + answer.errors
+        return answer
+
+    def format(self) -> None:
+        answer = self.formatted()
+        assert answer.code == 0, answer
 
     def client(self, name: str, password: str) -> dict[str, object]:
         return {
@@ -76,6 +86,29 @@ def test_one_broker_begins_with_credentials(tmp_path: Path) -> None:
             name: each["credential_infos"][0]["iterations"] for name, each in users.items()
         }
         assert iterations == {"admin": 4096, "alice": 8192}
+
+
+def test_a_cluster_with_zookeeper_begins_with_credentials(tmp_path: Path) -> None:
+    """They are written to ZooKeeper, where `kafka-configs.sh --zookeeper` of Kafka 3 put them. What
+    comes too late, or is of another cluster, is refused before anything is formatted."""
+    needs.zookeeper_server()
+    with ZooKeeper(tmp_path / "zookeeper") as zookeeper:
+        connect = f"{zookeeper.connect}/kafka"
+        server = Member(tmp_path, 1, zookeeper=connect)
+        server.format()
+        with server, Admin(**server.client("alice", "a")) as admin:
+            assert admin.describe_cluster()["cluster_id"] == CLUSTER_ID
+            late = Member(tmp_path, 2, zookeeper=connect)
+            assert "brokers of this cluster are running" in late.formatted().errors
+            assert not late.data.exists()
+        other = Member(tmp_path, 3, zookeeper=connect).formatted("anotherClusterOfThisNameA")
+        assert f"ZooKeeper has cluster {CLUSTER_ID}" in other.errors
+        Member(tmp_path, 4, zookeeper=connect).format()
+    gone = Member(tmp_path, 5, zookeeper=f"{zookeeper.connect}/kafka")
+    with gone.properties.open("a") as file:
+        file.write("zookeeper.connection.timeout.ms=200\n")
+    assert "no server answered within 0.2 s" in gone.formatted().errors
+    assert not gone.data.exists()
 
 
 @pytest.mark.skipif(not needs.LONG, reason="brokers log in to each other by PLAIN in other tests")

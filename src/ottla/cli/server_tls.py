@@ -204,7 +204,7 @@ class Tls:
         self._between: TlsNetwork | None = None
         self._background: Background | None = None
         self._renewing = False
-        self._refused: object = None  # what was tried and could not be taken
+        self._refused: dict[str, object] = {}  # what was tried and could not be taken, by listener
         secured = [each for each in settings.listeners if each.protocol in TLS_PROTOCOLS]
         self.listeners = {each.name: self._listener(each) for each in secured}
 
@@ -308,7 +308,7 @@ class Tls:
                 if each.differs(settings):
                     changed.append(each)
             except TlsError as error:
-                self._refuse(each, error, (each.name, str(error)))
+                self._refuse(each, error, str(error))
         if changed:
             self._renewing = True
             made = self._background.thread(self._made_anew, changed, settings)
@@ -324,7 +324,7 @@ class Tls:
             tried: object = None
             try:
                 options, _ = tls_options(settings, each._listener)
-                tried = (each.name, files_of(options), options)
+                tried = (files_of(options), options)
                 made.append((each, each.made_anew(settings), tried))
             except (TlsError, OSError) as error:
                 made.append((each, error, tried))
@@ -343,15 +343,15 @@ class Tls:
                 self._refuse(listener, found, tried)
                 continue
             listener.take(found)
-            self._refused = None
+            self._refused.pop(listener.name, None)
             log.info("listener %s: new certificates and options of TLS are in use", listener.name)
             if self._between is not None and listener.name == self._settings.inter_broker_listener:
                 self._between.context = client_context(listener.options, listener.where)
 
     def _refuse(self, listener: TlsListener, error: Exception, tried: object) -> None:
         """Said once of the same files and options."""
-        if tried != self._refused:
-            self._refused = tried
+        if tried != self._refused.get(listener.name):
+            self._refused[listener.name] = tried
             log.error(
                 "listener %s: it goes on with its certificates, for the new ones cannot be taken: "
                 "%s",

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.cli.failure import Failure
 
 if TYPE_CHECKING:
-    from ottla.metadata_store.tree import Operation
+    from ottla.cli.server_zookeeper import Connect
+    from ottla.metadata_store.tree import Operation, Tree
     from ottla.security.credentials import Credential
     from ottla.settings import Settings
 
@@ -92,11 +93,9 @@ def decoded(name: str, text: str) -> bytes:
 
 def add_credentials(settings: Settings, cluster_id: str, wanted: Sequence[Named]) -> None:
     """Write them into the tree that the server will open. Raises Failure."""
-    if "zookeeper.connect" in settings.given:
-        raise Failure(
-            "--add-scram: with zookeeper.connect the metadata tree is ZooKeeper's",
-            "kafka-configs.sh --alter --user NAME …, when the server runs",
-        )
+    if settings.zookeeper_connect is not None:
+        add_to_zookeeper(settings, cluster_id, wanted)
+        return
     shared = settings.values["ottla.cluster.directory"]
     directory = shared or settings.data_directory
     if shared:
@@ -145,20 +144,69 @@ async def write(directory: str, wanted: Sequence[Named]) -> None:
     try:
         tree = await LocalTree.open(disk, f"{directory}/{TREE_FILE}", background)
         try:
-            configs: dict[str, dict[str, str]] = {}
-            paths = {each.user: path_of(each.user) for each in wanted}
-            found = await tree.get_many(["/config", "/config/users", *paths.values()])
-            for each in wanted:
-                path = paths[each.user]
-                if path not in configs:
-                    configs[path] = configs_in(path, found)
-                configs[path][each.mechanism] = text_of(each.credential)
-            await tree.multi(operations(found, configs))
+            await put(tree, wanted)
         finally:
             await tree.close()
     finally:
         background.close()
         lock.release()
+
+
+def add_to_zookeeper(settings: Settings, cluster_id: str, wanted: Sequence[Named]) -> None:
+    """As `kafka-configs.sh --zookeeper` did before a broker of Kafka 3 ran. Raises Failure."""
+    from ottla.cli.server_zookeeper import with_tree
+
+    async def written(connect: Connect) -> None:
+        tree = await connect()
+        try:
+            await claim_tree(tree, cluster_id, wanted)
+            if wanted:
+                await put(tree, wanted)
+        finally:
+            await tree.close()
+
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(with_tree(settings, loop, written))
+    finally:
+        loop.close()
+
+
+async def claim_tree(tree: Tree, cluster_id: str, wanted: Sequence[Named]) -> None:
+    """Say whose the tree is, unless it is said already. Raises Failure where it is of another
+    cluster, and credentials where there is a controller, which reads them when it begins."""
+    from ottla.cluster import nodes
+    from ottla.metadata_store.tree import Create
+
+    parent = nodes.CLUSTER_ID.rpartition("/")[0]
+    found = await tree.get_many([parent, nodes.CLUSTER_ID, nodes.CONTROLLER])
+    if nodes.CLUSTER_ID not in found:
+        made = [] if parent in found else [Create(parent)]
+        await tree.multi([*made, Create(nodes.CLUSTER_ID, nodes.cluster_id_value(cluster_id))])
+        return
+    theirs = nodes.read_cluster_id(nodes.CLUSTER_ID, found[nodes.CLUSTER_ID][0])
+    if theirs != cluster_id:
+        raise Failure(
+            f"ZooKeeper has cluster {theirs}, not {cluster_id}",
+            f"--cluster-id {theirs}, or another path in zookeeper.connect",
+        )
+    if nodes.CONTROLLER in found and wanted:
+        raise Failure(
+            "--add-scram: brokers of this cluster are running", "kafka-configs.sh --alter --user"
+        )
+
+
+async def put(tree: Tree, wanted: Sequence[Named]) -> None:
+    """Write the credentials beside what users have."""
+    configs: dict[str, dict[str, str]] = {}
+    paths = {each.user: path_of(each.user) for each in wanted}
+    found = await tree.get_many(["/config", "/config/users", *paths.values()])
+    for each in wanted:
+        path = paths[each.user]
+        if path not in configs:
+            configs[path] = configs_in(path, found)
+        configs[path][each.mechanism] = text_of(each.credential)
+    await tree.multi(operations(found, configs))
 
 
 def path_of(user: str) -> str:

@@ -95,11 +95,16 @@ def format_storage(given: Given) -> int:
         return 1
     if not fresh:
         print("All of the log directories are already formatted.")
+    in_zookeeper = settings.zookeeper_connect is not None
+    if fresh and in_zookeeper:
+        # First: what cannot be reached can be tried again. A broker takes no directory of a cluster
+        # that is not ZooKeeper's.
+        add_credentials(settings, cluster_id, credentials)
     for each in fresh:
         kind = "metadata" if each is found[0] else "data"
         print(f"Formatting {kind} directory {each.path} with metadata.version {level}.")
         format_directory(each.path, cluster_id, settings.node_id)
-    if fresh and credentials:
+    if fresh and credentials and not in_zookeeper:
         add_credentials(settings, cluster_id, credentials)
     return 0
 
