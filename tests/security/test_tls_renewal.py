@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
+import logging
 import socket
 import ssl
 from collections.abc import Iterator
@@ -13,13 +15,16 @@ from cryptography import x509
 
 import ottla
 from ottla.admin import ConfigResource, ConfigResourceType
-from ottla.cli.server_tls import check_validity, tls_options
+from ottla.cli.server_tls import FILES_ASKED_S, Tls, check_validity, tls_options
+from ottla.seams.background import InlineBackground
+from ottla.seams.clock import ManualClock
 from ottla.settings import Settings
 from ottla.tls.options import TlsError
 from tests.waiting import eventually
 
-from .certificates import Authority, authority, now
+from .certificates import Authority, authority, now, server_identity
 from .harness import SecuredServer
+from .harness import tls_options as tls_files
 
 
 @pytest.fixture
@@ -122,3 +127,67 @@ def options(keys: Path) -> tuple[object, str]:
     given = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(keys)}
     settings = Settings.from_properties({"listeners": "SSL://127.0.0.1:9093", **given})
     return tls_options(settings, settings.listeners[0])
+
+
+def damaged(path: Path) -> Iterator[str]:
+    """What may happen to a file with key and certificate, one after the other: what is said."""
+    good, other = authority().issue("broker"), authority().issue("another")
+    path.write_text("")
+    yield "private key"
+    path.write_text("not a certificate")
+    yield "private key"
+    path.write_text(good.certificate_pem)
+    yield "private key"
+    path.write_text(good.key_pem())
+    yield "certificate"
+    path.write_text(other.key_pem() + good.certificate_pem)
+    yield "the private key is not that of the certificate"
+    path.write_text(good.key_pem() + good.certificate_pem[:300])
+    yield "certificate"
+    authority().issue("broker", days=-1).write_pem(path)
+    yield "ended at"
+    path.unlink()
+    yield "cannot be read"
+    path.mkdir()
+    yield "cannot be read"
+    path.rmdir()
+
+
+def test_whatever_happens_to_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A running broker goes on with what it has; of each damage its listeners say once what it is,
+    and what is whole again is taken."""
+    keys = server_identity().write_pem(tmp_path / "server.pem")
+    given = {
+        "listeners": "ONE://127.0.0.1:1,TWO://127.0.0.1:2",
+        "listener.security.protocol.map": "ONE:SSL,TWO:SSL",
+        "inter.broker.listener.name": "ONE",
+        **tls_files(keys, authority().write(tmp_path / "ca.pem")),
+    }
+
+    async def scenario() -> None:
+        clock = ManualClock(int(now().timestamp() * 1000))
+        tls = Tls(Settings.from_properties(given), clock)
+        before = [each.context for each in tls.listeners.values()]
+        tls.watch(InlineBackground())
+
+        async def later() -> list[str]:
+            caplog.clear()
+            clock.advance(FILES_ASKED_S * 1000)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            return [each.getMessage() for each in caplog.records]
+
+        for sentence in damaged(keys):
+            said = await later()
+            assert [each.split(":")[0] for each in said] == ["listener ONE", "listener TWO"]
+            for each in said:
+                assert "it goes on with its certificates" in each
+                assert sentence in each
+            assert await later() == []
+            assert [each.context for each in tls.listeners.values()] == before
+        authority().issue("broker").write_pem(keys)
+        assert len(await later()) == 2
+        assert not {each.context for each in tls.listeners.values()} & set(before)
+
+    caplog.set_level(logging.INFO)
+    asyncio.run(scenario())
