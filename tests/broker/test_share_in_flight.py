@@ -28,7 +28,7 @@ from ottla.broker.shares.ranges import (
     GivenUp,
     Limits,
 )
-from ottla.coordinator.share_state import StateBatch
+from ottla.coordinator.packed_batches import StateBatch
 from ottla.wire.errors import ErrorCode
 from tests.work import counted_calls
 

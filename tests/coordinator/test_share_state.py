@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.coordinator.effects import Effects, Record
-from ottla.coordinator.share_state import SharePartitionKey, ShareState, StateBatch, merged
+from ottla.coordinator.packed_batches import (
+    PIECES_MAX,
+    ROWS_MAX,
+    PackedBatches,
+    StateBatch,
+    merged,
+    merged_rows,
+    pack,
+    unpack,
+)
+from ottla.coordinator.share_state import SharePartitionKey, ShareState
 from ottla.coordinator.share_state_shard import (
     COLD_TIMER,
     PRUNE_TIMER,
@@ -63,7 +73,8 @@ class Driver:
     def write(self, *batches: StateBatch, start: int = 0, epoch: int = 0, state: int = 0) -> Any:
         if KEY not in self.shard.states:
             self.run("initialize", KEY, 0, 0)
-        change = ShareState(0, state, epoch, start, 0, batches, self.now_ms, self.now_ms)
+        packed = PackedBatches.of(pack(batches))
+        change = ShareState(0, state, epoch, start, 0, packed, self.now_ms, self.now_ms)
         return self.run("write", KEY, change)
 
     def reloaded(self) -> ShareStateShard:
@@ -92,6 +103,37 @@ def test_batches_merge_as_their_offsets_do(batches: list[StateBatch], start: int
         assert before.last < after.first
         touching = before.last + 1 == after.first
         assert not (touching and before[2:] == after[2:])
+
+
+@given(BATCHES, st.integers(-1, 35))
+def test_packed_batches_are_merged_as_others(batches: list[StateBatch], start: int) -> None:
+    """Packed batches that are merged already are left as they are; the result is the same."""
+    rows = merged_rows(pack(batches), start)
+    assert tuple(unpack(rows)) == merged(batches, start)
+    assert merged_rows(rows, start) == rows
+
+
+@given(st.lists(st.tuples(BATCHES, st.integers(0, 4)), max_size=2 * PIECES_MAX))
+def test_pieces_say_what_all_batches_say(writes: list[tuple[list[StateBatch], int]]) -> None:
+    """Batches kept in pieces say the same as all of them merged at once, and are few."""
+    known, said, start = PackedBatches(), list[StateBatch](), 0
+    for batches, more in writes:
+        start += more
+        known = known.with_more(pack(batches), start)
+        said += batches
+        assert len(known.pieces) <= PIECES_MAX
+    assert known.merged(start) == merged(said, start)
+
+
+def test_what_is_kept_in_pieces_is_bounded() -> None:
+    """A record at the start that is never done with, and thousands of batches behind it: what is
+    kept follows what is left of them merged."""
+    known = PackedBatches()
+    for number in range(300):
+        rows = [(at, at, 2, 1) for at in range(1 + number % 2, 2000, 2)]
+        known = known.with_more(pack(rows), 0)
+        assert len(known.data) <= 20 * (ROWS_MAX + 2 * 2000)
+    assert known.merged(0) == (StateBatch(1, 1999, 2, 1),)
 
 
 @given(st.lists(st.tuples(BATCHES, st.integers(0, 20)), max_size=12), st.integers(0, 4))
@@ -159,7 +201,7 @@ def test_a_later_leader_fences_those_before_it() -> None:
 def test_nothing_is_written_before_a_beginning() -> None:
     """State that nobody began, or that was deleted, is neither read nor written."""
     driver = Driver()
-    change = ShareState(0, 0, 0, 0, 0, (), 1000, 1000)
+    change = ShareState(0, 0, 0, 0, 0, PackedBatches(), 1000, 1000)
     assert driver.run("write", KEY, change) is ErrorCode.INVALID_REQUEST
     assert driver.run("read", KEY, 3) is ErrorCode.INVALID_REQUEST
     assert driver.log == []

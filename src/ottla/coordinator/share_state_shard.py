@@ -14,15 +14,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ottla.coordinator.effects import Effects, Producer, Record, Reply, TimerKey
+from ottla.coordinator.packed_batches import PackedBatches, merged_rows
 from ottla.coordinator.share_state import (
     NO_COMPLETE_COUNT,
     NO_EPOCH,
     NO_START_OFFSET,
     SharePartitionKey,
     ShareState,
-    StateBatch,
     from_snapshot,
-    merged,
     snapshot_record,
     state_tombstone,
     update_record,
@@ -208,7 +207,7 @@ class ShareStateShard:
             leader_epoch=0,
             start_offset=start_offset,
             complete_count=NO_COMPLETE_COUNT if nowhere else 0,
-            batches=(),
+            packed=PackedBatches(),
             created_ms=now_ms,
             written_ms=now_ms,
         )
@@ -254,7 +253,7 @@ class ShareStateShard:
         if NO_EPOCH != leader_epoch < known.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if leader_epoch not in (NO_EPOCH, known.leader_epoch):
-            change = replace(known, leader_epoch=leader_epoch, batches=())
+            change = replace(known, leader_epoch=leader_epoch, packed=PackedBatches())
             self._append(key, change, effects, now_ms)
         return known
 
@@ -296,14 +295,14 @@ class ShareStateShard:
             update = replace(
                 change,
                 snapshot_epoch=known.snapshot_epoch,
-                batches=merged(change.batches, change.start_offset),
+                packed=PackedBatches.of(merged_rows(change.packed.data, change.start_offset)),
             )
             effects.records.append(update_record(key, update))
             return
         start = change.start_offset
         if start == NO_START_OFFSET:
             start = known.start_offset
-        batches: list[StateBatch] = [*known.batches, *change.batches]
+        batches = merged_rows(known.packed.data + change.packed.data, start)
         snapshot = replace(
             known,
             snapshot_epoch=known.snapshot_epoch + 1,
@@ -311,7 +310,7 @@ class ShareStateShard:
             leader_epoch=max(change.leader_epoch, known.leader_epoch),
             start_offset=start,
             complete_count=change.complete_count,
-            batches=merged(batches, start),
+            packed=PackedBatches.of(batches),
             written_ms=now_ms,
         )
         effects.records.append(snapshot_record(key, snapshot))
@@ -324,7 +323,7 @@ UNKNOWN = ShareState(
     leader_epoch=0,
     start_offset=NO_START_OFFSET,
     complete_count=NO_COMPLETE_COUNT,
-    batches=(),
+    packed=PackedBatches(),
     created_ms=0,
     written_ms=0,
 )

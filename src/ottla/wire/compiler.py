@@ -20,6 +20,7 @@ from typing import Any
 
 from . import runtime, varint
 from .malformed import MalformedMessage, UnwritableMessage
+from .rows import Rows, layout_of
 from .schema import Blob, Field, Fixed, Struct, Text
 
 Kind = Fixed | Text | Blob | type[Struct]
@@ -75,6 +76,7 @@ class Source:
             "new": object.__new__,
             "uvarint": varint.read_uvarint,
             "put_uvarint": varint.put_uvarint,
+            "Rows": Rows,
         }
         for name in RUNTIME:
             self.scope[name] = getattr(runtime, name)
@@ -238,6 +240,17 @@ class ReadSource(Source):
 
     def elements(self, field: Field, target: str, count: str) -> None:
         self.put(f"if (items := items + {count}) > ITEMS_MAX: raise too_many_items(LABEL)")
+        if field.packed:
+            assert self.flexible, f"{self.label}: {field.name} has no tagged fields"
+            width = layout_of(field.kind).size
+            rows = self.name(f"{field.name}_rows")
+            cls = self.constant(field.kind.__name__, field.kind)  # type: ignore[union-attr]
+            self.put(f"{rows} = bytes(buf[pos:pos + ({count}) * {width}])")
+            # Tagged fields are known to no reader here; elements that have any are read one by one.
+            self.put(f"if {rows}[{width - 1}::{width}].count(0) == {count}:")
+            self.put(f"    {target} = Rows({cls}, {rows}); pos += ({count}) * {width}")
+            self.put("else:")
+            self.depth += 1
         items = self.name(field.name)
         self.put(f"{target} = {items} = []")
         self.put(f"for _ in range({count}):")
@@ -247,6 +260,8 @@ class ReadSource(Source):
         self.flush()
         self.put(f"{items}.append({item})")
         self.depth -= 1
+        if field.packed:
+            self.depth -= 1
 
     def struct(self, cls: type[Struct], target: str) -> None:
         made = f"new({self.constant(cls.__name__, cls)})"
@@ -387,12 +402,16 @@ class WriteSource(Source):
             many = f"pack_many({kind.code!r}, {n})"
             self.put(f"if {n}: out += ({ready}[{n}] if {n} < READY else {many})(*{items})")
         else:
+            if field.packed:
+                self.put(f"if type({items}) is Rows: out += {items}.data")
+                self.put("else:")
+                self.depth += 1
             item = self.name(f"{field.name}_item")
             self.put(f"for {item} in {items}:")
             self.depth += 1
             self.value(field, kind, item, False)
             self.flush()
-            self.depth -= 1
+            self.depth -= 1 + field.packed
         if nullable:
             self.depth -= 1
 

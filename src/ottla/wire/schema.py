@@ -12,13 +12,15 @@ default, or says from which version on the field exists:
         ...
 
 The metaclass makes it a slotted class with keyword arguments, which type checkers know through
-`dataclass_transform`. `reader(cls, version)` and `writer(cls, version)` give functions compiled
+`dataclass_transform`. An array is a `list[...]`, or a `Sequence[...]` where it is to be kept as its
+bytes (rows.py). `reader(cls, version)` and `writer(cls, version)` give functions compiled
 for exactly that version on first use (see compiler.py); `python -m ottla.wire show fetch 12`
 prints them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import (
     Annotated,
     Any,
@@ -111,6 +113,7 @@ class Field(NamedTuple):
     nullable: int  # the first version in which null is legal
     tag: int | None
     default: Any  # a list or a Struct stands for a new one like it
+    packed: bool = False  # an array that is kept as its bytes (rows.py)
 
     def live(self, version: int) -> bool:
         """Whether the field has its place in this version's bytes."""
@@ -188,7 +191,8 @@ def declared(name: str, annotation: Any, right: Any) -> Field:
     """One line of a declaration as a Field."""
     mark = right if isinstance(right, Mark) else Mark(0, FOREVER, 0, None, right)
     annotation, may_be_null = without_none(annotation)
-    many = get_origin(annotation) is list
+    packed = get_origin(annotation) is Sequence
+    many = packed or get_origin(annotation) is list
     inner = get_args(annotation)[0] if many else annotation
     kind = inner
     if hasattr(inner, "__metadata__"):
@@ -200,7 +204,7 @@ def declared(name: str, annotation: Any, right: Any) -> Field:
     if default is ...:
         default = [] if many else kind() if isinstance(kind, type) else kind.zero
     nullable = max(mark.nullable, mark.first) if may_be_null else NEVER
-    return Field(name, kind, many, mark.first, mark.last, nullable, mark.tag, default)
+    return Field(name, kind, many, mark.first, mark.last, nullable, mark.tag, default, packed)
 
 
 def without_none(annotation: Any) -> tuple[Any, bool]:

@@ -4,6 +4,8 @@ A snapshot is the whole state of one share partition, an update what has changed
 the share partition in their key; the epoch of an update's snapshot is in its value.
 """
 
+from collections.abc import Sequence
+
 from .schema import (
     NO_UUID,
     Int8,
@@ -38,7 +40,7 @@ class ShareSnapshotValue(Struct, key=0, versions=(0, 0), flexible=0):
     delivery_complete_count: Int32 = tagged(0, since=0, default=-1)
     create_timestamp: Int64 = 0
     write_timestamp: Int64 = 0
-    state_batches: list[StateBatch] = []
+    state_batches: Sequence[StateBatch] = []
 
 
 class ShareUpdateKey(Struct, key=1, versions=(0, 0)):
@@ -52,7 +54,7 @@ class ShareUpdateValue(Struct, key=1, versions=(0, 0), flexible=0):
     leader_epoch: Int32 = 0
     start_offset: Int64 = 0
     delivery_complete_count: Int32 = tagged(0, since=0, default=-1)
-    state_batches: list[StateBatch] = []
+    state_batches: Sequence[StateBatch] = []
 
 
 SHARE_STATE_RECORDS: dict[int, tuple[type[Struct], type[Struct]]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.broker.context import Context, Pending
 from ottla.broker.share_state import answer_each
 from ottla.coordinator.effects import Effects
+from ottla.coordinator.packed_batches import pack
 from ottla.coordinator.share_state import SharePartitionKey
 from ottla.coordinator.share_state_shard import ShareStateShard
 from ottla.wire.api.read_share_group_state import (
@@ -16,6 +17,7 @@ from ottla.wire.api.read_share_group_state import (
     StateBatch,
 )
 from ottla.wire.errors import ErrorCode
+from ottla.wire.rows import Rows
 
 
 def handle(
@@ -41,10 +43,7 @@ def decide(
         partition=asked.partition,
         state_epoch=state.state_epoch,
         start_offset=state.start_offset,
-        state_batches=[
-            StateBatch(first_offset=first, last_offset=last, delivery_state=kind, delivery_count=n)
-            for first, last, kind, n in state.batches
-        ],
+        state_batches=Rows(StateBatch, pack(state.batches)),
     )
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from ottla.broker.context import Context, Pending
 from ottla.broker.share_state import answer_each
 from ottla.coordinator.effects import Effects
-from ottla.coordinator.share_state import SharePartitionKey, ShareState, StateBatch
+from ottla.coordinator.packed_batches import PackedBatches
+from ottla.coordinator.share_state import SharePartitionKey, ShareState
 from ottla.coordinator.share_state_shard import ShareStateShard
 from ottla.wire.api.write_share_group_state import (
     PartitionData,
     PartitionResult,
+    StateBatch,
     WriteShareGroupStateRequest,
     WriteShareGroupStateResponse,
     WriteStateResult,
 )
 from ottla.wire.errors import ErrorCode
+from ottla.wire.rows import row_bytes
 
 
 def handle(
@@ -39,12 +42,7 @@ def decide(
         leader_epoch=asked.leader_epoch,
         start_offset=asked.start_offset,
         complete_count=asked.delivery_complete_count,
-        batches=tuple(
-            StateBatch(
-                each.first_offset, each.last_offset, each.delivery_state, each.delivery_count
-            )
-            for each in asked.state_batches
-        ),
+        packed=PackedBatches.of(row_bytes(asked.state_batches, StateBatch)),
         created_ms=now_ms,
         written_ms=now_ms,
     )

@@ -48,7 +48,7 @@ from ottla.broker.shares.ranges import (
     size_together,
     split,
 )
-from ottla.coordinator.share_state import StateBatch
+from ottla.coordinator.packed_batches import StateBatch
 from ottla.wire.errors import ErrorCode
 
 

@@ -7,13 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.shares.state_calls import Place, StateCall, error_of
-from ottla.coordinator.share_state import NO_START_OFFSET, SharePartitionKey, StateBatch
+from ottla.coordinator.packed_batches import Row, StateBatch, pack, unpack
+from ottla.coordinator.share_state import NO_START_OFFSET, SharePartitionKey
 from ottla.wire.api import delete_share_group_state as deleting
 from ottla.wire.api import initialize_share_group_state as initializing
 from ottla.wire.api import read_share_group_state as reading
 from ottla.wire.api import read_share_group_state_summary as summing
 from ottla.wire.api import write_share_group_state as writing
 from ottla.wire.errors import ErrorCode
+from ottla.wire.rows import Rows, row_bytes
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -36,7 +38,7 @@ class Change(NamedTuple):
     leader_epoch: int
     start_offset: int
     complete_count: int
-    batches: Iterable[StateBatch]
+    batches: Iterable[Row]
 
 
 class Persister:
@@ -60,12 +62,7 @@ class Persister:
             if error:
                 then(error)
                 return
-            batches = tuple(
-                StateBatch(
-                    each.first_offset, each.last_offset, each.delivery_state, each.delivery_count
-                )
-                for each in result.state_batches
-            )
+            batches = tuple(unpack(row_bytes(result.state_batches, reading.StateBatch)))
             then(KnownState(result.state_epoch, result.start_offset, batches))
 
         self._call(key.group_id, {(key.topic_id, key.partition): asked}, read_request, done)
@@ -79,12 +76,7 @@ class Persister:
             leader_epoch=change.leader_epoch,
             start_offset=change.start_offset,
             delivery_complete_count=change.complete_count,
-            state_batches=[
-                writing.StateBatch(
-                    first_offset=first, last_offset=last, delivery_state=state, delivery_count=n
-                )
-                for first, last, state, n in change.batches
-            ],
+            state_batches=Rows(writing.StateBatch, pack(change.batches)),
         )
 
         def done(results: dict[Place, Any]) -> None:

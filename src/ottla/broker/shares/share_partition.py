@@ -17,7 +17,8 @@ from ottla.broker.shares.in_flight import InFlight
 from ottla.broker.shares.persister import Change, KnownState, Persister
 from ottla.broker.shares.ranges import Acquired, GivenUp, Limits, Range
 from ottla.broker.shares.reading import FoundBatches, batches_up_to
-from ottla.coordinator.share_state import NO_START_OFFSET, SharePartitionKey, StateBatch
+from ottla.coordinator.packed_batches import Row, StateBatch
+from ottla.coordinator.share_state import NO_START_OFFSET, SharePartitionKey
 from ottla.replica.reads import FetchIsolation
 from ottla.wire.errors import ErrorCode
 
@@ -289,12 +290,13 @@ class SharePartition:
                 if each.next is not None and not each.gone
             ]
         self._writing = True
+        start = self.in_flight.durable_start()
         change = Change(
             self._state_epoch,
             self.leader_epoch,
-            self.in_flight.durable_start(),
+            start,
             self.in_flight.durable_done_count(),
-            batches,
+            from_offset(batches, start),
         )
 
         def written(error: ErrorCode) -> None:
@@ -380,6 +382,14 @@ class SharePartition:
         deadline_ms = self.in_flight.next_deadline_ms()
         if deadline_ms is not None:
             self._watch_locks(max(deadline_ms - now_ms, 1))
+
+
+def from_offset(batches: Iterable[Row], start: int) -> list[Row]:
+    """In order, and without what is before `start`: nobody needs to know it."""
+    found = sorted(each for each in batches if each[1] >= start)
+    if found and found[0][0] < start:
+        found = [(max(first, start), last, state, n) for first, last, state, n in found]
+    return found
 
 
 def for_member(error: ErrorCode) -> ErrorCode:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from ottla.wire.api.share_fetch import AcquiredRecords
@@ -22,7 +22,7 @@ class Delivered(NamedTuple):
     partition: TopicPartition
     topic_id: bytes
     records: memoryview
-    acquired: list[AcquiredRecords]
+    acquired: Sequence[AcquiredRecords]
 
 
 class Held:

@@ -1,5 +1,7 @@
 """ReadShareGroupState (key 84): the state of share partitions, for their leaders (KIP-932)."""
 
+from collections.abc import Sequence
+
 from ..schema import (
     NO_UUID,
     Int8,
@@ -44,7 +46,7 @@ class PartitionResult(Struct):
     error_message: NullableString = None
     state_epoch: Int32 = 0
     start_offset: Int64 = 0
-    state_batches: list[StateBatch] = []
+    state_batches: Sequence[StateBatch] = []
 
 
 class ReadStateResult(Struct):

@@ -3,6 +3,8 @@
 v2 renewal of locks and the mode of acquisition.
 """
 
+from collections.abc import Sequence
+
 from ..schema import (
     NO_UUID,
     Bool,
@@ -75,7 +77,7 @@ class PartitionData(Struct):
     acknowledge_error_message: NullableString = None
     current_leader: LeaderIdAndEpoch
     records: NonNullRecordsOut = b""
-    acquired_records: list[AcquiredRecords] = []
+    acquired_records: Sequence[AcquiredRecords] = []
 
 
 class ShareFetchableTopicResponse(Struct):

@@ -3,6 +3,8 @@
 v1 how many records at or behind the start offset are completed.
 """
 
+from collections.abc import Sequence
+
 from ..schema import (
     NO_UUID,
     Int8,
@@ -31,7 +33,7 @@ class PartitionData(Struct):
     leader_epoch: Int32 = 0
     start_offset: Int64 = 0
     delivery_complete_count: Int32 = since(1, default=-1)
-    state_batches: list[StateBatch] = []
+    state_batches: Sequence[StateBatch] = []
 
 
 class WriteStateData(Struct):
