@@ -34,6 +34,9 @@ ONE_IS_GONE = [
     "write",
 ]  # fmt: skip
 
+# What was read is the beginning of a line, which another one takes the place of.
+ANOTHER_BEGINNING = ["half a line", "catch up", "copytruncate", "write"]
+
 
 class Twin:
     """A folder with `a.log` and its rotated files; what the source has delivered."""
@@ -172,6 +175,7 @@ async def play(folder: Path, steps: list[tuple[str, int]], narrow: bool) -> None
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(1, 6)), max_size=25), st.booleans())
 @example([(step, 1) for step in ONE_IS_GONE], True)  # narrow
+@example([(step, 1) for step in ANOTHER_BEGINNING], False)
 def test_each_line_arrives_once(steps: list[tuple[str, int]], narrow: bool) -> None:
     """Whenever the source has caught up, every line that is on disk was delivered, and none twice;
     also after a crash that lost what the sink had not delivered. Rotated files may be none of the

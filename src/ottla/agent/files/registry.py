@@ -166,8 +166,10 @@ class Registry:
         )
 
     def changed(self, known: Known) -> None:
-        """What was read is not in the file of this stream any more, or may not be."""
+        """What was read is not in the file of this stream any more, or may not be. If only a line
+        without its end was read, it may be the same stream that begins anew."""
         known.confirmed = False
+        self.try_again(known)
 
     def try_again(self, known: Known) -> None:
         """Its file could not be read: the next listing is to say that it has something, whether it
