@@ -17,13 +17,10 @@ import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from ottla.client.admin import Admin
-from ottla.client.admin.types import ConfigResource, ConfigResourceType, NewTopic
 from ottla.client.codec.records import BatchBuilder, murmur2
 from ottla.client.config import COMMON
-from ottla.client.consumer.consumer import Consumer
 from ottla.client.errors import AuthorizationError, KafkaTimeoutError, TopicAlreadyExistsError
 from ottla.client.producer.batch_encoding import seal
 from ottla.client.producer.raw_producer import BatchFuture, RawProducer
@@ -32,6 +29,9 @@ from ottla.client.structs import TopicPartition
 from .atomic_file import replace_file
 from .events import FORGET, Position
 from .parts import FencedError, PartError
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,6 @@ TOPIC_CONFIGS = {
 }
 PARTITIONS = 10  # by instance: a start waits for the open transactions of its partition only
 READ_TIMEOUT_S = 120.0  # longer than a transaction that a dead agent left open lasts
-FETCH_WAIT_MS = 100
 BATCH_BYTES_MAX = 512 * 1024  # of positions; half of what a broker takes by default
 RECORD_OVERHEAD_BYTES = 64  # of a record's own numbers
 LINES_MIN = 1000  # a file with fewer is not written anew
@@ -95,6 +94,8 @@ class PositionTopic:
         self._claimed = False
 
     def ensure_exists(self) -> None:
+        from ottla.client.admin import Admin, NewTopic  # who delivers at least once needs none
+
         with Admin(self._options) as admin:
             try:
                 admin.create_topics([NewTopic(TOPIC, PARTITIONS, -1, topic_configs=TOPIC_CONFIGS)])
@@ -105,6 +106,8 @@ class PositionTopic:
 
     def _check_policy(self, admin: Admin) -> None:
         """A topic that deletes what is old forgets a file that was not written for a week."""
+        from ottla.client.admin import ConfigResource, ConfigResourceType
+
         try:
             described = admin.describe_configs(
                 [ConfigResource(ConfigResourceType.TOPIC, TOPIC, ["cleanup.policy"])],
@@ -136,7 +139,7 @@ class PositionTopic:
         )
         producer.commit_transaction()
         [(end, _)] = sent.stored()
-        found, owner = self._read_until(end)
+        found, owner = self._read_until(producer, end)
         if owner is None:
             raise PartError(
                 f"sink {self._identity.sink}: topic {TOPIC} was deleted or emptied while the agent "
@@ -152,45 +155,38 @@ class PositionTopic:
         self._claimed = True
         return found
 
-    def _read_until(self, end: int) -> tuple[dict[str, Position], str | None]:
+    def _read_until(
+        self, producer: RawProducer, end: int
+    ) -> tuple[dict[str, Position], str | None]:
         """The positions up to an offset, which is committed, and the owner."""
         found: dict[str, Position] = {}
         owner = None
         foreign = 0
         mine = list(self._identity)
-        deadline = time.monotonic() + READ_TIMEOUT_S
-        with Consumer(
-            self._options,
-            isolation_level="read_committed",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            fetch_max_wait_ms=FETCH_WAIT_MS,
-        ) as consumer:
-            partition = TopicPartition(TOPIC, self._partition)
-            consumer.assign([partition])
-            while (consumer.position(partition) or 0) <= end:
-                if time.monotonic() > deadline:
-                    raise KafkaTimeoutError(
-                        f"{TOPIC}-{self._partition} is not readable up to offset {end}: "
-                        "another agent's transaction is open\n"
-                        "Try: ottla transactions list, for one that hangs"
-                    )
-                for records in consumer.poll(timeout_ms=1000).values():
-                    for record in records:
-                        try:
-                            *holder, stream = json.loads(record.key)
-                            if holder != mine or stream == BARRIER:
-                                continue
-                            if record.value is None:
-                                found.pop(stream, None)
-                                continue
-                            held = json.loads(record.value)
-                            if stream == OWNER:
-                                owner = held["process"]
-                            else:
-                                found[stream] = Position(stream, held["offset"], held["facts"])
-                        except (ValueError, TypeError, KeyError, RecursionError):
-                            foreign += 1  # nobody is kept from writing to the topic
+        try:
+            for records in producer.read_committed(
+                TopicPartition(TOPIC, self._partition), end + 1, timeout_s=READ_TIMEOUT_S
+            ):
+                for record in records:
+                    try:
+                        *holder, stream = json.loads(record.key)
+                        if holder != mine or stream == BARRIER:
+                            continue
+                        if record.value is None:
+                            found.pop(stream, None)
+                            continue
+                        held = json.loads(record.value)
+                        if stream == OWNER:
+                            owner = held["process"]
+                        else:
+                            found[stream] = Position(stream, held["offset"], held["facts"])
+                    except (ValueError, TypeError, KeyError, RecursionError):
+                        foreign += 1  # nobody is kept from writing to the topic
+        except KafkaTimeoutError as problem:
+            raise KafkaTimeoutError(
+                f"{problem}: another agent's transaction is open\n"
+                "Try: ottla transactions list, for one that hangs"
+            ) from None
         if foreign:
             logger.warning(
                 "%s-%d has %d records that are no positions; they are left out",

@@ -152,7 +152,7 @@ def run_agent(wanted: Wanted) -> int:
 
     name = wanted.described.name
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory(wanted.described)) as runner:
             runner.run(until_stopped(wanted))
     except FencedError:
         raise Failure(
@@ -167,8 +167,11 @@ def run_agent(wanted: Wanted) -> int:
     return 0
 
 
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where it is installed."""
+def loop_factory(described: AgentDescription) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where it is installed and helps: for connections and commands. Who reads files and
+    topics is as fast without it, and has 3 MB less in memory."""
+    if all(source.type.replays for source in described.sources.values()):
+        return None
     try:
         import uvloop
     except ImportError:

@@ -9,7 +9,6 @@ and `ADMIN`.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -256,6 +255,8 @@ def parse(
 
 
 def _unknown(name: str, known: Mapping[str, Option], who: str) -> str:
+    import difflib  # only a mistake pays for it
+
     close = difflib.get_close_matches(name.replace(".", "_"), known, 1, 0.6)
     hint = f"did you mean {close[0]!r}?" if close else f"it knows: {', '.join(sorted(known))}"
     return f"{who}: there is no option {name!r}\nTry: {hint}"

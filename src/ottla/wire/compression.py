@@ -16,8 +16,9 @@ import struct
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
-
-import cramjam
+from functools import cache
+from importlib import import_module
+from typing import Any
 
 from .malformed import Buffer, MalformedMessage
 
@@ -51,6 +52,12 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
+@cache
+def codecs() -> Any:
+    """cramjam: 1.4 MB of memory that a process without compressed batches does not need."""
+    return import_module("cramjam")
+
+
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     """`data` in the way that Java's clients write it; `level` is Kafka's `compression.*.level`."""
     if codec == Compression.NONE:
@@ -62,7 +69,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     if codec == Compression.LZ4:
         return compress_lz4(data, LZ4_LEVEL if level is None else level)
     if codec == Compression.ZSTD:
-        return bytes(cramjam.zstd.compress(data, ZSTD_LEVEL if level is None else level))
+        return bytes(codecs().zstd.compress(data, ZSTD_LEVEL if level is None else level))
     raise ValueError(f"there is no compression codec {codec}")
 
 
@@ -76,7 +83,7 @@ def decompress(codec: int, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) ->
     except TooLarge:
         name = Compression(codec).name.lower()
         raise MalformedMessage(f"{name}: more than {limit} bytes when decompressed") from None
-    except (cramjam.DecompressionError, zlib.error) as problem:
+    except (codecs().DecompressionError, zlib.error) as problem:
         raise MalformedMessage(f"{Compression(codec).name.lower()}: {problem}") from problem
 
 
@@ -88,7 +95,7 @@ def compress_snappy(data: Buffer) -> bytes:
     out = bytearray(XERIAL_HEAD)
     view = memoryview(data)
     for start in range(0, len(view), CHUNK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(view[start : start + CHUNK_BYTES]))
+        block = bytes(codecs().snappy.compress_raw(view[start : start + CHUNK_BYTES]))
         out += struct.pack(">i", len(block)) + block
     return bytes(out)
 
@@ -107,7 +114,7 @@ def compress_lz4(data: Buffer, level: int) -> bytes:
 
 
 def compress_lz4_block(plain: Buffer, level: int) -> bytes:
-    compress_block = cramjam.lz4.compress_block
+    compress_block = codecs().lz4.compress_block
     if level == LZ4_LEVEL:
         return bytes(compress_block(plain, store_size=False))
     return bytes(
@@ -163,23 +170,23 @@ def decompress_snappy(data: Buffer, limit: int) -> bytes:
 
 def decompress_snappy_block(block: Buffer, limit: int) -> bytes:
     """One raw block; it begins with its size, so the limit is checked before there is a buffer."""
-    size = cramjam.snappy.decompress_raw_len(block)
+    size = codecs().snappy.decompress_raw_len(block)
     if size > limit:
         raise TooLarge
     # An element of three bytes stands for 64 at most, so no honest block grows more than that.
     if size > 32 * len(block) + 64:
         raise MalformedMessage(f"snappy: block of {len(block)} bytes says it holds {size}")
     out = bytearray(size)
-    cramjam.snappy.decompress_raw_into(block, out)
+    codecs().snappy.decompress_raw_into(block, out)
     return bytes(out)
 
 
 def decompress_lz4(data: Buffer, limit: int) -> bytes:
-    return decompress_growing(cramjam.lz4.decompress_into, data, limit)
+    return decompress_growing(codecs().lz4.decompress_into, data, limit)
 
 
 def decompress_zstd(data: Buffer, limit: int) -> bytes:
-    return decompress_growing(cramjam.zstd.decompress_into, data, limit)
+    return decompress_growing(codecs().zstd.decompress_into, data, limit)
 
 
 def decompress_growing(
@@ -191,7 +198,7 @@ def decompress_growing(
         out = bytearray(min(capacity, limit))
         try:
             size = decompress_into(data, out)
-        except cramjam.DecompressionError as problem:
+        except codecs().DecompressionError as problem:
             # What Rust's standard library says when a fixed buffer is full.
             if "failed to write whole buffer" not in str(problem):
                 raise

@@ -6,7 +6,6 @@ not know, a part that no list names) is a warning, because files that Flume runs
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from ottla.settings.properties import Entry
@@ -23,6 +22,7 @@ from .description import (
 from .parts import Keys, PartReader
 from .promises import check_promises
 from .schema import type_named
+from .spelling import nearest
 from .types import PartKind
 
 LISTS = ("sources", "channels", "sinks", "sinkgroups")
@@ -108,8 +108,8 @@ class _Check:
                 self.complain(entry, rule, "${env:NAME} where the value stands", value=False)
                 continue
             rest = entry.name[len(self.agent) + 1 + len(word) :]
-            near = difflib.get_close_matches(word, LISTS, n=1)
-            hint = f"{self.agent}.{near[0]}{rest}" if near else f"without {entry.name}"
+            near = nearest(word, LISTS)
+            hint = f"{self.agent}.{near}{rest}" if near else f"without {entry.name}"
             self.warn(entry, "is ignored: not a property of an agent", hint)
 
     # One part.
@@ -300,10 +300,10 @@ class _Check:
 
     def _no_such_channel(self, entry: Entry, channel: str) -> None:
         known = self._channel_names()
-        near = difflib.get_close_matches(channel, known, n=1, cutoff=0.5)
+        near = nearest(channel, known, cutoff=0.5)
         rule = f"names {channel}, which is no channel of {self.agent}"
         if near or len(known) == 1:
-            hint = f"{entry.name} = {(near or known)[0]}"
+            hint = f"{entry.name} = {near or known[0]}"
         else:
             hint = f"{self.agent}.channels = {' '.join([*known, channel])}"
         self.complain(entry, rule, hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable
 
@@ -12,6 +11,7 @@ from .client_options import CLIENTS, check_client_option
 from .description import Part, Problem
 from .options import PARSERS, BadValue, Kind, Option, Options, Value
 from .schema import find_type, names_of
+from .spelling import nearest
 from .types import PartKind, PartType, RefusedType
 
 UNKNOWN_REFERENCE = re.compile(r"\$\{\w[\w.]*\}")
@@ -121,10 +121,10 @@ class PartReader:
             self._problems.append(Problem(where, f"{prefix}.type", rule, found.instead))
             return None
         if found is None:
-            near = difflib.get_close_matches(word.lower(), names, n=1)
+            near = nearest(word.lower(), names)
             java = " here, where Java's classes do not run" if "." in word else ""
             rule = f"is no type of {kind.value}{java}: {', '.join(names)} are"
-            hint = f"{prefix}.type = {(near or names)[0]}"
+            hint = f"{prefix}.type = {near or names[0]}"
             self._problems.append(Problem(where, f"{prefix}.type", rule, hint, word))
         return found
 
@@ -189,8 +189,8 @@ class PartReader:
 
     def warn_of_unused(self, prefix: str, keys: Keys, names: Iterable[str]) -> None:
         for key, entry in keys.unused():
-            near = difflib.get_close_matches(key, list(names), n=1, cutoff=0.75)
-            hint = f"{prefix}.{near[0]}" if near else ""
+            near = nearest(key, names, cutoff=0.75)
+            hint = f"{prefix}.{near}" if near else ""
             self._warnings.append(Problem(entry.where, entry.name, "is unknown, and ignored", hint))
 
 

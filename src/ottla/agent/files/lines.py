@@ -6,9 +6,10 @@ is cut, dropped or split, as told; it is counted, and its bytes beyond the limit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import NamedTuple, Protocol
 
 LINE_BYTES_MAX = 1_000_000  # a record of them fits into Kafka's max.request.size
@@ -18,7 +19,7 @@ class Cut(NamedTuple):
     """Events cut out of a stream of bytes."""
 
     bodies: list[bytes]
-    ends: list[int]  # the offset behind each
+    ends: Sequence[int]  # the offset behind each
     starts: list[int] | None = None  # None: each event begins where the one before it ends
     headers: list[Mapping[str, str]] | None = None  # of single events
 
@@ -60,11 +61,10 @@ class Decoder(Protocol):
         """The event at the end of a file that will not grow any more."""
 
 
-def ends_of(lengths: Iterable[int], start: int) -> list[int]:
-    """The offsets behind lines of these lengths that follow each other, newlines counted."""
-    ends = list(accumulate(map((1).__add__, lengths), initial=start))
-    del ends[0]
-    return ends
+def ends_of(lengths: Iterable[int], start: int) -> Sequence[int]:
+    """The offsets behind lines of these lengths that follow each other, newlines counted. As an
+    array they have a fifth of the bytes: they last as long as the events."""
+    return array("q", islice(accumulate(map((1).__add__, lengths), initial=start), 1, None))
 
 
 def without_returns(bodies: list[bytes]) -> list[bytes]:
@@ -161,7 +161,7 @@ class LineDecoder:
         return [*pieces, line]
 
     def _limited(
-        self, bodies: list[bytes], lengths: list[int], ends: list[int]
+        self, bodies: list[bytes], lengths: list[int], ends: Sequence[int]
     ) -> tuple[list[bytes], list[int], list[int]]:
         """Bodies, ends and starts when some line is over the limit."""
         kept: list[bytes] = []

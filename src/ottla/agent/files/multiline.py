@@ -97,4 +97,4 @@ class MultiLineDecoder:
         cut = self._group(self._lines.finish())
         last = self.flush()
         self.position = self._lines.position
-        return Cut(cut.bodies + last.bodies, cut.ends + last.ends)
+        return Cut(cut.bodies + last.bodies, [*cut.ends, *last.ends])

@@ -11,7 +11,7 @@ the broker refuses it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ottla.wire.batch_header import HEADER_BYTES, LENGTH_POSITION
 from ottla.wire.malformed import Buffer, MalformedMessage
@@ -19,7 +19,7 @@ from ottla.wire.records import read_header
 
 from ..consumer.raw_batch_reader import read_raw_batches
 from ..errors import IllegalArgumentError, IllegalStateError
-from ..structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from ..structs import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata, TopicPartition
 from .accumulator import Batch
 from .batch_encoding import restamp
 from .producer import Producer
@@ -102,6 +102,14 @@ class RawProducer(Producer):
     ) -> Iterator[memoryview]:
         """The batches that begin at these offsets, as they are (see raw_batch_reader.py)."""
         return read_raw_batches(self._client, topic, partition, base_offsets, timeout_ms=timeout_ms)
+
+    def read_committed(
+        self, partition: TopicPartition, end: int, *, timeout_s: float
+    ) -> Iterator[Sequence[ConsumerRecord[bytes, bytes]]]:
+        """The committed records of a partition before offset `end` (see committed_reader.py)."""
+        from ..consumer.committed_reader import read_committed
+
+        return read_committed(self._client, partition, end, timeout_s=timeout_s)
 
     def connection_failures(self) -> list[str]:
         """Why the brokers that were tried cannot be reached; empty if they can."""
