@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ottla.client.producer import sender as sender_module
 from ottla.client.producer.accumulator import Batch, Memory, PartitionQueue
 from ottla.client.producer.due_times import DueTimes
+from ottla.client.producer.idempotence import Identity
 from ottla.client.producer.options import MAX_IN_FLIGHT, PRODUCER
 from ottla.client.producer.sender import Sender
 from ottla.wire.api.produce import (
@@ -69,16 +70,26 @@ class FakeClient:
 
 
 class Harness:
-    """A sender without identity, on a clock that the test sets."""
+    """A sender, without an identity unless told so, on a clock that the test sets."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, partitions: int, leaders: int) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        partitions: int,
+        leaders: int,
+        transactional_id: str | None = None,
+    ) -> None:
         self.now = 1000.0
         monkeypatch.setattr(
             sender_module, "time", SimpleNamespace(monotonic=lambda: self.now), raising=True
         )
         self.client = FakeClient(leaders)
         self.memory = Memory(1 << 30)
-        self.sender = Sender(self.client, self.memory, None)  # type: ignore[arg-type]
+        self.identity = None
+        if transactional_id is not None:
+            self.identity = Identity(self.client, transactional_id)  # type: ignore[arg-type]
+        self.sender = Sender(self.client, self.memory, self.identity)  # type: ignore[arg-type]
         self.queues = [PartitionQueue("t", n, self.sender.changed) for n in range(partitions)]
 
     def send(self, partition: int) -> Batch:
@@ -269,3 +280,33 @@ def test_due_times_are_a_table_of_earliest_times(steps: list[Any]) -> None:
         assert len(times) == len(simple)
         assert times.next_at <= min(simple.values(), default=math.inf)
     assert set(times.pop_all()) == set(simple)
+
+
+def test_a_transaction_waits_for_its_first_batch_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the broker knows the producer the first batch goes alone. Each transaction has a new
+    epoch, under which such a broker takes only 0 for the first number: so later ones do not wait
+    for their first batch. Under another producer id it goes alone again."""
+    harness = Harness(monkeypatch, partitions=1, leaders=1, transactional_id="id")
+    identity = harness.identity
+    assert identity is not None
+
+    def requests_of_three_batches() -> list[int]:
+        """Of a transaction: how many are open after each answer."""
+        for _ in range(3):
+            harness.send(0)
+            with harness.queues[0].lock:
+                harness.queues[0].close_open()
+            harness.sender.changed(harness.queues[0])
+        harness.run()
+        open_requests = [len(harness.client.requests)]
+        while harness.client.requests:
+            harness.answer()
+            open_requests.append(len(harness.client.requests))
+        return open_requests
+
+    identity.set(7, 0)
+    assert requests_of_three_batches() == [1, 2, 1, 0]
+    identity.set(7, 1)
+    assert requests_of_three_batches() == [3, 2, 1, 0]
+    identity.set(8, 0)
+    assert requests_of_three_batches() == [1, 2, 1, 0]

@@ -24,7 +24,7 @@ from .progress import Progress
 logger = logging.getLogger(__name__)
 PAUSE_MIN_S = 0.1
 PAUSE_MAX_S = 5.0  # Flume's limit of a sink's pause
-DELIVERY_BYTES_MAX = 1024 * 1024  # two are in memory, each also encoded
+DELIVERY_BYTES_MAX = 2 * 1024 * 1024  # two are in memory, each also encoded
 DELIVERY_EVENTS_MAX = 50_000
 DELIVERY_BATCHES_MAX = 5_000  # empty ones, that move positions, count too
 TAKE_EVENTS_MIN = 10_000

@@ -24,7 +24,7 @@ BUFFER_PERCENTAGE = 20  # of the byte capacity, for headers and objects
 # Flume takes 80 % of the JVM's memory, which an agent of Python's has no measure for.
 BYTE_CAPACITY = 32 << 20
 # Of events that their source can read again: more in memory would bring them to no sink sooner.
-READ_AHEAD_BYTES_MAX = 2 << 20
+READ_AHEAD_BYTES_MAX = 1 << 20
 
 
 class MemoryChannel:

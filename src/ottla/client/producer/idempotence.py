@@ -100,6 +100,14 @@ class Identity:
     def _outstanding(self, queue: PartitionQueue) -> bool:
         return bool(queue.in_flight) or any(batch.sequence >= 0 for batch in queue.closed)
 
+    def is_known(self, queue: PartitionQueue) -> bool:
+        """Whether the partition's broker knows the producer. One that does not takes any number
+        for the first: so the first batch goes alone; should it fail, what comes after it must not
+        be taken instead. Of one that it knows it takes only 0 under a new epoch, which each
+        transaction has, and a transaction of which a batch is missing is not committed."""
+        producer_id, epoch = queue.settled
+        return producer_id == queue.producer_id and (epoch == queue.epoch or self.transactional)
+
     def earlier(self, first: Batch, second: Batch) -> bool:
         """Whether `first` comes before `second` in its queue's sequence."""
         if first is second or first.sequence < 0:

@@ -216,9 +216,7 @@ class Sender:
                 return doubtful
             if not identity.bump(queue):
                 return None
-        # A broker that does not know the producer takes any number for the first. So the first
-        # batch goes alone: should it fail, what comes after it must not be taken instead.
-        if queue.in_flight and queue.settled != (queue.producer_id, queue.epoch):
+        if queue.in_flight and not identity.is_known(queue):
             return None
         # What is sent again waits for all before it; what is new may follow what is in flight.
         if head.sequence >= 0 and any(identity.earlier(other, head) for other in queue.in_flight):
