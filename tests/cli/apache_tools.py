@@ -31,6 +31,7 @@ TOOLS = {
     "kafka-console-share-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
     "kafka-share-consumer-perf-test.sh": "org.apache.kafka.tools.ShareConsumerPerformance",
     "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
+    "kafka-delegation-tokens.sh": "org.apache.kafka.tools.DelegationTokenCommand",
     "kafka-features.sh": "org.apache.kafka.tools.FeatureCommand",
     "kafka-cluster.sh": "org.apache.kafka.tools.ClusterTool",
     "kafka-storage.sh": "kafka.tools.StorageTool",

@@ -64,6 +64,7 @@ MODULES = {
     "kafka-console-share-consumer.sh": "console_share_consumer",
     "kafka-share-consumer-perf-test.sh": "share_consumer_perf_test",
     "kafka-acls.sh": "acls",
+    "kafka-delegation-tokens.sh": "delegation_tokens",
     "kafka-features.sh": "features",
     "kafka-cluster.sh": "cluster",
     "kafka-storage.sh": "storage",

@@ -66,6 +66,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 SCRIPTS = {
     "kafka-acls.sh": "{B} {C} --list",
+    "kafka-delegation-tokens.sh": "{B} {C} --describe",
     "kafka-topics.sh": "{B} {C} --describe --topic seeded",
     "kafka-console-producer.sh": "{B} {C} --topic seeded",
     "kafka-console-consumer.sh": "{B} {C} --topic seeded --from-beginning --max-messages 1",
@@ -122,6 +123,9 @@ def test_a_script_takes_the_file(
     said = capsys.readouterr()
     if name == "kafka-acls.sh":  # as the broker has none
         assert "No Authorizer is configured" in said.out + said.err
+        return
+    if name == "kafka-delegation-tokens.sh":  # as the broker has no key for them
+        assert "Delegation tokens are not switched on" in said.out + said.err
         return
     assert ended == 0, said.err
     assert "no broker" not in said.err

@@ -13,16 +13,18 @@ from tests.apache.kafka import ApacheKafka
 from tests.apache.messages import NO_UUID, Fields
 from tests.differential.normal import Names
 from tests.differential.peer import PATIENCE_S, Peer
-from tests.security.harness import PLAIN, SaslServer
+from tests.security.harness import PLAIN, SCRAM, SaslServer
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ADMIN, PASSWORD = "admin", "admin-secret"
+TOKEN_KEY = "the key of all brokers"
 LITERAL, PREFIXED = 3, 4
 ALLOW = 3
 # Kafka's numbers of kinds of resources, and of what is done with them.
-TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = 2, 3, 4, 5, 6, 7
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
+CREATE_TOKENS, DESCRIBE_TOKENS = 13, 14
 TOPICS_PER_REQUEST = 100
 TRIAL_S = 1.0
 
@@ -36,7 +38,12 @@ class Right(NamedTuple):
     pattern: int = LITERAL
 
     def acl(self, user: str) -> Fields:
-        name = "kafka-cluster" if self.kind == CLUSTER else f"{user}-{self.stem}"
+        name = f"{user}-{self.stem}"
+        if self.kind in (CLUSTER, DELEGATION_TOKEN):
+            # The id of a token is not known before there is one.
+            name = "kafka-cluster" if self.kind == CLUSTER else "*"
+        elif self.kind == USER:
+            name = f"User:{name}"
         return {
             "resource_type": self.kind,
             "resource_name": name,
@@ -66,8 +73,10 @@ class SecuredKafka(ApacheKafka):
             f"SASL_PLAINTEXT://127.0.0.1:{self.sasl_port}",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
             "SASL_PLAINTEXT:SASL_PLAINTEXT",
-            f"{listener}.sasl.enabled.mechanisms": "PLAIN",
+            f"{listener}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            f"{listener}.scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
             f"{listener}.plain.sasl.jaas.config": f"{PLAIN} required {known};",
+            "delegation.token.secret.key": TOKEN_KEY,
             "authorizer.class.name": STANDARD,
             "super.users": f"User:ANONYMOUS;User:{ADMIN}",
         }
@@ -79,6 +88,8 @@ def secured_ottla(directory: Path, users: Iterable[str], settings: Fields) -> Sa
         dict.fromkeys(users, PASSWORD),
         settings={
             **settings,
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "delegation.token.secret.key": TOKEN_KEY,
             "authorizer.class.name": STANDARD,
             "super.users": f"User:{ADMIN}",
         },

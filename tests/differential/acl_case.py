@@ -39,7 +39,9 @@ class AclCase(NamedTuple):
 
     def users(self) -> dict[str, tuple[Right, ...]]:
         """With their rights."""
-        found = {"none": (), "all": self.rights}
+        found: dict[str, tuple[Right, ...]] = {"none": ()}
+        if self.rights:
+            found["all"] = self.rights
         if len(self.rights) > 1:
             for missing in range(len(self.rights)):
                 left = self.rights[:missing] + self.rights[missing + 1 :]

@@ -19,6 +19,7 @@ from tests.differential.normal import Names, batches
 
 Treat = Callable[[Any, Names], Any]
 CLOCK_SLACK_MS = 3_600_000
+MOMENTS_MIN = 100_000  # more than a token lives
 BROKER_RESOURCES = (4, 8)  # a broker's configs, and its loggers
 
 
@@ -62,6 +63,20 @@ def member_id(value: Any, names: Names) -> Any:
 def clock(value: Any, _: Names) -> Any:
     near = abs(value - time.time() * 1000) < CLOCK_SLACK_MS
     return "now" if near else value
+
+
+def moment(value: Any, _: Names) -> Any:
+    """How many minutes from now; what is not near now in days has a meaning of its own."""
+    minutes = round((value - time.time() * 1000) / 60_000)
+    return f"now {minutes:+d} min" if abs(minutes) < MOMENTS_MIN else value
+
+
+def minutes(value: Any, _: Names) -> Any:
+    return f"{round(value / 60_000)} min"
+
+
+def length(value: Any, _: Names) -> Any:
+    return f"of length {len(value)}"
 
 
 def clock_in_text(value: Any, _: Names) -> Any:
@@ -375,6 +390,30 @@ ALLOWED = (
         r".*error_message",
         "a limit named in the text is computed from the broker's clock",
         clock_in_text,
+    ),
+    Allowed(
+        "what a token is called, and proven by",
+        r"(Create|Describe)DelegationToken\.(tokens\.)?(token_id|hmac)",
+        "each broker draws ids for itself, and the proof is that of the id",
+        length,
+    ),
+    Allowed(
+        "when a token was issued, and ends",
+        r"\w+DelegationToken\.(tokens\.)?\w+_timestamp(_ms)?",
+        "both brokers are asked at a time of their own",
+        moment,
+    ),
+    Allowed(
+        "order of tokens",
+        r"DescribeDelegationToken\.tokens",
+        "Kafka's is that of a hash map; ours is that of their issue",
+        lambda value, _: sorted(value, key=repr) if isinstance(value, list) else value,
+    ),
+    Allowed(
+        "how long a session lasts",
+        r"SaslAuthenticate\.session_lifetime_ms",
+        "up to the end of a token, from a time of each broker's own",
+        minutes,
     ),
     Allowed(
         "features epoch",

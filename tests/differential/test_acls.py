@@ -15,7 +15,7 @@ import pytest
 from ottla.broker.dispatch import HANDLERS
 from ottla.wire.apis import EVERY_API
 from tests import needs
-from tests.differential import acl_group_cases, acl_share_cases, acl_topic_cases
+from tests.differential import acl_group_cases, acl_share_cases, acl_token_cases, acl_topic_cases
 from tests.differential.acl_brokers import (
     ADMIN,
     SecuredKafka,
@@ -27,7 +27,7 @@ from tests.differential.acl_case import ALL, AclCase
 from tests.differential.normal import differences
 from tests.differential.test_differential import KAFKA_OPTIONS, LINES_MAX, OPTIONS
 
-CASES = (acl_topic_cases, acl_group_cases, acl_share_cases)
+CASES = (acl_topic_cases, acl_group_cases, acl_share_cases, acl_token_cases)
 pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("acls")]
 
 # Only these are asked before a login, or belong to it.

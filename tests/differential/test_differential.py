@@ -89,6 +89,10 @@ APIS = (
     "AlterClientQuotas",
     "DescribeUserScramCredentials",
     "AlterUserScramCredentials",
+    "CreateDelegationToken",
+    "RenewDelegationToken",
+    "ExpireDelegationToken",
+    "DescribeDelegationToken",
 )
 # Further options of the suite's Apache Kafka.
 OPTIONS = {
