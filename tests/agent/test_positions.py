@@ -121,17 +121,27 @@ def test_an_instance_file_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> N
     open_instance(tmp_path, "a1").close()
 
 
-@pytest.mark.parametrize("what", ["file", "directory"])
-def test_a_file_that_is_deleted_is_written_again(tmp_path: Path, what: str) -> None:
-    """Before, positions went to where nobody could find them, and a restart delivered all again."""
+@pytest.mark.parametrize("what", ["file", "directory", "moved", "directory moved", "restored"])
+def test_a_file_that_is_taken_away_is_written_again(tmp_path: Path, what: str) -> None:
+    """Deleted, moved away, or replaced by an older copy while the agent runs. Before, positions
+    went to where nobody could find them, and a restart delivered all again."""
     path = tmp_path / "data" / "positions"
     kept = PositionFile(path)
     kept.open()
-    kept.write([Position("s/a", 1), Position("s/b", 2)])
+    kept.write([Position("s/a", 1)])
+    backup = path.read_bytes()
+    kept.write([Position("s/b", 2)])
     if what == "file":
         path.unlink()
-    else:
+    elif what == "directory":
         shutil.rmtree(path.parent)
+    elif what == "moved":
+        path.rename(tmp_path / "positions.old")
+    elif what == "directory moved":
+        path.parent.rename(tmp_path / "data.old")
+    else:
+        (tmp_path / "backup").write_bytes(backup)
+        (tmp_path / "backup").rename(path)
     kept.write([Position("s/a", 3)])
     assert {each.offset for each in PositionFile(path).open().values()} == {2, 3}
 

@@ -40,3 +40,11 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def is_at(path: Path, descriptor: int) -> bool:
+    """Whether an open file is still there under its name: not deleted, moved away or replaced."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
 import time
 import uuid
@@ -26,7 +25,7 @@ from ottla.client.producer.batch_encoding import seal
 from ottla.client.producer.raw_producer import BatchFuture, RawProducer
 from ottla.client.structs import TopicPartition
 
-from .atomic_file import replace_file
+from .atomic_file import is_at, replace_file
 from .events import FORGET, Position
 from .parts import FencedError, PartError
 
@@ -283,7 +282,8 @@ class PositionFile:
         if (
             self._out is None
             or self._lines > LINES_MIN + 2 * len(self._positions)
-            or not os.fstat(self._out.fileno()).st_nlink  # somebody has deleted it
+            # Somebody has deleted it, moved it away, or restored another one in its place.
+            or not is_at(self._path, self._out.fileno())
         ):
             self._rewrite()
             return

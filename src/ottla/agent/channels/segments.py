@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..atomic_file import sync_directory
+from ..atomic_file import is_at, sync_directory
 from ..events import EventBatch, Position
 from .frames import (
     ABOUT_OFFSET,
@@ -174,6 +174,7 @@ class Segments:
         """Writes frames and syncs once; returns where each begins. After an error nothing counts
         as written, and the next call begins a new segment."""
         try:
+            self._leave_if_gone()
             if self._current is None or self._size >= self.segment_bytes:
                 self._begin(first, known_end)
             assert self._current is not None
@@ -206,6 +207,18 @@ class Segments:
         head = segment_head(SegmentHead(self.channel, first, known_end))
         write_all(self._current.descriptor, [head])
         sync_directory(directory)
+
+    def _leave_if_gone(self) -> None:
+        """Nothing more is written to a segment that nobody would find after a restart: somebody has
+        deleted or moved it. What it has is read from the open file."""
+        current = self._current
+        if current is not None and not is_at(current.path, current.descriptor):
+            logger.error(
+                "%s was deleted or moved away: what it holds is delivered if the agent goes on, "
+                "and lost if it does not. The next segment begins",
+                current.path,
+            )
+            self._current = None
 
     def _drop_if_empty(self) -> None:
         """After an error the next segment begins. One in which nothing counts goes at once: a disk
@@ -246,7 +259,8 @@ class Segments:
         while aside.exists():
             number += 1
             aside = path.with_name(f"{path.name}-{number}{DAMAGED_SUFFIX}")
-        path.rename(aside)
+        with contextlib.suppress(FileNotFoundError):  # somebody was first
+            path.rename(aside)
         older = sorted(
             path.parent.glob(f"*{DAMAGED_SUFFIX}"), key=lambda each: each.stat().st_mtime
         )
