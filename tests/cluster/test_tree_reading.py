@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cluster import token_nodes
 from ottla.cluster.loading import read_cluster
 from ottla.cluster.requests import NewTopic, TopicRef
 from ottla.cluster.steps import StateValues
 from ottla.cluster.tree_reading import read_nodes
 from ottla.metadata_store.tree import Watcher
+from ottla.security.principal import user
+from ottla.security.tokens import Token
 from tests.cluster.harness import ControllerHarness, FailingTree, run_scenario
 
 
@@ -46,6 +49,9 @@ def test_all_states_are_read_at_a_time(tmp_path: Path, topics: int, partitions: 
 
     async def scenario(harness: ControllerHarness) -> None:
         await harness.create(*(NewTopic(f"t{number}", partitions) for number in range(topics)))
+        operator = await harness.tree.tree._engine.connect()
+        token = Token("id", user("a"), user("b"), (), 1, 2, 3)
+        await operator.create(token_nodes.path_of("id"), token_nodes.value_of(token))
         tree = CountingTree(harness)
         found = await read_nodes(tree)
         assert tree.turns == 11
@@ -54,6 +60,7 @@ def test_all_states_are_read_at_a_time(tmp_path: Path, topics: int, partitions: 
         image = read_cluster(found, values, harness.chance.uuid)
         whole = read_cluster(await read_nodes(harness.tree), values, harness.chance.uuid)
         assert image == whole
+        assert image.image.tokens == {"id": token}
         assert not image.repairs
         assert sum(len(topic.partitions) for topic in image.image.topics.values()) == (
             topics * partitions

@@ -12,7 +12,7 @@ from ottla.security.credentials import HASHES, Credential, credential_text, pars
 from ottla.security.principal import Principal
 from ottla.security.sasl.mechanism import Authenticated, AuthenticationFailed, BadCredentials
 from ottla.security.sasl.plain import PlainClient, PlainServer, users_of
-from ottla.security.sasl.scram import ScramClient, ScramServer, credential
+from ottla.security.sasl.scram import ScramClient, ScramServer, TokenLogin, credential
 
 ALICE = Authenticated(Principal("User", "alice"))
 SECRET = b"a secret of the broker"
@@ -91,6 +91,52 @@ def test_scram_lets_in_who_knows_the_password(mechanism: str, name: str, passwor
     server = ScramServer(mechanism, {name: kept}.get, SECRET)
     who = scram(ScramClient(mechanism, name, password), server)
     assert who == Authenticated(Principal("User", name))
+
+
+@pytest.mark.parametrize("mechanism", sorted(HASHES))
+def test_a_token_logs_in_as_its_owner_until_its_end(mechanism: str) -> None:
+    """By its id and password with the extension; by nothing else, and users not with it. Whether
+    there is such a token cannot be seen before the proof."""
+    tokens = {"id": TokenLogin("alice", "p=,w", 7_000)}
+
+    def server() -> ScramServer:
+        users = {"alice": credential(mechanism, "secret", b"salt", 8192)}
+        return ScramServer(mechanism, users.get, SECRET, find_token=tokens.get)
+
+    who = scram(ScramClient(mechanism, "id", "p=,w", by_token=True), server())
+    assert who == Authenticated(Principal("User", "alice"), 7_000, by_token=True)
+    wrong = [("id", "x", True), ("id", "p=,w", False), ("alice", "secret", True), ("i", "x", True)]
+    for name, password, by_token in wrong:
+        client = ScramClient(mechanism, name, password, by_token=by_token)
+        with pytest.raises(BadCredentials, match="the proof of the client is wrong"):
+            scram(client, server())
+    shapes = set()
+    for name in ("id", "another"):
+        client = ScramClient(mechanism, name, "", nonce="n", by_token=True)
+        challenge, _ = server().answer(client.first())
+        shapes.add((len(challenge), challenge.rpartition(b",")[2]))
+    assert len(shapes) == 1
+    assert "p=,w" not in repr(tokens)
+
+
+@pytest.mark.parametrize(
+    ("extensions", "by_token"),
+    [
+        (b"", False),
+        (b",tokenauth=true", True),
+        (b",tokenauth=TRUE", True),
+        (b",a=b,tokenauth=true", True),
+        (b",tokenauth=false", False),
+        (b",tokenauth", False),
+        (b",xtokenauth=true", False),
+    ],
+)
+def test_the_extension_is_read_as_by_java(extensions: bytes, by_token: bool) -> None:
+    """Others are passed over."""
+    asked = []
+    server = ScramServer("SCRAM-SHA-256", lambda name: None, SECRET, find_token=asked.append)
+    server.answer(b"n,,n=name,r=nonce" + extensions)
+    assert asked == (["name"] if by_token else [])
 
 
 def test_scram_refuses_a_wrong_password_and_an_unknown_user_alike() -> None:

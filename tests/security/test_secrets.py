@@ -28,6 +28,7 @@ from .issuer import Issuer
 from .test_sasl_listener import frame, line_to, received
 
 PLAIN_SECRET, SCRAM_SECRET, GUESS = "plain-s3cret", "scram-s3cret", "gu3ssed-s3cret"
+TOKEN_KEY = "t0ken-k3y"
 METRICS = f"127.0.0.1:{free_port()}"
 HANDSHAKE, API_VERSIONS, AUTHENTICATE = 17, 18, 36
 
@@ -44,6 +45,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, issuer: Issuer) -> Iterator
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
         "sasl.oauthbearer.jwks.endpoint.url": issuer.write(directory / "jwks.json"),
         "sasl.oauthbearer.client.credentials.client.secret": "cl1ent-s3cret",
+        "delegation.token.secret.key": TOKEN_KEY,
         "connection.failed.authentication.delay.ms": 1,
     }
     users = {"admin": "admin-secret", "alice": PLAIN_SECRET}
@@ -76,6 +78,13 @@ def test_no_secret_is_printed(
         said.append(repr(credential))
         said.append(repr(admin.describe_user_scram_credentials()))
         said.append(repr(admin.describe_configs([ConfigResource("BROKER", "1")])))
+        token = admin.create_delegation_token()
+        admin.renew_delegation_token(token.hmac)
+        said.append(repr([token, *admin.describe_delegation_tokens()]))
+    holder = {
+        **server.client(token.token_id, token.password, "SCRAM-SHA-256"),
+        "sasl_token_auth": True,
+    }
     bearer = {
         "bootstrap_servers": server.bootstrap,
         "security_protocol": "SASL_PLAINTEXT",
@@ -84,6 +93,9 @@ def test_no_secret_is_printed(
     ways: list[tuple[bool, dict[str, object]]] = [
         (True, {**server.client("bob", SCRAM_SECRET, "SCRAM-SHA-256")}),
         (True, {**bearer, "sasl_oauth_token_provider": Token(good)}),
+        (True, dict(holder)),
+        (False, {**holder, "sasl_plain_password": GUESS}),
+        (False, {**holder, "sasl_token_auth": False}),
         (False, {**server.client("alice", GUESS)}),
         (False, {**server.client("bob", GUESS, "SCRAM-SHA-256")}),
         (False, {**server.client("alice", PLAIN_SECRET, "SCRAM-SHA-256")}),
@@ -105,8 +117,9 @@ def test_no_secret_is_printed(
     said.append(urllib.request.urlopen(f"http://{METRICS}/metrics").read().decode())
     said += [server.errors(), caplog.text]
     secrets = [PLAIN_SECRET, SCRAM_SECRET, GUESS, "admin-secret", "cl1ent-s3cret"]
-    secrets += [token.split(".")[2] for token in (good, bad)]
-    secrets += [form(each) for each in kept for form in (encoded, bytes.hex, repr)]
+    secrets += [each.split(".")[2] for each in (good, bad)]
+    secrets += [TOKEN_KEY]
+    secrets += [form(each) for each in [*kept, token.hmac] for form in (encoded, bytes.hex, repr)]
     for text in said:
         for secret in secrets:
             assert secret not in text

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import ottla
 from ottla.admin import Admin, DelegationToken
+from ottla.cli.failure import Failure
+from ottla.cli.server_sasl import Sasl
+from ottla.cluster.image import ClusterImage
 from ottla.errors import (
     DelegationTokenRequestNotAllowedError,
     SaslAuthenticationFailedError,
 )
+from ottla.settings import Settings
 from tests.security.harness import SCRAM, SaslServer
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -100,6 +106,26 @@ def test_a_line_of_jaas_says_that_it_is_a_token(server: SaslServer) -> None:
     line = f'username="{token.token_id}" password="{token.password}" tokenauth="true"'
     with Admin(**options, sasl_jaas_config=f"{SCRAM} required {line};") as holder:
         assert holder.describe_cluster()["brokers"]
+
+
+def test_brokers_do_not_log_in_to_each_other_by_one() -> None:
+    """It would end while they run: refused at the start, in a sentence."""
+    line = f'{SCRAM} required username="id" password="{KEY}" tokenauth="true";'
+    settings = Settings.from_properties(
+        {
+            "listeners": "SASL_PLAINTEXT://127.0.0.1:9092",
+            "security.inter.broker.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "sasl.jaas.config": line,
+        }
+    )
+    clock: Any = SimpleNamespace(now_ms=lambda: 0, monotonic=lambda: 0.0)
+    network: Any = None
+    sentence = "brokers do not log in to each other by a delegation token"
+    with pytest.raises(Failure, match=sentence) as refused:
+        Sasl(settings, clock, ClusterImage).network_of_brokers(network)
+    assert KEY not in f"{refused.value.fact} {refused.value.hint}"
 
 
 def test_tokens_outlive_the_server(server: SaslServer) -> None:

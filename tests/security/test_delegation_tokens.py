@@ -1,0 +1,149 @@
+"""Delegation tokens: what is decided about them, and three brokers that let their holders in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla import Producer
+from ottla.admin import Admin
+from ottla.errors import SaslAuthenticationFailedError
+from ottla.security.principal import Principal, user
+from ottla.security.tokens import (
+    Token,
+    TokenOptions,
+    TokenTable,
+    expiring,
+    issued,
+    renewed,
+    shown,
+)
+from tests.waiting import eventually
+
+from .clusters import SHOP, client_options, secured_cluster
+
+LONGEST_MS = 2**62
+times = st.integers(0, LONGEST_MS)
+periods = st.integers(-2, LONGEST_MS) | st.just(2**63 - 1)
+lifetimes = st.integers(1, LONGEST_MS) | st.just(2**63 - 1)
+names = st.sampled_from(["alice", "bob", "carol", "dave"]).map(user)
+
+
+@given(data=st.data(), longest_ms=lifetimes, usual_ms=lifetimes, start_ms=times)
+def test_a_token_never_outlives_its_end(
+    data: st.DataObject, longest_ms: int, usual_ms: int, start_ms: int
+) -> None:
+    """However it is renewed and cut: it ends neither after what was asked for when it was made, nor
+    later from now than the options allow; and nothing overflows Kafka's numbers."""
+    options = TokenOptions("key", longest_ms, usual_ms)
+    asked_ms = data.draw(periods)
+    token = issued(options, "id", user("a"), user("b"), [user("c")], asked_ms, start_ms)
+    most_ms = min(asked_ms, longest_ms) if asked_ms > 0 else longest_ms
+    assert token.max_ms == min(start_ms + most_ms, 2**63 - 1)
+    now_ms = start_ms
+    for _ in range(data.draw(st.integers(0, 4))):
+        now_ms += data.draw(st.integers(0, 2 * usual_ms))
+        period_ms = data.draw(periods)
+        if data.draw(st.booleans()):
+            token = renewed(options, token, period_ms, now_ms)
+            assert token.expires_ms <= now_ms + usual_ms
+        else:
+            cut = expiring(token, period_ms, now_ms)
+            assert (cut is None) == (period_ms < 0)
+            token = cut or token
+        assert token.expires_ms <= token.max_ms <= 2**63 - 1
+        assert token.is_over(now_ms) == (now_ms > token.expires_ms)
+        assert token._replace(expires_ms=0) == issued(
+            options, "id", user("a"), user("b"), [user("c")], asked_ms, start_ms
+        )._replace(expires_ms=0)
+
+
+@given(st.lists(st.sets(st.integers(0, 9), max_size=6), max_size=5))
+def test_an_hmac_finds_its_token(rounds: list[set[int]]) -> None:
+    """As if every token were looked at each time; those that are gone are found no more."""
+    options = TokenOptions("key")
+    table = TokenTable(options)
+    for there in rounds:
+        tokens = {str(n): Token(str(n), user("a"), user("a"), (), 0, 1, n) for n in there}
+        for number in range(10):
+            expected = tokens.get(str(number))
+            assert table.find(tokens, options.hmac_of(str(number))) == expected
+        assert table.find(tokens, b"") is None
+        assert table.find(tokens, TokenOptions("another").hmac_of("1")) is None
+
+
+@given(
+    st.lists(st.tuples(names, names, st.lists(names, max_size=2)), max_size=5),
+    names,
+    st.none() | st.lists(names, max_size=2),
+    st.sets(names),
+)
+def test_nobody_sees_what_does_not_concern_it(
+    made: list[tuple[Principal, Principal, list[Principal]]],
+    asks: Principal,
+    owners: list[Principal] | None,
+    visible: set[Principal],
+) -> None:
+    """But for those it has a right to; and of these only what it asked for."""
+    tokens = {
+        str(number): Token(str(number), owner, requester, tuple(renewers), 0, 1, 2)
+        for number, (owner, requester, renewers) in enumerate(made)
+    }
+    expected = []
+    for token in tokens.values():
+        about = {token.owner, token.requester, *token.renewers}
+        if owners is not None and about.isdisjoint(owners):
+            continue
+        if asks in about or token.owner in visible:
+            expected.append(token)
+    assert shown(tokens, asks, owners, lambda token: token.owner in visible) == expected
+
+
+@pytest.mark.xdist_group("cluster")
+def test_a_token_is_good_at_every_broker_of_a_cluster(tmp_path: Path) -> None:
+    """Over SASL_SSL with ACLs, made through whichever broker; also after a broker was killed, the
+    controller's perhaps; and ended at one it is ended at all."""
+    options: dict[str, object] = {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "delegation.token.secret.key": "a key of all brokers",
+    }
+    with secured_cluster(tmp_path, options) as cluster:
+        shop = client_options(cluster.trusted, SHOP)
+        with Admin(bootstrap_servers=cluster.bootstrap_servers, **shop) as owner:
+            token = owner.create_delegation_token()
+        holder = {
+            **shop,
+            "sasl_mechanism": "SCRAM-SHA-512",
+            "sasl_plain_username": token.token_id,
+            "sasl_plain_password": token.password,
+            "sasl_token_auth": True,
+        }
+
+        def known_to(address: str) -> bool:
+            try:
+                Admin(bootstrap_servers=address, **holder).close()
+            except SaslAuthenticationFailedError:
+                return False
+            return True
+
+        addresses = cluster.bootstrap_servers.split(",")
+        assert len(addresses) == 3
+        for each in addresses:
+            eventually(lambda each=each: known_to(each), "the token is known")  # type: ignore[misc]
+        cluster.kill(1)
+        rest = addresses[1:]
+        with Admin(bootstrap_servers=rest, **shop) as owner:
+            assert owner.renew_delegation_token(token.hmac) >= token.expiry_timestamp
+            for each in rest:
+                assert known_to(each)
+            owner.expire_delegation_token(token.hmac)
+        for each in rest:
+            eventually(lambda each=each: not known_to(each), "the token is gone")  # type: ignore[misc]
+        with (
+            pytest.raises(SaslAuthenticationFailedError),
+            Producer(bootstrap_servers=rest, **holder),
+        ):
+            pass
