@@ -19,6 +19,7 @@ from ottla.coordinator.assignors.simple import Subscriber, assign_simply
 from ottla.coordinator.consumer_group import Assignment
 from tests import needs
 from tests.apache import java
+from tests.work import counted_calls
 
 GROUPS = needs.rounds(500, 5000)
 MEMBERS, TOPICS, PARTITIONS_MAX = "abcdefghij", range(1, 6), 8
@@ -252,3 +253,24 @@ def test_as_apaches_assignors(tmp_path: Path) -> None:
         else:
             assert ours == theirs, written(name, group)
     assert min(better.values()) >= 0, better
+
+
+def test_simple_costs_what_it_assigns() -> None:
+    """Where members subscribe to different topics, each is looked at for these alone."""
+    costs = []
+    for count in (20, 80):
+        topic_ids = [topic(number) for number in range(count)]
+        members = {
+            f"member {number}": Subscriber(tuple(topic_ids[number % 2 :]))
+            for number in range(count)
+        }
+        partitions = {topic_id: range(2) for topic_id in topic_ids}
+        found = assign_simply(members, partitions)
+        again = {
+            member_id: member._replace(assigned=found[member_id])
+            for member_id, member in members.items()
+        }
+        with counted_calls() as calls:
+            assert assign_simply(again, partitions) == found
+        costs.append(calls.count / sum(len(flat(each)) for each in found.values()))
+    assert costs[1] < costs[0] * 1.2

@@ -35,7 +35,10 @@ def assign_simply(
     has: dict[str, set[Partition]] = {member_id: set() for member_id in members}
     for topic_ids in [list(subscribers)] if alike else [[each] for each in subscribers]:
         wanted = [(topic_id, each) for topic_id in topic_ids for each in partitions[topic_id]]
-        if wanted:
+        if len(wanted) == 1:  # everybody's, whoever has it
+            for member_id in subscribers[topic_ids[0]]:
+                has[member_id].update(wanted)
+        elif wanted:
             before = {each: members[each].assigned for each in subscribers[topic_ids[0]]}
             for member_id, found in Shares(wanted, before, alike=alike).build().items():
                 has[member_id] |= found
