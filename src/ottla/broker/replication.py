@@ -24,8 +24,9 @@ from ottla.broker.throttle import (
     follower_replicas,
     leader_replicas,
 )
-from ottla.replica.follower import Answer, Failure, Fetcher, Limits, Truncation
+from ottla.replica.follower import Answer, Failure, Fetcher, Limits
 from ottla.replica.leader import IsrChange
+from ottla.replica.truncation import Truncation
 from ottla.seams.tasks import Tasks
 from ottla.seams.waiting import pause
 from ottla.settings.option import LONG_MAX
