@@ -108,8 +108,11 @@ def test_noise(broker: EveryListener) -> None:
     chance, hello = random.Random(seed), client_hello()
     for each in LISTENERS:
         served(broker, each)
-    before = memory_mib(broker)
+    before = 0.0
     for number in range(ATTACKS):
+        if number == ATTACKS // 10:
+            # What the first needed, as many at a time as wait to be accepted, the process keeps.
+            before = memory_mib(broker)
         for listener in LISTENERS:
             with suppress(ConnectionError), connected(broker, listener) as line:
                 line.sendall(attack(chance, hello))
@@ -135,7 +138,7 @@ def test_noise_inside_of_tls(broker: EveryListener) -> None:
         token = frame(SaslAuthenticateRequest(auth_bytes=noise), 2)
         said = (noise, shake + token, shake + large)[number % 3]
         with (
-            suppress(ConnectionError, ssl.SSLError),
+            suppress(OSError),  # the broker was faster
             connected(broker, "SASL_SSL") as line,
             secured(broker, line) as one,
         ):

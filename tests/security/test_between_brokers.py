@@ -9,8 +9,19 @@ from pathlib import Path
 import pytest
 
 from ottla import Admin, Consumer, Producer
-from ottla.admin import NewTopic
+from ottla.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    NewTopic,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
 from ottla.supervisor.ports import free_port
+from ottla.testing.broker import BrokerFailed
 from tests import needs
 from tests.live import Server
 from tests.waiting import eventually
@@ -89,3 +100,48 @@ def test_brokers_reach_each_other(protocol: str, tmp_path: Path) -> None:
         with Consumer("t", **servers, auto_offset_reset="earliest", group_id="g") as consumer:
             found = {next(consumer).value for _ in sent}
         assert found == {b"%d" % n for n in range(200)}
+
+
+def test_brokers_without_rights(tmp_path: Path) -> None:
+    """Where the brokers' user is no super user, one that joins says what it lacks. With an ACL it
+    goes, and when another one denies it, whoever asks by that broker learns so, and not that it has
+    no rights itself. By the controller a super user takes that back, and all is as before."""
+    with ExitStack() as stack:
+        first, second = (Member(tmp_path, node_id, "SASL_PLAINTEXT") for node_id in (1, 2))
+        for each in (first, second):
+            each.options["super.users"] = f"User:{ADMIN}"
+            each.options["initial.broker.registration.timeout.ms"] = 1_500
+        stack.enter_context(first)
+        with pytest.raises(BrokerFailed, match="denies this broker CLUSTER_ACTION; the user by wh"):
+            second.start()
+        options = client_options(first.trusted, ADMIN)
+        operator = stack.enter_context(Admin(bootstrap_servers=first.bootstrap, **options))
+        operator.create_acls([acting(f"User:{BROKER}", ACLPermissionType.ALLOW)])
+        stack.enter_context(second)
+        operator.create_topics([NewTopic("t", 1, 2)], wait_for_metadata=True)
+        denial = acting("User:*", ACLPermissionType.DENY)
+        operator.create_acls([denial])
+        eventually(lambda: "followed for now: the controller denies" in second.errors())
+        meant = ACLFilter(
+            "User:*", "*", ACLOperation.CLUSTER_ACTION, ACLPermissionType.DENY,
+            ResourcePatternFilter(*CLUSTER),
+        )  # fmt: skip
+        with Admin(bootstrap_servers=second.bootstrap, **options) as elsewhere:
+            ((_, deleted, error),) = elsewhere.delete_acls([meant])
+        assert not deleted
+        assert "UnknownError" in repr(error)
+        assert "denies this broker CLUSTER_ACTION" in str(error)
+        ((_, deleted, _),) = operator.delete_acls([meant])
+        assert deleted == [denial]
+        eventually(lambda: "the cluster's changes are followed again" in second.errors())
+        servers = [first.bootstrap, second.bootstrap]
+        with Producer(bootstrap_servers=servers, **options, acks="all") as producer:
+            assert producer.send("t", b"x").get(60).offset == 0
+
+
+CLUSTER = (ResourceType.CLUSTER, "kafka-cluster", ACLResourcePatternType.LITERAL)
+
+
+def acting(principal: str, permission: ACLPermissionType) -> ACL:
+    """Whether somebody may act as a broker."""
+    return ACL(principal, "*", ACLOperation.CLUSTER_ACTION, permission, ResourcePattern(*CLUSTER))

@@ -46,7 +46,7 @@ from ottla.cluster.image import (
     TopicImage,
     deleted_between,
 )
-from ottla.cluster.state import NotController, RegistrationRefused
+from ottla.cluster.state import NotAllowed, NotController, RegistrationRefused
 from ottla.log.upkeep import TimeSlice
 from ottla.seams.tasks import Tasks
 from ottla.seams.waiting import pause, within
@@ -60,6 +60,8 @@ log = logging.getLogger("ottla.broker")
 # Without a controller, or after changes of one that has been replaced: until one is asked again,
 # if no other has been found before.
 RETRY_S = 0.1
+# After the controller has not taken this broker for one: each try is a line of its audit.
+DENIED_AGAIN_S = 1.0
 # After changes that could not be applied: until the whole image is.
 APPLY_AGAIN_S = 1.0
 # After folders of deleted topics could not be removed: until that is tried again.
@@ -141,11 +143,14 @@ class MetadataApplier:
                     image = await self._begin_anew()
             except (NotController, RegistrationRefused) as reason:
                 self._trouble = f"the cluster's changes cannot be followed: {reason}"
+                denied = isinstance(reason, NotAllowed)
                 if reachable:
-                    log.info("the cluster's changes cannot be followed for now: %s", reason)
+                    level = logging.WARNING if denied else logging.INFO
+                    log.log(level, "the cluster's changes cannot be followed for now: %s", reason)
                 reachable = False
                 broker.look_for_controller()
-                await within(broker.clock, RETRY_S, asyncio.ensure_future(self._moved.wait()))
+                wait_s = DENIED_AGAIN_S if denied else RETRY_S
+                await within(broker.clock, wait_s, asyncio.ensure_future(self._moved.wait()))
             except StaleController as reason:
                 log.warning("%s; asking again", reason)
                 await pause(broker.clock, RETRY_S)
@@ -474,11 +479,15 @@ async def first_image(broker: Broker, controller: ControllerChannel) -> Snapshot
             else:
                 image = follow_batches(image, update)
         except (NotController, StaleController, MissedChange) as reason:
-            if broker.clock.monotonic() + RETRY_S >= end_s:
+            denied = isinstance(reason, NotAllowed)
+            wait_s = DENIED_AGAIN_S if denied else RETRY_S
+            if broker.clock.monotonic() + wait_s >= end_s:
+                if denied:
+                    raise
                 raise NotController(str(reason)) from reason
             image = ClusterImage()
             broker.look_for_controller()
-            await pause(broker.clock, RETRY_S)
+            await pause(broker.clock, wait_s)
             continue
         known = image.brokers.get(broker.node_id)
         if broker.epoch < 0 or (known is not None and known.epoch >= broker.epoch):

@@ -64,7 +64,7 @@ from ottla.cluster.requests import (
     TopicRef,
     UserOutcome,
 )
-from ottla.cluster.state import NotController, RegistrationRefused
+from ottla.cluster.state import NotAllowed, NotController, RegistrationRefused
 from ottla.cluster.token_writes import error_of
 from ottla.seams.waiting import pause, within
 from ottla.security.acls import AclBinding, AclFilter
@@ -176,6 +176,8 @@ class RemoteController:
             if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
                 refusal = Refusal(ErrorCode.UNSUPPORTED_VERSION, response.error_message)
                 raise RegistrationRefused(refusal)
+            if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                raise NotAllowed
             if response.error_code:
                 raise NotController(ErrorCode(response.error_code).name)
             try:
@@ -451,6 +453,8 @@ class RemoteController:
         if isinstance(answer, ErrorCode):
             return NO_ANSWER
         assert isinstance(answer, ForwardResponse)
+        if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:  # not the client's fault
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, str(NotAllowed()))
         if answer.error_code:
             return Refusal(ErrorCode(answer.error_code), answer.error_message)
         response, _ = reader(API[schema.key].response, version)(answer.response_data, 0)

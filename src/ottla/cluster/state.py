@@ -55,6 +55,16 @@ class NotController(Exception):
     """Another controller has been elected, or this one has not."""
 
 
+class NotAllowed(NotController):
+    """The controller does not take this broker for one: an operator has to mend its rights."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the controller denies this broker CLUSTER_ACTION; the user by which brokers reach "
+            "each other has to be in super.users, or an ACL has to allow it and none to deny it"
+        )
+
+
 class RegistrationRefused(Exception):
     """A broker may not register, for example because another one of its id is alive."""
 
