@@ -58,8 +58,11 @@ class Right(NamedTuple):
 class SecuredKafka(ApacheKafka):
     """Clients log in by PLAIN; among itself the one broker needs no login."""
 
-    def __init__(self, directory: Path, users: Iterable[str], **settings: str) -> None:
+    def __init__(
+        self, directory: Path, users: Iterable[str], *, token_key: str = TOKEN_KEY, **settings: str
+    ) -> None:
         super().__init__(directory, **settings)
+        self.token_key = token_key
         self.sasl_port = free_port()
         self.users = tuple(users)
 
@@ -76,7 +79,7 @@ class SecuredKafka(ApacheKafka):
             f"{listener}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
             f"{listener}.scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
             f"{listener}.plain.sasl.jaas.config": f"{PLAIN} required {known};",
-            "delegation.token.secret.key": TOKEN_KEY,
+            "delegation.token.secret.key": self.token_key,
             "authorizer.class.name": STANDARD,
             "super.users": f"User:ANONYMOUS;User:{ADMIN}",
         }
@@ -87,9 +90,9 @@ def secured_ottla(directory: Path, users: Iterable[str], settings: Fields) -> Sa
         directory,
         dict.fromkeys(users, PASSWORD),
         settings={
+            "delegation.token.secret.key": TOKEN_KEY,
             **settings,
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
-            "delegation.token.secret.key": TOKEN_KEY,
             "authorizer.class.name": STANDARD,
             "super.users": f"User:{ADMIN}",
         },

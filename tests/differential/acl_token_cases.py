@@ -199,6 +199,18 @@ def a_login(peer: UserPeer, version: int) -> None:
                 peer.keep(f"{api} by a token", api, holder.ask(api, at, fields))
 
 
+def without_a_key(peer: UserPeer) -> None:
+    """All that may be asked about tokens, of a broker that has none."""
+    for version in (1, 2, 3):
+        for fields in (creation(), creation("Group:x"), creation(owner=peer.name(OWNER))):
+            peer.ask(CREATE, version, fields)
+        for fields in ({"owners": None}, owners(), owners(peer.user)):
+            peer.ask(DESCRIBED, version, fields)
+    for version in (1, 2):
+        peer.ask(RENEW, version, {"renew_period_ms": -1, "hmac": b"x"})
+        peer.ask(EXPIRE, version, {"expiry_time_period_ms": -1, "hmac": b"x"})
+
+
 def log_in(client: RawClient, scram: ScramClient) -> Fields:
     """The last answer of the broker."""
     assert client.ask("SaslHandshake", 1, {"mechanism": MECHANISM})["error_code"] == 0

@@ -19,7 +19,8 @@ from tests.differential.normal import Names, batches
 
 Treat = Callable[[Any, Names], Any]
 CLOCK_SLACK_MS = 3_600_000
-MOMENTS_MIN = 100_000  # more than a token lives
+HOUR_MS = 3_600_000
+MOMENTS_MS = 60 * 24 * HOUR_MS  # more than a token lives
 BROKER_RESOURCES = (4, 8)  # a broker's configs, and its loggers
 
 
@@ -65,14 +66,15 @@ def clock(value: Any, _: Names) -> Any:
     return "now" if near else value
 
 
+def span(ms: float) -> str:
+    """In minutes, or in hours if it is long: answers do not come at once."""
+    return f"{round(ms / 60_000)} min" if abs(ms) < HOUR_MS / 2 else f"{round(ms / HOUR_MS)} h"
+
+
 def moment(value: Any, _: Names) -> Any:
-    """How many minutes from now; what is not near now in days has a meaning of its own."""
-    minutes = round((value - time.time() * 1000) / 60_000)
-    return f"now {minutes:+d} min" if abs(minutes) < MOMENTS_MIN else value
-
-
-def minutes(value: Any, _: Names) -> Any:
-    return f"{round(value / 60_000)} min"
+    """How far from now; what is not near now in days has a meaning of its own."""
+    away_ms = value - time.time() * 1000
+    return f"in {span(away_ms)}" if abs(away_ms) < MOMENTS_MS else value
 
 
 def length(value: Any, _: Names) -> Any:
@@ -413,7 +415,7 @@ ALLOWED = (
         "how long a session lasts",
         r"SaslAuthenticate\.session_lifetime_ms",
         "up to the end of a token, from a time of each broker's own",
-        minutes,
+        lambda value, _: span(value),
     ),
     Allowed(
         "features epoch",

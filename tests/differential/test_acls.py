@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -118,6 +119,24 @@ def test_same_answers(sides: Sides, case: AclCase) -> None:
             lines += [f"{variant}: {left.label}: {line}" for line in differences(theirs, ours)]
     if lines:
         pytest.fail("\n".join(lines[:LINES_MAX]), pytrace=False)
+
+
+@pytest.mark.long
+def test_without_a_key_there_are_no_tokens(tmp_path: Path) -> None:
+    """Of two brokers that have none: the same answers to who may ask, in every version."""
+    needs.apache()
+    found = []
+    with (
+        SecuredKafka(tmp_path / "kafka", [ADMIN], token_key="", **KAFKA_OPTIONS) as kafka,
+        secured_ottla(
+            tmp_path / "ottla", [ADMIN], {**OPTIONS, "delegation.token.secret.key": ""}
+        ) as ottla,
+    ):
+        for port in (kafka.sasl_port, ottla.port):
+            with UserPeer(port, ADMIN) as peer:
+                acl_token_cases.without_a_key(peer)
+                found.append([each.answer for each in peer.steps])
+    assert found[0] == found[1]
 
 
 def test_each_api_has_a_case() -> None:

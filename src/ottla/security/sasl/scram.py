@@ -118,17 +118,18 @@ class TokenCredentials:
     """The credentials of delegation tokens: made at their first login, and kept for the next."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], tuple[str, Credential]] = {}  # by mechanism and id
+        self._kept: dict[tuple[str, str], Credential] = {}  # by mechanism and id
 
     def of(self, mechanism: str, token_id: str, password: str, salt: bytes) -> Credential:
-        """Costs some milliseconds when it is made."""
+        """Costs some milliseconds when it is made. The password of an id is always the same: it
+        follows from the key of the broker."""
         kept = self._kept.get((mechanism, token_id))
-        if kept is None or kept[0] != password or kept[1].salt != salt:
+        if kept is None or kept.salt != salt:
             if len(self._kept) >= KEPT_MAX:
                 self._kept.clear()
-            kept = password, credential(mechanism, password, salt, ITERATIONS_MIN)
+            kept = credential(mechanism, password, salt, ITERATIONS_MIN)
             self._kept[mechanism, token_id] = kept
-        return kept[1]
+        return kept
 
 
 class ScramServer:
