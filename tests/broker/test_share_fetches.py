@@ -178,7 +178,7 @@ def test_who_takes_and_never_says_anything_holds_no_more_than_the_limit() -> Non
             harness.advance(LOCK_MS + 1)
             found = one.fetch(max_records=1000)
             assert window.count <= 100
-            assert len(window.ranges) <= 101
+            assert len(window.segments) <= 101
             assert all(1 <= count <= 5 for _, _, count in found)
             seen = max([seen, *(last for _, last, _ in found)])
             if seen == 399:

@@ -60,7 +60,7 @@ def take(
         batch_size=more.pop("batch_size", 500),
         **more,
     )
-    return [tuple(each) for each in found]
+    return [(first, last, count) for first, last, count in found]
 
 
 def say(
@@ -107,7 +107,7 @@ def test_acknowledged_from_the_front_the_window_moves_on() -> None:
     say(window, 5, 9, ACCEPT)
     assert (window.start, window.done_count) == (0, 5)
     say(window, 0, 4, ACCEPT, REJECT, ACCEPT, GAP, ACCEPT)
-    assert (window.start, window.end, window.done_count, window.ranges) == (10, 9, 0, [])
+    assert (window.start, window.end, window.done_count, window.segments) == (10, 9, 0, [])
 
 
 def test_released_records_are_delivered_again_until_the_last_attempt() -> None:
@@ -163,7 +163,10 @@ def test_a_renewed_lock_lasts_longer() -> None:
     take(window, now_ms=0)
     say(window, 0, 1, RENEW, now_ms=900)
     window.expire(LIMITS, 1000)
-    assert [(each.first, each.state) for each in window.ranges] == [(0, ACQUIRED), (2, AVAILABLE)]
+    assert [(first, kind.state) for first, _, kind in window.runs()] == [
+        (0, ACQUIRED),
+        (2, AVAILABLE),
+    ]
     assert window.next_deadline_ms() == 1900
 
 
@@ -193,7 +196,7 @@ def test_what_is_being_written_is_for_nobody() -> None:
     window.roll_back(noted, LIMITS, 10)
     say(window, 0, 4, ACCEPT)
     noted = window.release("m", LIMITS)
-    assert noted == []
+    assert not noted
 
 
 def test_records_that_compaction_took_are_done_with() -> None:
@@ -272,21 +275,22 @@ class Twin:
 
     def check(self, window: InFlight) -> None:
         at = window.start
-        for each in window.ranges:
-            assert each.first == at
-            assert each.last >= each.first
-            at = each.last + 1
-            for offset in range(each.first, each.last + 1):
-                assert self.states.get(offset, AVAILABLE) == each.state, offset
-        assert at == window.end + 1
         done = (ACKNOWLEDGED, ARCHIVED)
+        for first, last, kind in window.runs():
+            assert first == at
+            assert last >= first
+            at = last + 1
+            for offset in range(first, last + 1):
+                state = self.states.get(offset, AVAILABLE)
+                assert state == kind.state or (state in done and kind.state in done), offset
+        assert at == window.end + 1
         assert all(self.states[offset] in done for offset in range(window.start))
         inside = range(window.start, window.end + 1)
         assert window.done_count == sum(self.states[offset] in done for offset in inside)
         assert window.count <= LIMITS.records_max + BATCH - 1
         free = (each for each in inside if self.states.get(each, AVAILABLE) == AVAILABLE)
         assert window.next_offset() == next(free, window.end + 1)
-        assert len(window.ranges) <= 2 * (LIMITS.records_max + BATCH)
+        assert len(window.segments) <= 2 * (LIMITS.records_max + BATCH)
 
 
 members = st.sampled_from(["a", "b", "c"])

@@ -14,6 +14,7 @@ from unittest.mock import patch
 from ottla.broker.shares.dead_letter_writer import DeadLetterWriter
 from ottla.broker.shares.in_flight import InFlight
 from ottla.broker.shares.persister import Persister
+from ottla.broker.shares.ranges import ARCHIVED, AVAILABLE
 from ottla.broker.shares.share_partition import SharePartition
 from ottla.testing.simulation.run import Outcome
 from ottla.testing.simulation.share_run import ShareRun
@@ -22,6 +23,7 @@ from tests.sim.transaction_mistakes import coordinator_answers_before_the_waterm
 
 acquire = InFlight.acquire
 durable_start = InFlight.durable_start
+settle = InFlight._settle
 write = Persister.write
 
 
@@ -40,7 +42,7 @@ def start_beyond_what_is_held() -> AbstractContextManager[Any]:
     """The start offset passes what members hold at the time: who takes over gives it to nobody."""
 
     def changed(self: InFlight) -> int:
-        held = [each.last for each in self.ranges if each.member]
+        held = [last for _, last, kind in self.runs() if kind.member]
         return max([durable_start(self), *(last + 1 for last in held[:1])])
 
     return patch.object(InFlight, "durable_start", changed)
@@ -78,11 +80,14 @@ def locks_that_end_early() -> AbstractContextManager[Any]:
 def released_is_forgotten() -> AbstractContextManager[Any]:
     """What a member gives back goes to nobody."""
 
-    def changed(self: InFlight, each: Any) -> None:
-        each.state, each.member = 4, ""
-        self._may_be_available = True
+    def changed(self: InFlight, first: int, last: int, wanted: Any, after: Any) -> None:
+        def forgotten(kind: Any) -> int:
+            state = after(kind)
+            return ARCHIVED if state == AVAILABLE else int(state)
 
-    return patch.object(InFlight, "_free", changed)
+        settle(self, first, last, wanted, forgotten)
+
+    return patch.object(InFlight, "_settle", changed)
 
 
 def letters_that_are_not_written() -> AbstractContextManager[Any]:

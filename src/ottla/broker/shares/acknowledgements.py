@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ottla.broker.shares.ranges import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, Range
+from ottla.broker.shares.ranges import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE
+from ottla.broker.shares.segments import NOTHING, Kind
 from ottla.wire.errors import ErrorCode
 
 # What an acknowledgement says of a record.
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 STATE_AFTER = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, RELEASE: AVAILABLE, REJECT: ARCHIVED}
+
+# The code of a record is zero if nothing is said of it, else what is said of it plus one.
+CODES = [bytes([kind + 1]) for kind in range(RENEW + 1)]
+TO_CODES = bytes(range(1, RENEW + 2)).ljust(256, b"\0")
+# With these codes nothing is to be written.
+UNNOTED_CODES = bytes([0, RENEW + 1])
+# Records that are looked at together. Acknowledgements may be far apart.
+SPAN_MAX = 16_384
 
 
 class AcknowledgedBatch(NamedTuple):
@@ -30,12 +39,12 @@ class InvalidAcknowledgement(Exception):
         self.message = message
 
 
-def check_owner(each: Range, member: str) -> None:
-    if each.state != ACQUIRED:
+def check_owner(kind: Kind, member: str) -> None:
+    if kind.state != ACQUIRED:
         message = "The batch cannot be acknowledged. The batch is not in the acquired state."
-    elif each.member != member:
+    elif kind.member != member:
         message = "Member is not the owner of batch record"
-    elif each.next is not None:
+    elif kind.next != NOTHING:
         message = (
             "The record state is invalid. The acknowledgement of delivery could not be completed."
         )
@@ -44,14 +53,64 @@ def check_owner(each: Range, member: str) -> None:
     raise InvalidAcknowledgement(ErrorCode.INVALID_RECORD_STATE, message)
 
 
-def runs(batch: AcknowledgedBatch) -> list[tuple[int, int, int]]:
-    """An acknowledgement as ranges with one type each."""
-    if len(batch.types) == 1:
-        return [(batch.first, batch.last, batch.types[0])]
-    found: list[tuple[int, int, int]] = []
-    for offset, kind in enumerate(batch.types, batch.first):
-        if found and found[-1][2] == kind:
-            found[-1] = (found[-1][0], offset, kind)
-        else:
-            found.append((offset, offset, kind))
-    return found
+def codes_of(
+    batches: Iterable[AcknowledgedBatch], start: int, end: int | None
+) -> Iterator[tuple[int, bytes]]:
+    """What is said of records, as codes of them and those between; with the first one's offset.
+
+    The window is from `start` to `end`; None if there are no records in it. What is said of those
+    before it does not matter any more. Raises `InvalidAcknowledgement` behind what is valid.
+    """
+    base, codes = start, bytearray()
+    for first, last, types in batches:
+        if last < start:
+            continue
+        problem = problem_of(first, last, types, end)
+        gap = first - base - len(codes)
+        if problem is not None or gap < 0 or last - base >= SPAN_MAX:
+            if codes:
+                yield base, bytes(codes)
+            if problem is not None:
+                raise problem
+            base, codes, gap = first, bytearray(), 0
+        if not codes:
+            base = max(first, start)
+        elif gap:
+            codes += bytes(gap)
+        if len(types) > 1:
+            codes += bytes(types[max(start - first, 0) :]).translate(TO_CODES)
+            continue
+        left, code = last - max(first, start) + 1, CODES[types[0]]
+        while left > SPAN_MAX:
+            yield base, bytes(codes) + code * SPAN_MAX
+            base, codes, left = base + len(codes) + SPAN_MAX, bytearray(), left - SPAN_MAX
+        codes += code * left
+    if codes:
+        yield base, bytes(codes)
+
+
+def problem_of(
+    first: int, last: int, types: Sequence[int], end: int | None
+) -> InvalidAcknowledgement | None:
+    if end is None:
+        return InvalidAcknowledgement(
+            ErrorCode.INVALID_RECORD_STATE,
+            "Batch record not found. The request batch offsets are not found in the cache.",
+        )
+    if last > end:
+        which = "first" if first > end else "last"
+        return InvalidAcknowledgement(
+            ErrorCode.INVALID_REQUEST,
+            f"Batch record not found. The {which} offset in request is past acquired records.",
+        )
+    if len(types) > 1:
+        if not 0 <= min(types) <= max(types) <= RENEW:
+            unknown = next(kind for kind in types if not 0 <= kind <= RENEW)
+            return unknown_type(unknown)
+    elif not 0 <= types[0] <= RENEW:
+        return unknown_type(types[0])
+    return None
+
+
+def unknown_type(kind: int) -> InvalidAcknowledgement:
+    return InvalidAcknowledgement(ErrorCode.INVALID_REQUEST, f"Unknown acknowledge type id: {kind}")

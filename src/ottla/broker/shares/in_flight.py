@@ -1,19 +1,18 @@
 """Which records of a partition a share group has under way, and in which state (KIP-932). Pure.
 
 The window reaches from the start offset, before which all is done with, to the last record that was
-ever acquired. It is covered by ranges of offsets, without gaps; all records of a range have the
-same state. So the cost follows the batches, not the records, until somebody acknowledges records
-one by one; and neighbours that are done with are one range again, so the number of ranges is
-bounded by the limit on records under way.
+ever acquired. It is covered by segments, without gaps (segments.py). As long as members take and
+acknowledge whole batches, all records of a segment are alike; of others a segment keeps one byte
+for each. Segments that are done with become one with their neighbours that are, so what is kept is
+bounded by the limit on records under way: at most SEGMENT_MAX bytes for each of them.
 
-A change of state that must be durable is first only noted (`Range.next`): whoever writes it calls
+A change of state that must be durable is first only noted (`Kind.next`): whoever writes it calls
 `commit` or `roll_back`. Where there are dead letters (`Limits.given_up`), a record that nobody can
 process stays in the window until it is one (`given_up`, `settle`).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 from ottla.broker.shares.acknowledgements import (
@@ -21,77 +20,56 @@ from ottla.broker.shares.acknowledgements import (
     RELEASE,
     RENEW,
     STATE_AFTER,
+    UNNOTED_CODES,
     AcknowledgedBatch,
     InvalidAcknowledgement,
     check_owner,
-    runs,
+    codes_of,
 )
 from ottla.broker.shares.ranges import (
     ACQUIRED,
     ARCHIVED,
     ARCHIVING,
     AVAILABLE,
-    FEW_RANGES,
+    FEW_ATTEMPTS,
     Acquired,
     BatchBounds,
     GivenUp,
     Limits,
-    Range,
     cut,
-    cut_at,
-    first_of,
     is_end,
-    is_last_attempt,
-    joined,
     last_of_batch_with,
-    same_end,
-    size_together,
-    split,
 )
-from ottla.coordinator.packed_batches import StateBatch
-from ottla.wire.errors import ErrorCode
+from ottla.broker.shares.segments import NOTHING, Kind, Noted, runs_of
+from ottla.broker.shares.window import (
+    Window,
+    is_done,
+    is_free,
+    is_given_up,
+    is_not_done,
+    will_be_done,
+)
+from ottla.coordinator.packed_batches import Row, StateBatch
 
 
-class InFlight:
+class InFlight(Window):
     """The window of one share partition."""
 
     def __init__(self, start: int, batches: Iterable[StateBatch] = ()) -> None:
         """`batches` are those of the share coordinator; what it does not mention is available."""
-        self.start = start
-        self.ranges: list[Range] = []
-        self.done_count = 0
-        at = start
-        for first, last, state, deliveries in batches:
-            first = max(first, start)
-            if first > last:
-                continue
-            if first > at:
-                self.ranges.append(Range(at, first - 1, AVAILABLE, 0, (at, first - 1)))
-            self.ranges.append(Range(first, last, state, deliveries, (first, last)))
-            if is_end(state):
-                self.done_count += last - first + 1
-            at = last + 1
-        self.end = at - 1
-        self._may_be_available = bool(self.ranges)
-        self._available_from = start  # nothing before it may be acquired
-        self.may_have_given_up = any(each.state == ARCHIVING for each in self.ranges)
-        self._drop_done()
+        super().__init__(start, batches)
+        self._notes = 0
 
     # ---- questions -------------------------------------------------------------------------------
-
-    @property
-    def count(self) -> int:
-        """Records in the window that are not done with."""
-        return self.end - self.start + 1 - self.done_count
 
     def next_offset(self) -> int:
         """The first record that may be acquired; behind the window if there is none in it."""
         if self._may_be_available:
-            for index in range(self._index(self._available_from), len(self.ranges)):
-                each = self.ranges[index]
-                if each.state == AVAILABLE and each.next is None:
-                    self._available_from = each.first
-                    return each.first
+            for index in range(self._index(self._available_from), len(self.segments)):
+                each = self.segments[index]
+                if each.has(is_free):
+                    self._available_from = each.first + each.where(is_free).find(1)
+                    return self._available_from
             self._may_be_available = False
         return self.end + 1
 
@@ -101,11 +79,19 @@ class InFlight:
     def last_wanted(self, offset: int, records_max: int, limits: Limits) -> int:
         """How far the log must be read from `offset` on for so many records."""
         left = self.allowance(offset, records_max, limits)
-        for each in self.ranges[self._index(offset) :]:
+        for each in self.segments[self._index(offset) :]:
             if left <= 0:
                 return each.first - 1
-            if each.state == AVAILABLE and each.next is None:
+            if not each.has(is_free):
+                continue
+            if each.cells is None:
                 left -= each.last - max(each.first, offset) + 1
+                continue
+            for first, last, free in runs_of(each.where(is_free), each.first):
+                if free and last >= offset:
+                    left -= last - max(first, offset) + 1
+                    if left <= 0:
+                        return last
         return self.end + left if left > 0 else self.end
 
     def allowance(self, offset: int, records_max: int, limits: Limits) -> int:
@@ -117,32 +103,37 @@ class InFlight:
 
     def durable_start(self) -> int:
         """The start offset when all that is noted has been written."""
-        for each in self.ranges:
-            if not is_end(each.state if each.next is None else each.next):
-                return each.first
+        for each in self.segments:
+            found = each.first_not(will_be_done)
+            if found is not None:
+                return found
         return self.end + 1
 
     def durable_done_count(self) -> int:
         """The records after `durable_start` that are done with then."""
-        count, begun = 0, False
-        for each in self.ranges:
-            done = is_end(each.state if each.next is None else each.next)
-            begun = begun or not done
-            if begun and done:
-                count += each.size
+        start = self.durable_start()
+        count = 0
+        for each in self._between(start, self.end):
+            count += each.count(will_be_done) - max(start - each.first, 0)
         return count
 
-    def all_states(self) -> list[StateBatch]:
+    def all_states(self) -> list[Row]:
         """Everything that is known of the window; what is acquired counts as it was before."""
         return [
-            StateBatch(each.first, each.last, each.state, each.deliveries)
-            for each in self.ranges
-            if each.state != ACQUIRED and (each.is_done or each.deliveries)
+            (first, last, kind.state, kind.deliveries)
+            for first, last, kind in self.runs()
+            if kind.state != ACQUIRED and (is_end(kind.state) or kind.deliveries)
         ]
 
     def next_deadline_ms(self) -> int | None:
         return min(
-            (each.deadline_ms for each in self.ranges if each.state == ACQUIRED), default=None
+            (
+                kind.deadline_ms
+                for each in self.segments
+                for kind in each.kinds
+                if kind.state == ACQUIRED
+            ),
+            default=None,
         )
 
     # ---- acquiring -------------------------------------------------------------------------------
@@ -187,7 +178,7 @@ class InFlight:
                 last = wanted if exact else last_of_batch_with(batches, wanted)
             pieces = [(first, last)] if exact else cut(first, last, batches, batch_size)
             for piece in pieces:
-                self._append(*piece, ACQUIRED, 1, member, deadline_ms)
+                self._append(*piece, Kind(ACQUIRED, 1, member, deadline_ms))
                 acquired.append(Acquired(*piece, 1))
         return acquired
 
@@ -203,77 +194,76 @@ class InFlight:
         acquired: list[Acquired],
     ) -> tuple[int, bool]:
         """Acquire what was released; returns how many, and whether no more should follow."""
-        count, index = 0, self._index(at)
-        while index < len(self.ranges) and count < allowed:
-            each = self.ranges[index]
+
+        def taken(kind: Kind, _: int = 1) -> Kind:
+            return Kind(ACQUIRED, kind.deliveries + 1, member, deadline_ms)
+
+        count, index, stop = 0, self._index(at), False
+        while index < len(self.segments) and count < allowed and not stop:
+            each = self.segments[index]
             if each.first > last:
                 break
-            if each.state != AVAILABLE or each.next is not None:
-                index += 1
-                continue
-            if each.first < at:
-                self._split(index, at)
-                index += 1
-                continue
-            size, stop = size_together(each, last, limits)
-            if count and is_last_attempt(each, limits):
-                return count, True
-            if exact:
-                size = min(size, allowed - count)
-            if size < each.size:
-                self._split(index, each.first + size)
-            each.state, each.member, each.deadline_ms = ACQUIRED, member, deadline_ms
-            each.deliveries += 1
-            before = acquired[-1] if acquired else None
-            if (
-                before is not None
-                and before.last + 1 == each.first
-                and before.deliveries == each.deliveries
-                and each.batch[0] <= before.first
-            ):
-                acquired[-1] = before._replace(last=each.last)
-            else:
-                acquired.append(Acquired(each.first, each.last, each.deliveries))
-            count += size
-            if stop:
-                return count, True
             index += 1
-        return count, False
+            if not each.has(is_free):
+                continue
+            if each.cells is not None:
+                chosen = bytearray(each.size)
+                for first, until, kind in each.runs():
+                    if until < at or not is_free(kind):
+                        continue
+                    first, until = max(first, at), min(until, last)
+                    if exact:
+                        until = min(until, first + allowed - count - 1)
+                    size, stop = together(kind, each.batch, until - first + 1, count, limits)
+                    if size > 0:
+                        chosen[first - each.first : first - each.first + size] = b"\1" * size
+                        add(acquired, first, first + size - 1, kind.deliveries + 1, each.batch)
+                        count += size
+                    if size <= 0 or stop or count >= allowed:
+                        break
+                each.change_some(bytes(chosen), taken)
+            elif each.first < at:
+                self._cut(at)
+            else:
+                kind, size = each.kinds[0], min(each.last, last) - each.first + 1
+                if exact:
+                    size = min(size, allowed - count)
+                size, stop = together(kind, each.batch, size, count, limits)
+                if size > 0:
+                    self._cut(each.first + size)
+                    each.change(taken)
+                    add(acquired, each.first, each.last, kind.deliveries + 1, each.batch)
+                    count += size
+        return count, stop
 
     def archive(self, first: int, last: int) -> None:
         """These records are for nobody: of an aborted transaction."""
-        for each in self._cut_out(first, last):
-            if not each.is_done:
-                self._finish(each, ARCHIVED)
-        self._drop_done()
+        self._cut_out(first, last)
+        self._settle(first, last, is_not_done, lambda _: ARCHIVED)
 
     def _archive_missing(self, offset: int, at: int) -> None:
         """The log has no records from `offset` up to `at`: compaction has taken them."""
         if at <= offset:
             return
-        for each in self._cut_out(offset, min(at - 1, self.end)):
-            if each.state == AVAILABLE and each.next is None:
-                self._finish(each, ARCHIVED)
-        if at - 1 > self.end and self.ranges:
-            self._append(self.end + 1, at - 1, ARCHIVED, 0)
-        self._drop_done()
-        if not self.ranges:
+        last = min(at - 1, self.end)
+        self._cut_out(offset, last)
+        self._settle(offset, last, is_free, lambda _: ARCHIVED)
+        if at - 1 > self.end and self.segments:
+            self._append(self.end + 1, at - 1, Kind(ARCHIVED, 0))
+            self._merge_done(len(self.segments) - 1, len(self.segments))
+        if not self.segments:
             self.start, self.end = max(self.start, at), max(self.end, at - 1)
 
     def begin_at(self, offset: int) -> None:
         """The log begins at `offset` now: what is before it is done with."""
         if offset <= self.start:
             return
-        while self.ranges and self.ranges[0].first < offset:
-            each = self.ranges[0]
-            cut = min(each.last, offset - 1) - each.first + 1
-            if each.is_done:
-                self.done_count -= cut
-            if each.last < offset:
-                each.gone = True
-                del self.ranges[0]
-            else:
-                each.first = offset
+        self._cut(offset)
+        gone = 0
+        while gone < len(self.segments) and self.segments[gone].first < offset:
+            self.done_count -= self.segments[gone].count(is_done)
+            gone += 1
+        del self.segments[:gone]
         self.start = offset
         self.end = max(self.end, offset - 1)
         self._drop_done()
@@ -282,217 +272,164 @@ class InFlight:
 
     def acknowledge(
         self, member: str, batches: Iterable[AcknowledgedBatch], limits: Limits, now_ms: int
-    ) -> list[Range]:
-        """Note what a member says of its records; the ranges that are to be written."""
-        noted: list[Range] = []
-        renewed: list[Range] = []
+    ) -> Noted:
+        """Note what a member says of its records."""
+        noted = self._new_note()
+        deadline_ms = now_ms + limits.lock_ms
+
+        def said(kind: Kind, code: int) -> Kind:
+            check_owner(kind, member)
+            if code == RENEW + 1:
+                return kind
+            state, rejected = STATE_AFTER[code - 1], code == REJECT + 1
+            if rejected or (code == RELEASE + 1 and kind.deliveries >= limits.deliveries_max):
+                state = limits.given_up
+            return kind._replace(next=state, note=noted.number, rejected=rejected)
+
+        def renewed(kind: Kind, code: int) -> Kind:
+            return kind._replace(deadline_ms=deadline_ms) if code == RENEW + 1 else kind
+
+        renewals: list[tuple[int, bytes]] = []
+        end = self.end if self.segments else None
         try:
-            for batch in batches:
-                self._acknowledge(member, batch, limits, noted, renewed)
+            for base, codes in codes_of(batches, self.start, end):
+                if RENEW + 1 in codes:
+                    renewals.append((base, codes))
+                if codes.translate(None, UNNOTED_CODES):
+                    noted.widen(base, base + len(codes) - 1)
+                self._change_some(base, codes, said)
         except InvalidAcknowledgement:
-            for each in noted:
-                each.next = None
+            self._forget(noted)
             raise
-        for each in renewed:
-            each.deadline_ms = now_ms + limits.lock_ms
+        for base, codes in renewals:
+            self._change_some(base, codes, renewed)
         return noted
 
-    def _acknowledge(
-        self,
-        member: str,
-        batch: AcknowledgedBatch,
-        limits: Limits,
-        noted: list[Range],
-        renewed: list[Range],
-    ) -> None:
-        if batch.last < self.start:
-            return
-        if not self.ranges:
-            raise InvalidAcknowledgement(
-                ErrorCode.INVALID_RECORD_STATE,
-                "Batch record not found. The request batch offsets are not found in the cache.",
-            )
-        for offset, which in ((batch.first, "first"), (batch.last, "last")):
-            if offset > self.end:
-                raise InvalidAcknowledgement(
-                    ErrorCode.INVALID_REQUEST,
-                    f"Batch record not found. The {which} offset in request is past acquired "
-                    "records.",
-                )
-        said = runs(batch)
-        if len(said) > FEW_RANGES:
-            begin = max(batch.first, self.start)
-            cut_at(self.ranges, self._index(begin), [first for first, _, _ in said])
-        for first, last, kind in said:
-            if kind != RENEW and kind not in STATE_AFTER:
-                raise InvalidAcknowledgement(
-                    ErrorCode.INVALID_REQUEST, f"Unknown acknowledge type id: {kind}"
-                )
-            first = max(first, self.start)
-            if first > last:
-                continue
-            for each in self._cut_out(first, last):
-                check_owner(each, member)
-                if kind == RENEW:
-                    renewed.append(each)
-                    continue
-                each.next = STATE_AFTER[kind]
-                each.rejected = kind == REJECT
-                if each.rejected or (kind == RELEASE and each.deliveries >= limits.deliveries_max):
-                    each.next = limits.given_up
-                noted.append(each)
-
-    def release(self, member: str, limits: Limits) -> list[Range]:
+    def release(self, member: str, limits: Limits) -> Noted:
         """Note that a member gives up all that it has."""
-        noted = []
-        for each in self.ranges:
-            if each.state != ACQUIRED or each.member != member or each.next is not None:
-                continue
-            noted.append(each)
-            exhausted = each.deliveries >= limits.deliveries_max
-            each.next = limits.given_up if exhausted else AVAILABLE
+        noted = self._new_note()
+
+        def held(kind: Kind) -> bool:
+            return kind.state == ACQUIRED and kind.member == member and kind.next == NOTHING
+
+        def given_back(kind: Kind) -> Kind:
+            if not held(kind):
+                return kind
+            return kind._replace(next=after_attempt(kind, limits), note=noted.number)
+
+        for each in self.segments:
+            if each.has(held):
+                noted.widen(each.first, each.last)
+                each.change(given_back)
         return noted
 
-    def commit(self, noted: Iterable[Range]) -> None:
+    def commit(self, noted: Noted) -> None:
         """What was noted is durable."""
-        changed = []
-        for each in noted:
-            state, each.next = each.next, None
-            if state is not None and not each.gone:
-                changed.append((each, state))
-        self._become(changed)
+        number = noted.number
+        self._settle(
+            noted.first, noted.last, lambda kind: kind.note == number, lambda kind: kind.next
+        )
 
-    def roll_back(self, noted: Iterable[Range], limits: Limits, now_ms: int) -> None:
+    def roll_back(self, noted: Noted, limits: Limits, now_ms: int) -> None:
         """What was noted could not be written: the member still has the records, while it may."""
-        for each in noted:
-            each.next = None
+        self._forget(noted)
         self.expire(limits, now_ms)
 
-    def expire(self, limits: Limits, now_ms: int) -> list[Range]:
+    def expire(self, limits: Limits, now_ms: int) -> list[Row]:
         """Take back what members have held for too long; takes effect at once."""
-        held = (each for each in self.ranges if each.state == ACQUIRED and each.next is None)
-        late = [each for each in held if each.deadline_ms <= now_ms]
-        most, given_up = limits.deliveries_max, limits.given_up
-        self._become([(each, given_up if each.deliveries >= most else AVAILABLE) for each in late])
-        return late
+
+        def late(kind: Kind) -> bool:
+            held = kind.state == ACQUIRED and kind.next == NOTHING
+            return held and kind.deadline_ms <= now_ms
+
+        def after(kind: Kind) -> int:
+            return after_attempt(kind, limits)
+
+        rows = self._rows(self.start, self.end, late, after)
+        if rows:
+            self._settle(self.start, self.end, late, after)
+        return rows
+
+    def states_after(self, noted: Noted) -> list[Row]:
+        """The states that were noted, to be written."""
+        number = noted.number
+        return self._rows(
+            noted.first, noted.last, lambda kind: kind.note == number, lambda kind: kind.next
+        )
+
+    def _new_note(self) -> Noted:
+        self._notes += 1
+        return Noted(self._notes)
+
+    def _forget(self, noted: Noted) -> None:
+        number = noted.number
+
+        def as_before(kind: Kind) -> Kind:
+            if kind.note != number:
+                return kind
+            return kind._replace(next=NOTHING, note=0, rejected=False)
+
+        for each in self._between(noted.first, noted.last):
+            each.change(as_before)
 
     # ---- dead letters ----------------------------------------------------------------------------
 
     def given_up(self, count_max: int, limits: Limits) -> list[GivenUp]:
         """The first records that are to be dead letters."""
         found: list[GivenUp] = []
-        for each in self.ranges:
-            if each.state == ARCHIVING and count_max > 0:
-                last = min(each.last, each.first + count_max - 1)
+        for first, last, kind in self.runs():
+            if kind.state == ARCHIVING and count_max > 0:
+                last = min(last, first + count_max - 1)
                 # A leader that only knows the state cannot say more than that.
-                rejected = each.rejected or each.deliveries < limits.deliveries_max
-                found.append(GivenUp(each.first, last, each.deliveries, rejected))
-                count_max -= last - each.first + 1
+                rejected = kind.rejected or kind.deliveries < limits.deliveries_max
+                found.append(GivenUp(first, last, kind.deliveries, rejected))
+                count_max -= last - first + 1
         self.may_have_given_up = bool(found)
         return found
 
-    def settle(self, first: int, last: int) -> list[StateBatch]:
+    def settle(self, first: int, last: int) -> list[Row]:
         """These are dead letters now, or cannot be: done with; takes effect at once."""
-        settled: list[StateBatch] = []
-        for each in self._cut_out(max(first, self.start), min(last, self.end)):
-            if each.state == ARCHIVING:
-                settled.append(StateBatch(each.first, each.last, ARCHIVED, each.deliveries))
-                self._finish(each, ARCHIVED)
-        self._drop_done()
-        return settled
+        first, last = max(first, self.start), min(last, self.end)
+        self._cut_out(first, last)
+        rows = self._rows(first, last, is_given_up, lambda _: ARCHIVED)
+        self._settle(first, last, is_given_up, lambda _: ARCHIVED)
+        return rows
 
-    # ---- ranges ----------------------------------------------------------------------------------
 
-    def _index(self, offset: int) -> int:
-        """The range that holds `offset`, which is not before the window."""
-        return max(bisect_right(self.ranges, offset, key=first_of) - 1, 0)
+def after_attempt(kind: Kind, limits: Limits) -> int:
+    """The state of a record that was delivered and not processed."""
+    return limits.given_up if kind.deliveries >= limits.deliveries_max else AVAILABLE
 
-    def _split(self, index: int, offset: int) -> None:
-        """Let a range end before `offset`, and another one begin there."""
-        self.ranges.insert(index + 1, split(self.ranges[index], offset))
 
-    def _cut_out(self, first: int, last: int) -> list[Range]:
-        """The ranges from `first` to `last`, cut so that they are exactly that.
+def together(
+    kind: Kind, batch: tuple[int, int], size: int, count: int, limits: Limits
+) -> tuple[int, bool]:
+    """How many of so many released records are delivered, behind `count`, and if these are all.
 
-        One whose change is being written stays whole.
-        """
-        if first > last or not self.ranges:
-            return []
-        index = self._index(first)
-        begun = self.ranges[index]
-        if begun.first < first <= begun.last and begun.next is None:
-            self._split(index, first)
-            index += 1
-        found = []
-        while index < len(self.ranges) and self.ranges[index].first <= last:
-            each = self.ranges[index]
-            if each.last > last and each.next is None:
-                self._split(index, last + 1)
-            found.append(each)
-            index += 1
-        return found
+    From half of the attempts on ever fewer records are delivered together, so that one that
+    nobody can process does not use up the attempts of the others; the last attempt is alone.
+    """
+    throttled_from = max(2, -(-limits.deliveries_max // 2))
+    if limits.deliveries_max > FEW_ATTEMPTS:
+        if kind.deliveries >= limits.deliveries_max - 1:
+            return (0 if count else 1), True
+        if kind.deliveries >= throttled_from:
+            most = (batch[1] - batch[0] + 1) >> (kind.deliveries - throttled_from + 1)
+            return min(size, max(most, 1)), True
+    return size, False
 
-    def _append(
-        self,
-        first: int,
-        last: int,
-        state: int,
-        deliveries: int,
-        member: str = "",
-        deadline_ms: int = 0,
-    ) -> None:
-        if not self.ranges and first > self.end + 1:
-            self.start = first  # nothing lies between
-        each = Range(first, last, state, deliveries, (first, last))
-        each.member, each.deadline_ms = member, deadline_ms
-        self.ranges.append(each)
-        self.end = last
-        if is_end(state):
-            self.done_count += each.size
 
-    def _become(self, changed: Sequence[tuple[Range, int]]) -> None:
-        """What a member has had is in these states now."""
-        join = len(changed) <= FEW_RANGES
-        for each, state in changed:
-            if is_end(state):
-                self._finish(each, state, join=join)
-            elif state == ARCHIVING:
-                each.state, each.member = state, ""
-                self.may_have_given_up = True
-            else:
-                self._free(each)
-        if not join:
-            self.ranges = joined(self.ranges)
-        self._drop_done()
-
-    def _free(self, each: Range) -> None:
-        each.state, each.member = AVAILABLE, ""
-        if not self._may_be_available or each.first < self._available_from:
-            self._available_from = each.first
-        self._may_be_available = True
-
-    def _finish(self, each: Range, state: int, *, join: bool = True) -> None:
-        """The records of a range are done with; it becomes one with its neighbours that are."""
-        each.state, each.member = state, ""
-        self.done_count += each.size
-        if not join:
-            return
-        index = self._index(each.first)
-        if index + 1 < len(self.ranges) and same_end(each, self.ranges[index + 1]):
-            each.last = self.ranges[index + 1].last
-            del self.ranges[index + 1]
-        if index and same_end(self.ranges[index - 1], each):
-            self.ranges[index - 1].last = each.last
-            del self.ranges[index]
-
-    def _drop_done(self) -> None:
-        """Let the window begin with something that is not done with."""
-        gone = 0
-        for each in self.ranges:
-            if not each.is_done or each.next is not None:
-                break
-            self.done_count -= each.size
-            gone += 1
-        if gone:
-            del self.ranges[:gone]
-            self.start = self.ranges[0].first if self.ranges else self.end + 1
+def add(
+    acquired: list[Acquired], first: int, last: int, deliveries: int, batch: tuple[int, int]
+) -> None:
+    """Add acquired records, to those before them if they belong together."""
+    before = acquired[-1] if acquired else None
+    if (
+        before is not None
+        and before.last + 1 == first
+        and before.deliveries == deliveries
+        and batch[0] <= before.first
+    ):
+        acquired[-1] = before._replace(last=last)
+    else:
+        acquired.append(Acquired(first, last, deliveries))

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import NamedTuple
 
 # The states, as they are stored.
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = range(5)
 # A group delivers a record on its last attempt alone only if it has more attempts than this.
 FEW_ATTEMPTS = 2
-# So many ranges are cut or joined one by one; more in one pass over all, or each would move the
-# rest of the list.
-FEW_RANGES = 4
-
-first_of = attrgetter("first")
 
 
 class Limits(NamedTuple):
@@ -51,117 +45,9 @@ class BatchBounds(NamedTuple):
     last: int
 
 
-class Range:
-    """Records from `first` to `last` that have the same state."""
-
-    __slots__ = (
-        "batch",
-        "deadline_ms",
-        "deliveries",
-        "first",
-        "gone",
-        "last",
-        "member",
-        "next",
-        "rejected",
-        "state",
-    )
-
-    def __init__(
-        self, first: int, last: int, state: int, deliveries: int, batch: tuple[int, int]
-    ) -> None:
-        self.first = first
-        self.last = last
-        self.state = state
-        self.deliveries = deliveries
-        # First and last offset of what was acquired at once when this was first acquired.
-        self.batch = batch
-        self.member = ""
-        self.deadline_ms = 0
-        self.next: int | None = None
-        self.gone = False  # the log begins after it now
-        self.rejected = False  # by a member
-
-    def __repr__(self) -> str:
-        return f"<{self.first}..{self.last} {self.state} {self.deliveries} {self.next}>"
-
-    @property
-    def size(self) -> int:
-        return self.last - self.first + 1
-
-    @property
-    def is_done(self) -> bool:
-        return is_end(self.state)
-
-
 def is_end(state: int) -> bool:
     """Whether nothing more is to be done with records in this state."""
     return state in (ACKNOWLEDGED, ARCHIVED)
-
-
-def same_end(one: Range, other: Range) -> bool:
-    """Whether both are done with in the same way. Delivery counts do not matter any more."""
-    return one.is_done and one.state == other.state and one.next is None and other.next is None
-
-
-def split(each: Range, offset: int) -> Range:
-    """Let a range end before `offset`; what is left of it begins there."""
-    rest = Range(offset, each.last, each.state, each.deliveries, each.batch)
-    rest.member, rest.deadline_ms = each.member, each.deadline_ms
-    rest.rejected = each.rejected
-    each.last = offset - 1
-    return rest
-
-
-def cut_at(ranges: list[Range], index: int, starts: Sequence[int]) -> None:
-    """Let ranges from `index` on begin at these offsets, which rise, in one pass.
-
-    One whose change is being written stays whole.
-    """
-    pieces: list[Range] = []
-    end, number = index, 0
-    while end < len(ranges) and number < len(starts):
-        each = ranges[end]
-        pieces.append(each)
-        end += 1
-        while number < len(starts) and starts[number] <= each.last:
-            if each.first < starts[number] and each.next is None:
-                each = split(each, starts[number])
-                pieces.append(each)
-            number += 1
-    ranges[index:end] = pieces
-
-
-def joined(ranges: Sequence[Range]) -> list[Range]:
-    """The same with neighbours as one that are done with in the same way."""
-    kept: list[Range] = []
-    for each in ranges:
-        if kept and same_end(kept[-1], each):
-            kept[-1].last = each.last
-        else:
-            kept.append(each)
-    return kept
-
-
-def is_last_attempt(each: Range, limits: Limits) -> bool:
-    """Whether the next delivery of these records is their last, and they are delivered alone."""
-    return limits.deliveries_max > FEW_ATTEMPTS and each.deliveries >= limits.deliveries_max - 1
-
-
-def size_together(each: Range, last: int, limits: Limits) -> tuple[int, bool]:
-    """How many records of a released range, up to `last`, go together; whether no more follow.
-
-    From half of the attempts on ever fewer records are delivered together, so that one that nobody
-    can process does not use up the attempts of the others; the last attempt is alone.
-    """
-    size = min(each.last, last) - each.first + 1
-    throttled_from = max(2, -(-limits.deliveries_max // 2))
-    if is_last_attempt(each, limits):
-        return 1, True
-    if limits.deliveries_max > FEW_ATTEMPTS and each.deliveries >= throttled_from:
-        together = each.batch[1] - each.batch[0] + 1
-        return min(size, max(together >> (each.deliveries - throttled_from + 1), 1)), True
-    return size, False
 
 
 def last_of_batch_with(batches: Sequence[BatchBounds], offset: int) -> int:

@@ -15,9 +15,10 @@ from ottla.broker.shares.acknowledgements import AcknowledgedBatch, InvalidAckno
 from ottla.broker.shares.dead_letters import LETTERS_MAX
 from ottla.broker.shares.in_flight import InFlight
 from ottla.broker.shares.persister import Change, KnownState, Persister
-from ottla.broker.shares.ranges import Acquired, GivenUp, Limits, Range
+from ottla.broker.shares.ranges import Acquired, GivenUp, Limits
 from ottla.broker.shares.reading import FoundBatches, batches_up_to
-from ottla.coordinator.packed_batches import Row, StateBatch
+from ottla.broker.shares.segments import Noted
+from ottla.coordinator.packed_batches import Row
 from ottla.coordinator.share_state import NO_START_OFFSET, SharePartitionKey
 from ottla.replica.reads import FetchIsolation
 from ottla.wire.errors import ErrorCode
@@ -96,9 +97,9 @@ class SharePartition:
         self._on_idle = on_idle
         self._timer: Timer | None = None
         self._writing = False
-        self._noted: list[tuple[list[Range], Then]] = []
+        self._noted: list[tuple[Noted, Then]] = []
         # Changes that took effect without waiting: the next write has them.
-        self._taken_back: list[StateBatch] = []
+        self._taken_back: list[Row] = []
         # After a write whose outcome is not known the next one says everything.
         self._say_all = False
         self._writing_letters = False
@@ -269,7 +270,7 @@ class SharePartition:
             return
         self._write_soon(self.in_flight.release(member, self.limits), then)
 
-    def _write_soon(self, noted: list[Range], then: Then) -> None:
+    def _write_soon(self, noted: Noted, then: Then) -> None:
         if not noted:
             then(DONE)
             return
@@ -284,11 +285,7 @@ class SharePartition:
         if self._say_all:
             batches += self.in_flight.all_states()
         for noted, _ in under_way:
-            batches += [
-                StateBatch(each.first, each.last, each.next, each.deliveries)
-                for each in noted
-                if each.next is not None and not each.gone
-            ]
+            batches += self.in_flight.states_after(noted)
         self._writing = True
         start = self.in_flight.durable_start()
         change = Change(
@@ -304,7 +301,7 @@ class SharePartition:
 
         self._persister.write(self.key, change, written)
 
-    def _written(self, under_way: list[tuple[list[Range], Then]], error: ErrorCode) -> None:
+    def _written(self, under_way: list[tuple[Noted, Then]], error: ErrorCode) -> None:
         self._writing = False
         self._say_all = bool(error)
         outcome = DONE
@@ -374,9 +371,7 @@ class SharePartition:
         now_ms = self._now_ms()
         late = self.in_flight.expire(self.limits, now_ms)
         if late:
-            self._taken_back += [
-                StateBatch(each.first, each.last, each.state, each.deliveries) for each in late
-            ]
+            self._taken_back += late
             self._write()
             self._on_available(self)
         deadline_ms = self.in_flight.next_deadline_ms()
