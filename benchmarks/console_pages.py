@@ -1,9 +1,10 @@
 """`python -m benchmarks.console_pages`: what pages and collecting cost at a thousand topics.
 
-A broker with 1,000 topics of 3 partitions and 200 groups of 5 topics each, some of both busy; a
-console over it as people start it, behind its login. First nobody looks: what collecting takes of a
-core, and the memory. Then each kind of page is asked for again and again over one connection: the
-median and the 99th percentile until the last byte, and the console's CPU for one.
+A broker with 1,000 topics of 3 partitions and 200 groups of 5 topics each, some of both busy
+(`--topics 10000 --partitions 1` for a big one); a console over it as people start it, behind its
+login. First nobody looks: what collecting takes of a core, and the memory. Then each kind of page
+is asked for again and again over one connection: the median and the 99th percentile until the last
+byte, and the console's CPU for one.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ def name_of(topic: int) -> str:
     return f"shop.topic-{topic:04}"
 
 
-def fill(servers: str, topics: int, groups: int) -> None:
+def fill(servers: str, topics: int, partitions: int, groups: int) -> None:
     with Admin(bootstrap_servers=servers) as admin:
         for at in range(0, topics, 200):
             some = range(at, min(topics, at + 200))
-            admin.create_topics({name_of(each): {"num_partitions": PARTITIONS} for each in some})
+            admin.create_topics({name_of(each): {"num_partitions": partitions} for each in some})
     with Producer(bootstrap_servers=servers) as producer:
         for topic in range(topics):
-            for partition in range(PARTITIONS):
+            for partition in range(partitions):
                 producer.send(name_of(topic), b"x" * 200, partition=partition)
     for group in range(groups):
         with Consumer(
@@ -60,7 +61,7 @@ def fill(servers: str, topics: int, groups: int) -> None:
                         0, ""
                     )
                     for each in range(TOPICS_OF_A_GROUP)
-                    for partition in range(PARTITIONS)
+                    for partition in range(partitions)
                 }
             )
 
@@ -149,6 +150,7 @@ def pages(broker: int) -> dict[str, str]:
         "a broker": f"/c/main/brokers/{broker}",
         "a broker's partitions": f"/c/main/brokers/{broker}?tab=partitions",
         "topics": "/c/main/topics",
+        "topics, the last page": "/c/main/topics?page=1000000",
         "topics by rate, searched": "/c/main/topics?q=topic-0&sort=records_in&desc=1",
         "a topic": f"/c/main/topics/{topic}",
         "a topic's groups": f"/c/main/topics/{topic}?tab=groups",
@@ -202,20 +204,24 @@ def measured(browser: Browser, process: psutil.Process, path: str, rounds: int) 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.console_pages", description=__doc__)
     parser.add_argument("--topics", type=int, default=1000)
+    parser.add_argument("--partitions", type=int, default=PARTITIONS, help="of each topic")
     parser.add_argument("--groups", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--watched-s", type=float, default=120.0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory, Broker() as broker:
         servers = broker.bootstrap_servers
-        fill(servers, options.topics, options.groups)
+        fill(servers, options.topics, options.partitions, options.groups)
         with Admin(bootstrap_servers=servers) as admin:
             node = admin.describe_cluster()["brokers"][0]["broker_id"]
         traffic = Traffic(servers, options.topics)
         traffic.start()
         with console(Path(directory), servers) as (address, password, process):
             time.sleep(SETTLE_S)
-            print(f"{options.topics:,} topics of {PARTITIONS} partitions, {options.groups} groups")
+            print(
+                f"{options.topics:,} topics of {options.partitions} partitions, "
+                f"{options.groups} groups"
+            )
             collecting(process, options.watched_s)
             browser = Browser(address)
             browser.sign_in(password)

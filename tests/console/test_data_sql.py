@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -13,10 +15,12 @@ from ottla.client.producer import Producer
 from ottla.console.access.permissions import Grant, Principal, Role
 from ottla.console.data import duck
 from ottla.console.data.pushdown import ALL, LATE_MS, Limits, limits_in
+from ottla.console.data.query_process import PROCESSES
 from ottla.console.data.querying import Query
 from ottla.console.data.statements import parsed
 from ottla.console.data.work import Problem, Stop, Stopped
 from ottla.testing import Broker
+from tests.waiting import eventually
 
 from .live import KEPT, Pages, pages
 
@@ -251,6 +255,30 @@ def test_too_much_memory_is_refused(browser: Pages, orders: str) -> None:
         "ORDER BY x, a.range DESC OFFSET 1)",
     )
     assert "memory" in found["error"].lower()
+
+
+@pytest.mark.parametrize("what", ["repeat('x', 200000000)", "list_resize([n], 5000000)"])
+def test_a_statement_that_fills_the_memory_ends_alone(
+    browser: Pages, orders: str, what: str
+) -> None:
+    """What DuckDB's own limit does not count ends the statement's process, not the console; the
+    next statement runs."""
+    found = run(browser, f'SELECT {what} FROM "{orders}"')
+    assert "emory" in found["error"]
+    assert run(browser, f'SELECT count(*) FROM "{orders}"')["rows"] == [[3000]]
+
+
+def test_a_process_that_is_killed_is_an_error_in_words(browser: Pages, orders: str) -> None:
+    """By the kernel, say: the reader learns that the statement ended, the next one runs."""
+    text = f'SELECT count(*) FROM "{orders}" a, "{orders}" b, "{orders}" c, "{orders}" d'
+    found: list[dict[str, Any]] = []
+    reader = threading.Thread(target=lambda: found.append(run(browser, text)))
+    reader.start()
+    eventually(lambda: PROCESSES.running)
+    os.kill(next(iter(PROCESSES.running)), signal.SIGKILL)
+    reader.join()
+    assert "memory" in found[0]["error"]
+    assert run(browser, f'SELECT count(*) FROM "{orders}"')["rows"] == [[3000]]
 
 
 def test_a_reader_who_cancels_ends_the_query(browser: Pages, orders: str) -> None:

@@ -25,6 +25,13 @@ from .work import Deadline, Problem, Stop
 CONDITION_CHARACTERS_MAX = 4_000
 MEMORY_MB, THREADS = 256, 1
 RECORDS, RELATION = "records", "ottla_records"
+# They make much of little, which DuckDB's limit of memory does not count; a condition runs in the
+# console's own process, SQL does not (`query_process.py`).
+GROWING_FUNCTIONS = {
+    "apply", "array_apply", "array_reduce", "array_resize", "array_transform", "bar", "format",
+    "generate_series", "list_apply", "list_reduce", "list_resize", "list_transform", "lpad",
+    "printf", "range", "reduce", "regexp_replace", "repeat", "replace", "rpad",
+}  # fmt: skip
 EMPTY_CLAUSES = ("modifiers", "group_expressions", "group_sets", "having", "sample", "qualify")
 
 
@@ -120,6 +127,10 @@ def check_plain(statement: Statement) -> None:
             "A condition is what stands behind WHERE, over the record's own columns: no "
             "sub-queries, no ORDER BY, no LIMIT."
         )
+    for node in nodes(statement.tree):
+        name = str(node.get("function_name", "")).lower()
+        if name in GROWING_FUNCTIONS:
+            raise Problem(f"The function {name} may not be used in a condition: SQL has it.")
 
 
 def _queries(statement: Statement) -> Iterable[object]:

@@ -13,9 +13,10 @@ from ..web.visible import topics_for
 from . import parameters
 from .positions import chosen, partitions_of
 from .pushdown import Limits
-from .querying import ISOLATION, ROWS_MAX, TIME_MS, Query, topics_of
+from .query_process import PROCESSES, Asked
+from .querying import ISOLATION, ROWS_MAX, TIME_MS, topics_of
 from .service import Data, sentences
-from .work import Deadline, Emit, Problem, Stop
+from .work import Problem, Put, Stop
 from .writing_routes import json_of
 
 TOPICS_SHOWN_MAX = 1_000  # in the page's list
@@ -73,12 +74,12 @@ class Sql:
             require(request, Permission.READ, cluster.name, topic)
         partitions = given.get("partitions", "")
 
-        def work(emit: Emit, stop: Stop) -> None:
+        def work(put: Put, stop: Stop) -> None:
             limits = Limits(from_ms=from_ms, to_ms=to_ms)
             if partitions:
                 known = sorted({p for each in topics for p in partitions_of(cluster, each)})
                 limits = limits.both(Limits(partitions=frozenset(chosen(known, partitions))))
-            query = Query(cluster, text, stop, limits, isolation, rows, deadline=Deadline(TIME_MS))
-            query.run(emit, topics)
+            asked = Asked.of(cluster, text, limits, isolation, rows, topics, TIME_MS)
+            PROCESSES.answer(asked, put, stop)
 
-        return self._data.queries.streamed(work)
+        return self._data.queries.streamed_lines(work)

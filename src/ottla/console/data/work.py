@@ -127,23 +127,34 @@ class Workers:
     ) -> StreamingResponse:
         """An answer of the documents that `work` emits, from a thread, as they come."""
 
-        def as_bytes(put: Put, stop: Stop) -> None:
+        def as_lines(put: Put, stop: Stop) -> None:
             def emit(document: dict[str, Any]) -> None:
                 put(encoded(document, media))
 
+            work(emit, stop)
+
+        return self.streamed_lines(as_lines, media=media, beat_ms=beat_ms)
+
+    def streamed_lines(
+        self, work: Callable[[Put, Stop], None], *, media: str = LINES, beat_ms: int = BEAT_MS
+    ) -> StreamingResponse:
+        """The same of lines that `work` puts; what goes wrong is the last one."""
+
+        def told(put: Put, stop: Stop) -> None:
             try:
-                work(emit, stop)
+                work(put, stop)
             except (Problem, KafkaError, TimeoutError) as error:
-                emit({"error": str(error) or type(error).__name__})
+                put(encoded({"error": str(error) or type(error).__name__}, media))
             except Stopped:
                 raise
             except Exception:
                 log.exception("a request for records failed")
-                emit({"error": "The console failed at this; its log has the traceback."})
+                text = "The console failed at this; its log has the traceback."
+                put(encoded({"error": text}, media))
 
         beat = b": \n\n" if media == EVENTS else b"{}\n"
         late = encoded({"error": LATE}, media)
-        return self.streamed_bytes(as_bytes, media=media, beat=beat, beat_ms=beat_ms, late=late)
+        return self.streamed_bytes(told, media=media, beat=beat, beat_ms=beat_ms, late=late)
 
     def streamed_bytes(
         self,
