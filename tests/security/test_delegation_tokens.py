@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,12 @@ from hypothesis import strategies as st
 
 from ottla import Producer
 from ottla.admin import Admin
-from ottla.errors import SaslAuthenticationFailedError
+from ottla.client.admin.tokens import Tokens
+from ottla.errors import (
+    IllegalArgumentError,
+    SaslAuthenticationFailedError,
+    UnsupportedVersionError,
+)
 from ottla.security.principal import Principal, user
 from ottla.security.tokens import (
     Token,
@@ -21,6 +27,7 @@ from ottla.security.tokens import (
     renewed,
     shown,
 )
+from ottla.wire.api.create_delegation_token import CreateDelegationTokenResponse
 from tests.waiting import eventually
 
 from .clusters import SHOP, client_options, secured_cluster
@@ -100,6 +107,28 @@ def test_nobody_sees_what_does_not_concern_it(
         if asks in about or token.owner in visible:
             expected.append(token)
     assert shown(tokens, asks, owners, lambda token: token.owner in visible) == expected
+
+
+class OlderBroker(Tokens):
+    """One that has no place for an owner."""
+
+    def _ask(self, *_: Any, **__: Any) -> Any:
+        return CreateDelegationTokenResponse(
+            principal_type="User", principal_name="me", token_id="id", hmac=b"mine"
+        )
+
+
+def test_a_token_of_ones_own_is_not_given_away_for_another() -> None:
+    """A broker that is too old to make one for another makes one for who asks."""
+    admin = OlderBroker()
+    assert admin.create_delegation_token().owner == "User:me"
+    assert admin.create_delegation_token(owner="User:me").requester == "User:me"
+    with pytest.raises(UnsupportedVersionError, match="too old to create tokens for another"):
+        admin.create_delegation_token(owner="User:alice")
+    with pytest.raises(IllegalArgumentError, match="Try: User:alice"):
+        admin.create_delegation_token(owner="alice")
+    with pytest.raises(IllegalArgumentError, match="Base64"):
+        admin.renew_delegation_token("no HMAC")
 
 
 @pytest.mark.xdist_group("cluster")

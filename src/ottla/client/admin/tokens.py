@@ -12,7 +12,7 @@ import binascii
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ..errors import IllegalArgumentError, raise_for
+from ..errors import IllegalArgumentError, UnsupportedVersionError, raise_for
 from .base import AdminBase
 
 USUAL = -1  # a period as the broker's options have it
@@ -83,6 +83,11 @@ class Tokens(AdminBase):
             request.owner_principal_type, request.owner_principal_name = principal_of(owner)
         answer = self._ask(request, check=lambda got: raise_for(got.error_code))
         found = f"{answer.principal_type}:{answer.principal_name}"
+        if owner is not None and found != owner:
+            # Before version 3 requests have no place for it (KIP-373), and the token is one's own.
+            raise UnsupportedVersionError(
+                f"the broker is too old to create tokens for another: it made one for {found}"
+            )
         asked = answer.token_requester_principal_type
         return DelegationToken(
             answer.token_id,
