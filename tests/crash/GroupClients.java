@@ -14,20 +14,21 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * An idempotent producer and the only member of a group, on one partition: "sent OFFSET VALUE" and
- * "read OFFSET VALUE" on standard output. A line on standard input ends the producer, the end of it
- * the consumer.
+ * "read OFFSET VALUE" on standard output, "done 0 0" when all is sent. A line on standard input
+ * ends the producer, the end of it the consumer.
  */
 public class GroupClients {
     public static void main(String[] arguments) throws Exception {
         AtomicBoolean reading = new AtomicBoolean(true);
         AtomicBoolean sending = new AtomicBoolean(true);
         Thread producer = new Thread(() -> produce(arguments[0], arguments[1], sending));
-        Thread consumer = new Thread(() -> consume(arguments[0], arguments[1], reading));
+        Thread consumer = new Thread(() -> consume(arguments[0], arguments[1], arguments[2], reading));
         producer.start();
         consumer.start();
         if (System.in.read() >= 0) {
             sending.set(false);
             producer.join();
+            say("done 0 0");
             while (System.in.read() >= 0) {}
         }
         sending.set(false);
@@ -67,9 +68,11 @@ public class GroupClients {
         }
     }
 
-    private static void consume(String bootstrap, String topic, AtomicBoolean reading) {
+    private static void consume(
+            String bootstrap, String topic, String protocol, AtomicBoolean reading) {
         Properties properties = common(bootstrap);
         properties.put("group.id", topic);
+        properties.put("group.protocol", protocol);
         properties.put("auto.offset.reset", "earliest");
         properties.put("enable.auto.commit", "false");
         try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(

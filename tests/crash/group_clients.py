@@ -1,4 +1,5 @@
-"""Clients that write a topic and read it in a group, while brokers die: ours and Apache's Java.
+"""Clients that write a topic and read it in a group, while brokers die: ours, Apache's Java and
+confluent-kafka, in groups of the classic protocol or of the new one (KIP-848).
 
 Each has a topic of one partition. What was acknowledged is read by the group, at least once; the
 history of both is sound. A rewind to the committed offset begins another reader of the history.
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+import confluent_kafka as ck
+
 from ottla import Consumer, Producer
 from ottla.client.errors import KafkaError
 from ottla.testing.history import History, check
@@ -20,6 +23,7 @@ from tests import needs
 from tests.apache import java
 from tests.waiting import GIVE_UP_S, eventually
 
+CLASSIC, NEW = "classic", "consumer"  # Kafka's names of the protocols
 PROGRAM = Path(__file__).with_name("GroupClients.java")
 PAUSE_S = 0.005  # between two records: the load is not what is tested
 # Shorter than the cluster needs to notice: a broker that is suspended holds nobody up for longer.
@@ -75,16 +79,17 @@ class GroupClients:
         assert not self.problems, self.problems[:3]
         report = check(self._history)
         assert report, str(report)
-        assert report.unseen == 0, str(report)
+        assert report.unseen == 0, f"{self.topic}: {report}"
         assert report.acknowledged == self.acknowledged > 0
 
 
 class OwnClients(GroupClients):
     """`ottla.Producer` and `ottla.Consumer`, in threads."""
 
-    def __init__(self, servers: str) -> None:
-        super().__init__("ours")
+    def __init__(self, servers: str, protocol: str = CLASSIC, name: str = "ours") -> None:
+        super().__init__(f"{name}-{protocol}")
         self._servers = servers
+        self._protocol = protocol
         self._sending, self._reading = threading.Event(), threading.Event()
         both = (self._produce, self._consume)
         self._threads = [threading.Thread(target=each, daemon=True) for each in both]
@@ -126,6 +131,7 @@ class OwnClients(GroupClients):
             group_id=self.topic,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            group_protocol=self._protocol,
             **QUICK,
         ) as consumer:
             while not self._reading.is_set():
@@ -138,13 +144,50 @@ class OwnClients(GroupClients):
                     pass  # the next poll joins again; what was not committed is read again
 
 
+class ConfluentClients(OwnClients):
+    """The same with confluent-kafka's consumer."""
+
+    def __init__(self, servers: str, protocol: str = CLASSIC) -> None:
+        super().__init__(servers, protocol, "confluent")
+
+    def _consume(self) -> None:
+        consumer = ck.Consumer(
+            {
+                "bootstrap.servers": self._servers,
+                "group.id": self.topic,
+                "group.protocol": self._protocol,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "socket.timeout.ms": 3000,
+                "reconnect.backoff.max.ms": 100,
+                "topic.metadata.refresh.interval.ms": 1000,
+            }
+        )
+        consumer.subscribe([self.topic])
+        try:
+            while not self._reading.is_set():
+                message = consumer.poll(0.2)
+                if message is None or message.error():
+                    continue
+                value = message.value()
+                assert value is not None
+                self.read(message.offset() or 0, value.decode())
+                try:
+                    consumer.commit(message, asynchronous=True)
+                except ck.KafkaException:
+                    pass  # what was not committed is read again
+        finally:
+            consumer.close()
+
+
 class JavaClients(GroupClients):
     """Apache's clients in a JVM."""
 
-    def __init__(self, servers: str) -> None:
-        super().__init__("java")
+    def __init__(self, servers: str, protocol: str = CLASSIC) -> None:
+        super().__init__(f"java-{protocol}")
         needs.apache()
-        self._command = java.program_command(PROGRAM, servers, self.topic)
+        self._all_sent = threading.Event()
+        self._command = java.program_command(PROGRAM, servers, self.topic, protocol)
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
@@ -163,10 +206,8 @@ class JavaClients(GroupClients):
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
-        before = -1
-        while before != self.acknowledged:  # what is under way
-            before = self.acknowledged
-            eventually(lambda: self.problems or self.position >= self.end, "the group reads all")
+        eventually(lambda: self.problems or self._all_sent.is_set(), "the producer ends")
+        eventually(lambda: self.problems or self.position >= self.end, "the group reads all")
         self._process.stdin.close()
         self._process.wait(GIVE_UP_S)
         self.judge()
@@ -181,6 +222,8 @@ class JavaClients(GroupClients):
             what, offset, value = line.rstrip("\n").split(" ", 2)
             if what == "failed":
                 self.problems.append(value)
+            elif what == "done":
+                self._all_sent.set()
             elif what == "sent":
                 self.sent(int(offset), value)
             else:

@@ -3,7 +3,8 @@
 Three broker processes with a ZooKeeper ensemble of three, one server of which dies too, or with the
 directory of one host. What is killed or suspended is the leader of a partition, a follower, the
 controller or the coordinator of groups, while librdkafka, Apache's Java clients and ours write and
-read. The history checker judges what each of them saw.
+read, in groups of the classic protocol and of the new one (KIP-848). The history checker judges
+what each of them saw.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from ottla.testing import Cluster
 from ottla.testing.history import History
 from tests import needs
 from tests.apache.zookeeper import Ensemble
-from tests.crash.group_clients import GroupClients, JavaClients, OwnClients
+from tests.crash.group_clients import (
+    CLASSIC,
+    NEW,
+    ConfluentClients,
+    GroupClients,
+    JavaClients,
+    OwnClients,
+)
 from tests.crash.test_cluster import PARTITIONS, TOPIC, Writer, create_topic, load, ottla
 from tests.waiting import eventually
 
@@ -118,6 +126,22 @@ def strike(cluster: Cluster, clients: Clients, fault: str, victim: int) -> None:
     clients.go_on()
 
 
+def clients_of(servers: str, engine: str) -> list[GroupClients]:
+    """Each kind of client; each with both protocols, with one engine or the other."""
+    ours, javas = (NEW, CLASSIC) if engine == "zookeeper" else (CLASSIC, NEW)
+    if not needs.LONG:
+        return [
+            OwnClients(servers, ours),
+            JavaClients(servers, javas),
+            ConfluentClients(servers, NEW),
+        ]
+    return [
+        made(servers, protocol)
+        for made in (OwnClients, JavaClients, ConfluentClients)
+        for protocol in (CLASSIC, NEW)
+    ]
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("engine", ["local", "zookeeper"])
 def test_whoever_dies_or_stands_still(engine: str, tmp_path: Path) -> None:
@@ -125,7 +149,7 @@ def test_whoever_dies_or_stands_still(engine: str, tmp_path: Path) -> None:
     brokers are restarted one by one."""
     with started(engine, tmp_path) as cluster:
         create_topic(cluster)
-        others = [OwnClients(cluster.bootstrap_servers), JavaClients(cluster.bootstrap_servers)]
+        others = clients_of(cluster.bootstrap_servers, engine)
         for each in others:
             create_topic(cluster, each.topic, 1)
         try:
