@@ -26,8 +26,10 @@ def credentials(peer: Peer, version: int) -> None:
     both = [upsertion(alice), upsertion(bob, 1, 16_384)]
     peer.ask(ALTER, version, alteration(both), "set")
     peer.ask(ALTER, version, alteration([upsertion(alice, 1, 5000)]), "another mechanism")
+    peer.settle()
     peer.ask(DESCRIBE, 0, {"users": [{"name": alice}, {"name": bob}]}, "described")
     peer.ask(ALTER, version, alteration([], (alice, 2), (bob, 1)), "deleted")
+    peer.settle()
     peer.ask(DESCRIBE, 0, {"users": [{"name": alice}, {"name": bob}]}, "what is left")
     peer.ask(ALTER, version, alteration([], (alice, 2)), "deleted again")
     peer.ask(ALTER, version, alteration([]), "nothing")
