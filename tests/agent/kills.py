@@ -27,6 +27,7 @@ from tests import needs
 
 TIMEOUT_S = 120.0
 TOPIC = "lines"
+CHANNEL_TOPIC = "channel"  # with the number of the channel behind it
 WHOLE = re.compile(rb"<(\d+):x*>")
 TAILDIR = ("type = TAILDIR", "filegroups = f1", "filegroups.f1 = {logs}/app.log.*")
 SPOOLDIR = ("type = spooldir", "spoolDir = {logs}")
@@ -126,6 +127,13 @@ class Agent:
             lines.append(f"channels.c{number}.type = {channel}")
             if channel == "file":
                 lines.append(f"channels.c{number}.minimumRequiredSpace = 0")
+            if channel == "kafka":
+                lines += [
+                    f"channels.c{number}.kafka.topic = {CHANNEL_TOPIC}-{number}",
+                    f"channels.c{number}.kafka.bootstrap.servers = {broker.bootstrap_servers}",
+                    f"channels.c{number}.kafka.consumer.session.timeout.ms = 6000",
+                    f"channels.c{number}.parseAsFlumeEvent = false",
+                ]
             lines += [
                 f"sinks.k{number}.type = org.apache.flume.sink.kafka.KafkaSink",
                 f"sinks.k{number}.kafka.topic = {topic}",

@@ -18,11 +18,12 @@ import pytest
 
 from ottla.testing.broker import Broker
 from tests import needs
-from tests.agent.kills import SPOOLDIR, Agent, Reader, Writer
+from tests.agent.kills import CHANNEL_TOPIC, SPOOLDIR, TOPIC, Agent, Reader, Writer
 from tests.waiting import eventually
 
 ROUNDS = needs.rounds(10, 40)
 SPOOL_ROUNDS = needs.rounds(6, 40)
+CHANNEL_ROUNDS = needs.rounds(4, 30)
 BROKER_KILL_EVERY = 4  # rounds
 CASES = [
     pytest.param("memory", "copytruncate", id="memory-copytruncate"),
@@ -57,6 +58,26 @@ def test_each_line_arrives_once_whoever_is_killed(
     assert max(readers[0].lines) < writer.lines
     lost = writer.lines - len(expected)  # by copytruncate itself
     assert not lost or "copytruncate" in how, f"seed {seed}: the files lost {lost} lines"
+    writer.close()
+
+
+@pytest.mark.timeout(600)
+def test_a_topic_as_the_channel(ottla_own_broker: Broker, tmp_path: Path) -> None:
+    """Each line is in the channel's topic once, for the positions of the files are in the same
+    transactions; and in the sink's at least once, as the promise of a Kafka channel is."""
+    seed = random.randrange(1 << 32)
+    chance = random.Random(seed)
+    writer = Writer(tmp_path / "logs", chance, "create")
+    agent = Agent(tmp_path, ottla_own_broker, "kafka")
+    readers = [Reader(ottla_own_broker, f"{CHANNEL_TOPIC}-1"), Reader(ottla_own_broker, TOPIC)]
+    kill_at_random(ottla_own_broker, agent, readers[:1], writer.act, chance, CHANNEL_ROUNDS)
+    agent.start()
+    expected = writer.recount()
+    assert len(expected) == writer.lines
+    readers[1].read_all(expected, agent)
+    assert readers[1].lines.keys() == expected.keys(), f"seed {seed}"
+    check_all_arrived_once(agent, readers[:1], expected, seed)
+    readers[1].close()
     writer.close()
 
 
