@@ -7,20 +7,26 @@ import asyncio
 import contextlib
 import os
 import time
+from pathlib import Path
 
 import pytest
 
 from ottla.agent.channels.memory import MemoryChannel
 from ottla.agent.delivery import Delivery
+from ottla.agent.files.listing import FileGroup
 from ottla.agent.output import SourceOutput
 from ottla.agent.positions import SinkIdentity
 from ottla.agent.runner import Wiring, run_agent
 from ottla.agent.sinks.kafka import KafkaSink
+from ottla.agent.sources.exec import ExecSource
 from ottla.agent.sources.seq import SequenceSource
+from ottla.agent.sources.taildir import TaildirOptions, TaildirSource
 from ottla.client.admin import Admin
 from ottla.client.admin.types import NewTopic
 from ottla.testing.broker import Broker
+from tests.agent.files_harness import Collected, Running, Ticks, append
 from tests.agent.reading import numbers
+from tests.agent.test_exec_source import Collected as ExecOutput
 from tests.apache.kafka import ApacheKafka
 
 GIVE_UP_S = 90.0
@@ -130,6 +136,57 @@ def test_events_that_are_ahead_wait_until_the_clock_is_right(
 
     asyncio.run(run())
     assert numbers(ottla_broker.bootstrap_servers, "ahead") == list(range(100))
+
+
+def test_a_command_is_started_again_whatever_the_clock_says(clock: Clock) -> None:
+    """restartThrottle: a clock that is set back a year while the source waits does not make it wait
+    for that year, nor does one that is set ahead and right again."""
+
+    async def run() -> None:
+        output = ExecOutput()
+        source = ExecSource("r1", ["echo", "again"], restart=True, restart_throttle_ms=50)
+        running = asyncio.create_task(source.run(output, {}))
+        async with asyncio.timeout(GIVE_UP_S):
+            for number, ahead_s in enumerate((-YEAR_S, YEAR_S, 0.0, 0.0)):
+                while len(output.lines) <= number:
+                    await asyncio.sleep(0.005)
+                clock.ahead_s = ahead_s
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_a_file_is_idle_by_time_that_passes(clock: Clock, tmp_path: Path) -> None:
+    """idleTimeout: a clock that is set a year ahead closes no file, one that is set back keeps none
+    open; and what is written then arrives once."""
+
+    async def run() -> None:
+        log = tmp_path / "a.log"
+        log.write_text("one\n")
+        output, ticks = Collected(), Ticks()
+        group = FileGroup.parse("f1", f"{tmp_path}/.*", {})
+        options = TaildirOptions(
+            [group], idle_timeout_ms=60_000, new_watcher=lambda _: ticks, clock=ticks.clock
+        )
+        source = TaildirSource("r1", options)
+        async with Running(source, output):
+            await ticks.caught_up()
+            for ahead_s in (YEAR_S, -YEAR_S):
+                clock.ahead_s = ahead_s
+                ticks.now_s += 50.0
+                append(log, "more\n")
+                await ticks.caught_up()
+                await ticks.caught_up()
+                assert len(source._open) == 1
+            ticks.now_s += 70.0
+            await ticks.caught_up()
+            assert not source._open
+            append(log, "last\n")
+            await ticks.caught_up()
+        assert output.lines == ["one", "more", "more", "last"]
+
+    asyncio.run(run())
 
 
 def test_no_timer_asks_the_clock_that_can_be_set() -> None:
