@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from ottla.admin import (
     ResourcePatternFilter,
     ResourceType,
 )
+from ottla.errors import TopicAuthorizationFailedError
 from ottla.supervisor.ports import free_port
 from ottla.testing.broker import BrokerFailed
 from tests import needs
@@ -27,7 +30,7 @@ from tests.live import Server
 from tests.waiting import eventually
 
 from .certificates import authority, server_identity
-from .clusters import ADMIN, BROKER, client_options, secured_options
+from .clusters import ADMIN, BROKER, SHOP, client_options, secured_options
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -72,11 +75,12 @@ class Member(Server):
 
 
 @contextmanager
-def two_brokers(folder: Path, protocol: str) -> Iterator[tuple[Member, Member]]:
+def two_brokers(folder: Path, protocol: str, **options: object) -> Iterator[tuple[Member, Member]]:
     with ExitStack() as stack:
-        first, second = (
-            stack.enter_context(Member(folder, node_id, protocol)) for node_id in (1, 2)
-        )
+        first, second = (Member(folder, node_id, protocol) for node_id in (1, 2))
+        for each in (first, second):
+            each.options |= {name.replace("_", "."): value for name, value in options.items()}
+            stack.enter_context(each)
         yield first, second
 
 
@@ -137,6 +141,49 @@ def test_brokers_without_rights(tmp_path: Path) -> None:
         servers = [first.bootstrap, second.bootstrap]
         with Producer(bootstrap_servers=servers, **options, acks="all") as producer:
             assert producer.send("t", b"x").get(60).offset == 0
+
+
+def test_a_broker_without_a_controller_goes_on_denying(tmp_path: Path) -> None:
+    """The controller hangs: the other broker has its ACLs as of then, for what they allow and for
+    what they do not."""
+    quick = {"broker_session_timeout_ms": 2_000, "broker_heartbeat_interval_ms": 500}
+    with two_brokers(tmp_path, "SASL_PLAINTEXT", **quick) as (first, second):
+        with Admin(
+            bootstrap_servers=first.bootstrap, **client_options(first.trusted, ADMIN)
+        ) as admin:
+            assert admin.describe_cluster()["controller_id"] == 1
+            topics = [
+                NewTopic(
+                    name, replica_assignments={0: [2]}, topic_configs={"min.insync.replicas": "1"}
+                )
+                for name in ("allowed", "others")
+            ]
+            admin.create_topics(topics, wait_for_metadata=True)
+            topic = ResourcePattern(ResourceType.TOPIC, "allowed", ACLResourcePatternType.LITERAL)
+            granted = ACL(f"User:{SHOP}", "*", ACLOperation.WRITE, ACLPermissionType.ALLOW, topic)
+            admin.create_acls([granted])
+        options = client_options(first.trusted, SHOP)
+        with Producer(bootstrap_servers=second.bootstrap, **options, acks=1) as before:
+            eventually(lambda: written(before, "allowed"), "the ACL is known to the other broker")
+            assert first.process is not None
+            os.kill(first.process.pid, signal.SIGSTOP)
+            try:
+                eventually(lambda: "cannot be followed for now" in second.errors())
+                assert written(before, "allowed")
+                assert not written(before, "others")
+                with Producer(bootstrap_servers=second.bootstrap, **options, acks=1) as after:
+                    assert written(after, "allowed")
+                    assert not written(after, "others")
+            finally:
+                os.kill(first.process.pid, signal.SIGCONT)
+
+
+def written(producer: Producer, topic: str) -> bool:
+    """False: it may not be."""
+    try:
+        return producer.send(topic, b"x", partition=0).get(60).offset >= 0
+    except TopicAuthorizationFailedError:
+        return False
 
 
 CLUSTER = (ResourceType.CLUSTER, "kafka-cluster", ACLResourcePatternType.LITERAL)

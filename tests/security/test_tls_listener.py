@@ -19,6 +19,7 @@ from ottla.tls.options import TlsError, openssl_cipher
 from tests.waiting import eventually
 
 from .certificates import Authority, authority, server_identity
+from .clusters import STANDARD
 from .harness import SecuredServer
 
 
@@ -102,6 +103,26 @@ def test_a_certificate_can_be_required(tmp_path: Path) -> None:
             AdminClient(server.librdkafka).list_topics(timeout=3)
         eventually(lambda: "it showed no certificate" in server.errors())
         assert exchange(server, shown, "required", 10)
+
+
+def test_a_certificate_can_be_requested(tmp_path: Path) -> None:
+    """With ssl.client.auth=requested who shows none is served as ANONYMOUS, who shows one by its
+    name, and who shows one of another authority is refused, as by Java's `wantClientAuth`."""
+    key, certificate, _ = authority().issue("somebody").write_parts(tmp_path, "client")
+    shown = {"ssl.key.location": str(key), "ssl.certificate.location": str(certificate)}
+    other_key, other, _ = Authority("other").issue("x").write_parts(tmp_path, "other")
+    foreign = {"ssl.key.location": str(other_key), "ssl.certificate.location": str(other)}
+    settings = {
+        "listener.name.ssl.ssl.client.auth": "requested",
+        "authorizer.class.name": STANDARD,
+        "super.users": "User:CN=somebody",
+    }
+    with SecuredServer(tmp_path / "server", settings=settings) as server:
+        assert exchange(server, shown, "requested", 10)
+        assert "requested" not in AdminClient(server.librdkafka).list_topics(timeout=10).topics
+        with pytest.raises(KafkaException):
+            AdminClient(server.librdkafka | foreign).list_topics(timeout=1)
+        eventually(lambda: "its certificate is not accepted" in server.errors())
 
 
 def test_a_pkcs12_store_serves_too(tmp_path: Path) -> None:
