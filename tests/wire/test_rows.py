@@ -6,6 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.broker.shares.acknowledging import are_valid, said_in
+from ottla.wire.api.share_fetch import (
+    AcknowledgementBatch,
+    FetchPartition,
+    FetchTopic,
+    ShareFetchRequest,
+)
 from ottla.wire.api.write_share_group_state import (
     PartitionData,
     StateBatch,
@@ -64,3 +71,39 @@ def test_rows_that_are_cut_off_are_refused() -> None:
     for size in range(len(data)):
         with pytest.raises(MalformedMessage):
             READ(data[:size])
+
+
+ACKNOWLEDGEMENTS = st.lists(
+    st.builds(
+        lambda first, more, types: AcknowledgementBatch(
+            first_offset=first, last_offset=first + more, acknowledge_types=types
+        ),
+        st.integers(0, 1 << 62),
+        st.integers(0, 9),
+        st.one_of(
+            st.lists(st.integers(-128, 127), min_size=1, max_size=1),
+            st.lists(st.integers(0, 4), max_size=3),
+        ),
+    ),
+    max_size=40,
+)
+
+
+@given(ACKNOWLEDGEMENTS)
+def test_elements_with_a_list_of_one_are_rows(batches: list[AcknowledgementBatch]) -> None:
+    """Where each element has a list of one byte they are kept as bytes, else one by one; what is
+    read, and what is taken as an acknowledgement from it, is the same."""
+    part = FetchPartition(acknowledgement_batches=batches)
+    asked = ShareFetchRequest(topics=[FetchTopic(partitions=[part])])
+    data = bytes(writer(ShareFetchRequest, 2)(asked, Out()))
+    found, _ = reader(ShareFetchRequest, 2)(data)
+    read = found.topics[0].partitions[0].acknowledgement_batches
+    assert isinstance(read, Rows) == all(len(each.acknowledge_types) == 1 for each in batches)
+    assert read == batches
+    assert bytes(writer(ShareFetchRequest, 2)(found, Out())) == data
+    said = [(first, last, [kind & 255 for kind in types]) for first, last, types in said_in(read)]
+    assert said == [
+        (each.first_offset, each.last_offset, [kind & 255 for kind in each.acknowledge_types])
+        for each in batches
+    ]
+    assert are_valid(said_in(read), may_renew=True) == are_valid(said_in(batches), may_renew=True)

@@ -242,12 +242,14 @@ class ReadSource(Source):
         self.put(f"if (items := items + {count}) > ITEMS_MAX: raise too_many_items(LABEL)")
         if field.packed:
             assert self.flexible, f"{self.label}: {field.name} has no tagged fields"
-            width = layout_of(field.kind).size
+            layout = layout_of(field.kind)
+            width = layout.one.size
             rows = self.name(f"{field.name}_rows")
             cls = self.constant(field.kind.__name__, field.kind)  # type: ignore[union-attr]
             self.put(f"{rows} = bytes(buf[pos:pos + ({count}) * {width}])")
             # Tagged fields are known to no reader here; elements that have any are read one by one.
-            self.put(f"if {rows}[{width - 1}::{width}].count(0) == {count}:")
+            marks = (f"{rows}[{at}::{width}].count({mark}) == {count}" for at, mark in layout.marks)
+            self.put(f"if {' and '.join(marks)}:")
             self.put(f"    {target} = Rows({cls}, {rows}); pos += ({count}) * {width}")
             self.put("else:")
             self.depth += 1

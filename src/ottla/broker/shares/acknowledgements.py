@@ -22,8 +22,12 @@ UNNOTED_CODES = bytes([0, RENEW + 1])
 SPAN_MAX = 16_384
 
 
+# First and last offset of records, and what is said of them: one type for all, or one for each.
+Said = tuple[int, int, Sequence[int]]
+
+
 class AcknowledgedBatch(NamedTuple):
-    """An acknowledgement: one type for all records of a range, or one for each."""
+    """The same with names."""
 
     first: int
     last: int
@@ -53,20 +57,34 @@ def check_owner(kind: Kind, member: str) -> None:
     raise InvalidAcknowledgement(ErrorCode.INVALID_RECORD_STATE, message)
 
 
-def codes_of(
-    batches: Iterable[AcknowledgedBatch], start: int, end: int | None
-) -> Iterator[tuple[int, bytes]]:
+def codes_of(batches: Iterable[Said], start: int, end: int | None) -> Iterator[tuple[int, bytes]]:
     """What is said of records, as codes of them and those between; with the first one's offset.
 
     The window is from `start` to `end`; None if there are no records in it. What is said of those
     before it does not matter any more. Raises `InvalidAcknowledgement` behind what is valid.
     """
     base, codes = start, bytearray()
+    behind = start  # the offset behind the codes
+    known_end = -1 if end is None else end
     for first, last, types in batches:
+        gap = first - behind
+        # Thousands of single records may follow each other.
+        if (
+            first == last <= known_end
+            and gap >= 0
+            and codes
+            and len(types) == 1
+            and first - base < SPAN_MAX
+            and 0 <= types[0] <= RENEW
+        ):
+            if gap:
+                codes += bytes(gap)
+            codes.append(types[0] + 1)
+            behind = first + 1
+            continue
         if last < start:
             continue
         problem = problem_of(first, last, types, end)
-        gap = first - base - len(codes)
         if problem is not None or gap < 0 or last - base >= SPAN_MAX:
             if codes:
                 yield base, bytes(codes)
@@ -79,12 +97,14 @@ def codes_of(
             codes += bytes(gap)
         if len(types) > 1:
             codes += bytes(types[max(start - first, 0) :]).translate(TO_CODES)
+            behind = last + 1
             continue
         left, code = last - max(first, start) + 1, CODES[types[0]]
         while left > SPAN_MAX:
             yield base, bytes(codes) + code * SPAN_MAX
             base, codes, left = base + len(codes) + SPAN_MAX, bytearray(), left - SPAN_MAX
         codes += code * left
+        behind = last + 1
     if codes:
         yield base, bytes(codes)
 

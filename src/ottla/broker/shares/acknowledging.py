@@ -6,33 +6,37 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.gather import Gather
-from ottla.broker.shares.acknowledgements import RENEW, AcknowledgedBatch
+from ottla.broker.shares.acknowledgements import RENEW, Said
 from ottla.broker.shares.sessions import Place
 from ottla.broker.shares.share_partition import Outcome
 from ottla.security.acls import Operation, ResourceType
 from ottla.wire.errors import ErrorCode
+from ottla.wire.rows import Rows
 
 if TYPE_CHECKING:
     from ottla.broker.authorization.rights import Rights
     from ottla.broker.broker import Broker
 
-Acknowledgements = dict[Place, list[AcknowledgedBatch]]
+Acknowledgements = dict[Place, list[Said]]
 
 
 def acknowledgements_in(topics: Sequence[Any]) -> Acknowledgements:
     """What the topics of a ShareFetch or ShareAcknowledge request say."""
     return {
-        (topic.topic_id, each.partition_index): [
-            AcknowledgedBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
-            for batch in each.acknowledgement_batches
-        ]
+        (topic.topic_id, each.partition_index): said_in(each.acknowledgement_batches)
         for topic in topics
         for each in topic.partitions
         if each.acknowledgement_batches
     }
 
 
-def are_valid(batches: list[AcknowledgedBatch], *, may_renew: bool) -> bool:
+def said_in(batches: Sequence[Any]) -> list[Said]:
+    if isinstance(batches, Rows):
+        return list(batches.values())
+    return [(each.first_offset, each.last_offset, each.acknowledge_types) for each in batches]
+
+
+def are_valid(batches: list[Said], *, may_renew: bool) -> bool:
     """Whether the batches of a partition are in order and say something of every record."""
     end = -1
     types_max = RENEW if may_renew else RENEW - 1
@@ -41,7 +45,9 @@ def are_valid(batches: list[AcknowledgedBatch], *, may_renew: bool) -> bool:
             return False
         if len(types) > 1 and len(types) != last - first + 1:
             return False
-        if any(not 0 <= each <= types_max for each in types):
+        if not 0 <= types[0] <= types_max:
+            return False
+        if len(types) > 1 and not 0 <= min(types) <= max(types) <= types_max:
             return False
         end = last
     return True

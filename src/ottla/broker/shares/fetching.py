@@ -6,11 +6,13 @@ is acquired before it answers, so a request that is given up holds nothing.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import Context, Pending
 from ottla.broker.shares.answers import leader_hints
+from ottla.broker.shares.ranges import Acquired
 from ottla.broker.shares.sessions import INITIAL_EPOCH, Place, ShareSession
 from ottla.broker.shares.share_partition import Delivery, Outcome, SharePartition
 from ottla.security.acls import Operation, ResourceType
@@ -24,6 +26,7 @@ from ottla.wire.api.share_fetch import (
     ShareFetchResponse,
 )
 from ottla.wire.errors import ErrorCode
+from ottla.wire.rows import Rows, layout_of
 
 if TYPE_CHECKING:
     from ottla.broker.authorization.rights import Rights
@@ -35,6 +38,8 @@ RECORD_LIMIT = 1
 NO_LEADER = LeaderIdAndEpoch()
 
 Found = dict[Place, Delivery | ErrorCode]
+
+PACK_ACQUIRED = layout_of(AcquiredRecords).one.pack
 
 
 class Fetching:
@@ -219,12 +224,11 @@ class Fetching:
             data.acknowledge_error_message = said.message
         if isinstance(found, Delivery):
             data.records = found.records
-            data.acquired_records = [
-                AcquiredRecords(
-                    first_offset=each.first, last_offset=each.last, delivery_count=each.deliveries
-                )
-                for each in found.acquired
-            ]
+            data.acquired_records = acquired_rows(found.acquired)
         elif found is not None:
             data.error_code = found
         return data
+
+
+def acquired_rows(acquired: Iterable[Acquired]) -> Rows[AcquiredRecords]:
+    return Rows(AcquiredRecords, b"".join(starmap(PACK_ACQUIRED, acquired)))

@@ -13,7 +13,9 @@ process stays in the window until it is one (`given_up`, `settle`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 
 from ottla.broker.shares.acknowledgements import (
     REJECT,
@@ -21,8 +23,8 @@ from ottla.broker.shares.acknowledgements import (
     RENEW,
     STATE_AFTER,
     UNNOTED_CODES,
-    AcknowledgedBatch,
     InvalidAcknowledgement,
+    Said,
     check_owner,
     codes_of,
 )
@@ -40,7 +42,7 @@ from ottla.broker.shares.ranges import (
     is_end,
     last_of_batch_with,
 )
-from ottla.broker.shares.segments import NOTHING, Kind, Noted, runs_of
+from ottla.broker.shares.segments import NOTHING, Kind, Noted, Segment, runs_of
 from ottla.broker.shares.window import (
     Window,
     is_done,
@@ -206,7 +208,9 @@ class InFlight(Window):
             index += 1
             if not each.has(is_free):
                 continue
-            if each.cells is not None:
+            if each.cells is not None and not exact and is_simple(each, limits):
+                count += self._acquire_alike(each, at, last, allowed - count, taken, acquired)
+            elif each.cells is not None:
                 chosen = bytearray(each.size)
                 for first, until, kind in each.runs():
                     if until < at or not is_free(kind):
@@ -235,6 +239,33 @@ class InFlight(Window):
                     add(acquired, each.first, each.last, kind.deliveries + 1, each.batch)
                     count += size
         return count, stop
+
+    def _acquire_alike(
+        self,
+        each: Segment,
+        at: int,
+        last: int,
+        allowed: int,
+        taken: Callable[[Kind, int], Kind],
+        acquired: list[Acquired],
+    ) -> int:
+        """Acquire the free records of a segment, which are all of one kind; how many there are."""
+        free = each.where(is_free)
+        before, behind = max(at - each.first, 0), max(each.last - last, 0)
+        chosen = bytes(before) + free[before : len(free) - behind] + bytes(behind)
+        runs = [(first, until) for first, until, is_one in runs_of(chosen, each.first) if is_one]
+        sizes = list(accumulate(until - first + 1 for first, until in runs))
+        enough = bisect_left(sizes, allowed) + 1
+        if enough < len(runs):
+            del runs[enough:]
+            chosen = chosen[: runs[-1][1] - each.first + 1].ljust(each.size, b"\0")
+        if not runs:
+            return 0
+        deliveries = next(filter(is_free, each.kinds)).deliveries + 1
+        each.change_some(chosen, taken)
+        add(acquired, *runs[0], deliveries, each.batch)
+        acquired += [Acquired(first, until, deliveries) for first, until in runs[1:]]
+        return sizes[len(runs) - 1]
 
     def archive(self, first: int, last: int) -> None:
         """These records are for nobody: of an aborted transaction."""
@@ -271,7 +302,7 @@ class InFlight(Window):
     # ---- acknowledging ---------------------------------------------------------------------------
 
     def acknowledge(
-        self, member: str, batches: Iterable[AcknowledgedBatch], limits: Limits, now_ms: int
+        self, member: str, batches: Iterable[Said], limits: Limits, now_ms: int
     ) -> Noted:
         """Note what a member says of its records."""
         noted = self._new_note()
@@ -350,11 +381,11 @@ class InFlight(Window):
             self._settle(self.start, self.end, late, after)
         return rows
 
-    def states_after(self, noted: Noted) -> list[Row]:
-        """The states that were noted, to be written."""
-        number = noted.number
+    def states_after(self, noted: Noted, start: int = 0) -> list[Row]:
+        """The states that were noted, to be written; of segments from offset `start` on."""
+        number, first = noted.number, max(noted.first, start)
         return self._rows(
-            noted.first, noted.last, lambda kind: kind.note == number, lambda kind: kind.next
+            first, noted.last, lambda kind: kind.note == number, lambda kind: kind.next
         )
 
     def _new_note(self) -> Noted:
@@ -399,6 +430,12 @@ class InFlight(Window):
 def after_attempt(kind: Kind, limits: Limits) -> int:
     """The state of a record that was delivered and not processed."""
     return limits.given_up if kind.deliveries >= limits.deliveries_max else AVAILABLE
+
+
+def is_simple(segment: Segment, limits: Limits) -> bool:
+    """Whether its free records are all of one kind, of which any number goes together."""
+    free = [each for each in segment.kinds if is_free(each)]
+    return len(free) == 1 and together(free[0], (0, 0), 9, 1, limits) == (9, False)
 
 
 def together(

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.shares.acknowledgements import AcknowledgedBatch, InvalidAcknowledgement
+from ottla.broker.shares.acknowledgements import InvalidAcknowledgement, Said
 from ottla.broker.shares.dead_letters import LETTERS_MAX
 from ottla.broker.shares.in_flight import InFlight
 from ottla.broker.shares.persister import Change, KnownState, Persister
@@ -251,7 +251,7 @@ class SharePartition:
 
     # ---- acknowledging ---------------------------------------------------------------------------
 
-    def acknowledge(self, member: str, batches: list[AcknowledgedBatch], then: Then) -> None:
+    def acknowledge(self, member: str, batches: list[Said], then: Then) -> None:
         """Answer when it is durable what the member says."""
         if not self.loaded or not self.is_current:
             then(Outcome(self.error or ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -282,12 +282,12 @@ class SharePartition:
             return
         under_way, self._noted = self._noted, []
         batches, self._taken_back = self._taken_back, []
+        start = self.in_flight.durable_start()
         if self._say_all:
             batches += self.in_flight.all_states()
         for noted, _ in under_way:
-            batches += self.in_flight.states_after(noted)
+            batches += self.in_flight.states_after(noted, start)
         self._writing = True
-        start = self.in_flight.durable_start()
         change = Change(
             self._state_epoch,
             self.leader_epoch,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from ottla.broker.shares.ranges import ARCHIVING, AVAILABLE, is_end
 from ottla.broker.shares.segments import NOTHING, SEGMENT_MAX, Kind, Run, Segment, first_of, runs_of
@@ -122,10 +123,14 @@ class Window:
                 rows += [(each.first, each.last, *state) for state in found if state]
                 continue
             table = bytes(map(found.index, states)).ljust(256, b"\0")
-            for begins, ends, number in runs_of(each.cells.translate(table), each.first):
-                state = found[number]
-                if state:
-                    rows.append((begins, ends, *state))
+            cells = each.cells.translate(table)
+            runs = runs_of(cells, each.first)
+            if len(found) == 2 and None in found:
+                # Two kinds of runs take turns: every second one is wanted.
+                runs = islice(runs, int(found[cells[0]] is None), None, 2)
+            rows += [
+                (begins, ends, *state) for begins, ends, number in runs if (state := found[number])
+            ]
         return rows
 
     def _settle(self, first: int, last: int, wanted: Holds, after: StateAfter) -> None:

@@ -3,6 +3,8 @@
 v2 renewal of locks.
 """
 
+from collections.abc import Sequence
+
 from ..schema import (
     NO_UUID,
     Bool,
@@ -27,7 +29,7 @@ class AcknowledgementBatch(Struct):
 
 class AcknowledgePartition(Struct):
     partition_index: Int32 = 0
-    acknowledgement_batches: list[AcknowledgementBatch] = []
+    acknowledgement_batches: Sequence[AcknowledgementBatch] = []
 
 
 class AcknowledgeTopic(Struct):

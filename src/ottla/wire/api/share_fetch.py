@@ -30,7 +30,7 @@ class AcknowledgementBatch(Struct):
 
 class FetchPartition(Struct):
     partition_index: Int32 = 0
-    acknowledgement_batches: list[AcknowledgementBatch] = []
+    acknowledgement_batches: Sequence[AcknowledgementBatch] = []
 
 
 class FetchTopic(Struct):
