@@ -16,10 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla import Consumer, Producer, TopicPartition
+from ottla import (
+    AcknowledgeType,
+    ConfigResource,
+    Consumer,
+    Producer,
+    ShareConsumer,
+    TopicPartition,
+)
 from ottla.client.admin import Admin
 from ottla.structs import OffsetAndMetadata
 from tests.live import Server
+from tests.waiting import eventually
 
 from .chromium import chromium
 from .pictures import HOSTILE
@@ -31,6 +39,11 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 OTTLA = pytest.param("ottla", marks=pytest.mark.xdist_group("console_browser"))
+QUICK_GROUPS = {
+    "group.share.min.heartbeat.interval.ms": 100,
+    "group.share.heartbeat.interval.ms": 100,
+    "group.share.assignment.interval.ms": 0,
+}
 APACHE = pytest.param("apache", marks=[pytest.mark.apache, pytest.mark.xdist_group("apache_kafka")])
 
 
@@ -98,7 +111,7 @@ def shared(
     if request.param == "apache":
         yield from walk_over(request.getfixturevalue("apache_kafka").bootstrap, directory, browser)
         return
-    with Server(directory / "data") as server:
+    with Server(directory / "data", settings=QUICK_GROUPS) as server:
         yield from walk_over(server.bootstrap, directory, browser)
 
 
@@ -253,6 +266,90 @@ def test_a_group_is_reset(walk: Walk) -> None:
         offsets = admin.list_group_offsets("readers")["readers"]
         assert offsets[TopicPartition(topic, 0)].offset == 1
     expect(page.locator("td[data-live=lag]")).to_have_text("9")
+
+
+def with_group(walk: Walk, name: str, values: int) -> str:
+    """A topic with records, and a share group that begins at its first one."""
+    topic = walk.topic(name, *map(str, range(values)))
+    with Admin(bootstrap_servers=walk.bootstrap) as admin:
+        config = {"share.auto.offset.reset": "earliest"}
+        admin.alter_configs([ConfigResource("group", f"{name}-group", config)])
+    return topic
+
+
+def test_a_share_group_is_shown_and_reset(walk: Walk) -> None:
+    """Two members share a partition; what is done counts, also out of order; with nobody in it any
+    more it is set back to the first record, and deleted."""
+    topic = with_group(walk, "shared-jobs", 10)
+    group = f"{topic}-group"
+    options: dict[str, Any] = {
+        "bootstrap_servers": walk.bootstrap,
+        "group_id": group,
+        "share_acknowledgement_mode": "explicit",
+    }
+    with ShareConsumer(topic, **options) as one, ShareConsumer(topic, **options) as two:
+        found: dict[int, Any] = {}
+
+        def all_polled() -> bool:
+            for each in (one, two):
+                found.update({at.offset: (each, at) for at in each.poll_more(100)})
+            return len(found) == 10
+
+        eventually(all_polled)
+        for offset, (reader, record) in found.items():
+            done = offset in (0, 1, 3)
+            reader.acknowledge(record, AcknowledgeType.ACCEPT if done else AcknowledgeType.RELEASE)
+        for each in (one, two):
+            each.commit_sync()
+        walk.until("/groups?q=shared-jobs", group)
+        walk.until(f"/groups/{group}", "2 members")
+        page = walk.page
+        expect(page.locator(".page-head .facts")).to_contain_text("share group")
+        expect(page.locator("td[data-live=lag]")).to_have_text("7")
+        expect(page.locator("td[data-live=committed]")).to_have_text("2")
+        expect(page.get_by_role("columnheader", name="Begins at")).to_be_visible()
+        expect(page.locator("[data-live=members]").first).to_have_text("2")
+        page = walk.go(f"/groups/{group}?tab=members")
+        expect(page.locator("tbody tr")).to_have_count(2)
+        expect(page.locator("tbody tr").first).to_contain_text(f"{topic}: 0")
+    walk.until(f"/groups/{group}?tab=members", "no member now")
+    page = walk.page
+    page.get_by_role("link", name="Reset").click()
+    page.get_by_label("the first record that is there").check()
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator("main")).to_contain_text("it may come again")
+    expect(page.locator("tbody tr").first).to_contain_text(f"{topic}-0")
+    confirm = page.get_by_label("To confirm, type")
+    if confirm.count():
+        confirm.fill(group)
+    page.locator("main form button.main").click()
+    expect(page.locator(".note.good")).to_be_visible()
+    expect(page.locator("td[data-live=lag]")).to_have_text("10")
+    with Admin(bootstrap_servers=walk.bootstrap) as admin:
+        starts = admin.list_share_group_offsets(group)[group]
+    assert {each and each.start_offset for each in starts.values()} == {0}
+    page.get_by_role("link", name="Delete").click()
+    page.get_by_label("To confirm, type").fill(group)
+    page.locator("main form button.danger").click()
+    expect(page.locator(".note.good")).to_be_visible()
+
+
+def test_a_group_of_the_new_protocol_is_shown(walk: Walk) -> None:
+    """Its kind, assignor, the member with its partitions, and the lag (KIP-848)."""
+    topic = walk.topic("new-protocol", *map(str, range(10)), partitions=2)
+    with Consumer(
+        topic, bootstrap_servers=walk.bootstrap, group_id="new-readers", group_protocol="consumer",
+        auto_offset_reset="earliest", enable_auto_commit=False,
+    ) as consumer:  # fmt: skip
+        eventually(lambda: consumer.poll(timeout_ms=200) or consumer.assignment())
+        consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(3, "")})
+        walk.until("/groups/new-readers?tab=members", f"{topic}: 0, 1")
+        walk.until("/groups/new-readers", f"{topic}-0")
+        page = walk.page
+        expect(page.locator(".page-head .facts")).to_contain_text("consumer group · uniform")
+        rows = page.locator("tbody tr")
+        expect(rows.nth(0).locator("td[data-live=lag]")).to_have_text("2")
+        expect(page.locator("[data-live=state]").first).to_have_text("Stable")
 
 
 def test_an_alert_fires_and_resolves(walk: Walk) -> None:
