@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
@@ -24,7 +24,7 @@ from ottla.server.limits import (
     connections_that_fit,
 )
 from ottla.server.listener import Endpoint
-from ottla.server.server import Server
+from ottla.server.server import NewLogin, Server
 from ottla.wire.out import Out
 from tests.server.fake import Script, answer, frame
 from tests.server.harness import ServerHarness, running_server
@@ -250,7 +250,13 @@ def test_a_host_may_have_a_limit_of_its_own() -> None:
 class Quiet:
     """A server on a manual clock, for what depends on time alone."""
 
-    def __init__(self, limits: Limits, *names: str, inter_broker: str = "") -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        *names: str,
+        inter_broker: str = "",
+        logins: Mapping[str, NewLogin] | None = None,
+    ) -> None:
         self.clock = ManualClock()
         self.network = SimulatedNetwork(self.clock)
         self.script = Script()
@@ -262,6 +268,7 @@ class Quiet:
             endpoints,
             limits,
             inter_broker_listener=inter_broker,
+            logins=logins,
         )
         self.server.open()
         self.server.accept()
@@ -310,6 +317,35 @@ def test_a_client_that_takes_nothing_of_its_answer_is_idle() -> None:
     quiet.clock.advance(10_000)
     assert not quiet.server.connections
     assert quiet.server.shared.held.used == 0
+
+
+class NotYet:
+    """A login that is not complete."""
+
+    complete, refused, frame_bytes_max = False, None, 1000
+
+
+def test_who_does_not_log_in_goes_when_others_wait(caplog: pytest.LogCaptureFixture) -> None:
+    """At max.connections, silent ones that have not logged in are closed after a while, and those
+    who wait are served; who has logged in stays, and so do all while nobody waits."""
+    logins = {"SASL_PLAINTEXT": lambda peer: NotYet()}
+    quiet = Quiet(Limits(connections_max=3), "SASL_PLAINTEXT", logins=logins)  # type: ignore[arg-type]
+    known, silent = quiet.connect(), quiet.connect()
+    next(iter(quiet.server.connections)).peer.login = None  # it has logged in, without an end
+    caplog.set_level(logging.WARNING, "ottla")
+    quiet.clock.advance(STALLED_S * 3_000)
+    assert quiet.is_open(silent)
+    third, waiting = quiet.connect(), quiet.connect()
+    assert len(quiet.server.connections) == 3
+    quiet.clock.advance(STALLED_S * 500)
+    waiting.send([frame(b"ehere")])
+    quiet.clock.advance(1)
+    assert waiting.recv_into(bytearray(100)) == len(frame(b"here"))
+    assert not quiet.is_open(silent)
+    assert quiet.is_open(known)
+    assert quiet.is_open(third)
+    assert "no login for 10 s, and others wait to connect" in caplog.text
+    quiet.server.close()
 
 
 def test_half_a_request_closes_when_others_wait_for_memory(

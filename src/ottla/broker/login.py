@@ -57,6 +57,11 @@ class Login:
         return None if self.steps.state is State.COMPLETE else self.token_bytes_max
 
     @property
+    def complete(self) -> bool:
+        """Whether somebody has logged in."""
+        return self.steps.state is State.COMPLETE
+
+    @property
     def refused(self) -> str | None:
         """Why what a client has shown is refused, where it has been told in other words and the
         login is not over yet: some clients end the connection then, or go on without it."""

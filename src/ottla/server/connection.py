@@ -401,6 +401,11 @@ class Connection:
         return bool(self._output.pieces or self._exclusive)
 
     @property
+    def unknown(self) -> bool:
+        """Has to log in and has not."""
+        return self.peer.login is not None and not self.peer.login.complete
+
+    @property
     def received(self) -> int:
         """How many bytes have come of requests that are not handled yet."""
         return self._input.end - self._input.start

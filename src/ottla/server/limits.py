@@ -35,7 +35,9 @@ PREAD_BYTES_MAX = 16 * KiB  # file ranges up to this size are read and go out wi
 INLINE_BYTES_MAX = 2 * KiB  # an answer's only range, up to this size, is copied into the answer
 BUFFERS_PER_SEND = 64
 SPARE_BUFFER_S = 5.0  # a connection that has read nothing for so long gives its buffer back
-STALLED_S = 10.0  # with part of a request while others wait for bytes: the connection closes
+# With part of a request while others wait for bytes, or without a login while others wait to
+# connect: the connection closes.
+STALLED_S = 10.0
 SWEEP_S_MIN = 0.05
 
 CONNECTIONS_MAX = (1 << 31) - 1  # Kafka's max.connections and max.connections.per.ip

@@ -10,7 +10,8 @@ queue until another closes, as in Kafka; only the inter-broker listener, when it
 one, accepts one more, and the connection that has been silent longest is closed. At its own limit
 a listener waits too, and for a moment when connections come too fast (connection_rates.py). A
 connection of a host beyond `max.connections.per.ip` is closed, and after a moment one of a host
-that connects faster than it may. A periodic sweep closes idle connections.
+that connects faster than it may. A periodic sweep closes idle connections, and at `max.connections`
+those that should log in and do not.
 """
 
 from __future__ import annotations
@@ -351,6 +352,11 @@ class Server:
                 connection.close(
                     f"part of a request for {STALLED_S:g} s, and others wait for bytes",
                     logging.WARNING,
+                )
+            elif self._full and silent_since <= now - STALLED_S and connection.unknown:
+                # Who takes all connections, and never logs in, keeps nobody out for long.
+                connection.close(
+                    f"no login for {STALLED_S:g} s, and others wait to connect", logging.WARNING
                 )
             else:
                 connection.rest()
