@@ -39,6 +39,23 @@ kafka_network_RequestMetrics_99thPercentile{name="TotalTimeMs",request="Produce"
 """
 
 
+def test_figures_that_cannot_be_are_left_out() -> None:
+    """An endpoint that says infinity, or a bound that is none, does not stop the collecting."""
+    text = b"""process_resident_memory_bytes +Inf
+process_resident_memory_bytes 1e300
+kafka_network_RequestMetrics_TotalTimeMs_bucket{request="Produce",le="soon"} 5
+kafka_network_RequestMetrics_TotalTimeMs_bucket{request="Produce",le="NaN"} 5
+kafka_network_RequestMetrics_TotalTimeMs_bucket{request="Produce",le="+Inf"} 5
+kafka_network_RequestMetrics_RequestsPerSec_total{request="Produce",version="13"} 5
+"""
+    endpoint = Endpoint("http://127.0.0.1:1/")
+    for each in (1, 2):
+        endpoint._take(figures_in(text.replace(b" 5", b" %d" % (5 * each))), each * 1000)
+    found = endpoint.broker(2000)
+    assert found.memory_bytes is None
+    assert [(each.api, each.rate) for each in found.requests] == [("Produce", 5.0)]
+
+
 def test_three_spellings_are_understood() -> None:
     """Ottla's names, those of the agent's example rules and those without rules; the rest is left
     out, and so is what is not a number."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 FIGURES_MAX = 200_000  # of one endpoint; a broker with more topics shows the first ones
+VALUE_MAX = 1e18  # no counter is greater; infinity would be no number on a page
 TOPIC, REQUEST, PROCESS = "topic", "request", "process"
 
 
@@ -79,17 +80,27 @@ def figures_in(text: bytes) -> Iterator[Figure]:
             value = float(line[3])
         except ValueError:
             continue
-        if math.isnan(value):
+        if not abs(value) <= VALUE_MAX:  # or it is no number at all
             continue
         name, kind = known
         subject = labels.get(kind, "") if kind != PROCESS else ""
         part = labels.get(PARTS.get(name, ""), "")
         if name == "connections":  # of each network thread
             part = f"{labels.get('listener', '')} {labels.get('networkprocessor', '')}"
+        if name == "time_bucket" and not is_bound(part):
+            continue
         yield Figure(name, subject, part, value)
         found += 1
         if found >= FIGURES_MAX:
             return
+
+
+def is_bound(text: str) -> bool:
+    """Whether it is the upper bound of a bucket."""
+    try:
+        return not math.isnan(float(text))
+    except ValueError:
+        return False
 
 
 def labels_of(raw: bytes | None) -> dict[str, str]:
