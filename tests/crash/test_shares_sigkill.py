@@ -264,6 +264,7 @@ def wait_until_done(workers: Workers, feeder: Feeder) -> None:
             raise AssertionError(f"{late}: {starts} of {ends}") from None
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "clients",
     [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -63,6 +64,8 @@ class Workload(Protocol):
     topic_id: bytes
     processed: bool  # everything: members end
     rejected: set[tuple[Place, int]]  # and the member got an answer
+    # How often somebody said so, and was not told that it has no effect.
+    accepted: Counter[tuple[Place, int]]
 
     def problem(self, text: str) -> None:
         """Something that must not be."""
@@ -370,6 +373,7 @@ class ShareMember:
             for each in said:
                 if each.kind != RENEW:
                     each.delivery.end_s = min(each.delivery.end_s, self._now_s())
+        self._workload.accepted.update(accepted_of(to_say))
         self._settle(to_say.values(), Outcome.UNKNOWN)
 
     def _settle(self, all_said: Iterable[list[Asked]], outcome: Outcome) -> None:
@@ -399,6 +403,8 @@ class ShareMember:
                 self._client.forget(place)
             if outcome is not Outcome.UNKNOWN:
                 self._settle([said], outcome)
+            if outcome is Outcome.FAILED:
+                self._workload.accepted.subtract(accepted_of({place: said}))
             if outcome is Outcome.OK:
                 self._workload.rejected.update(
                     (place, each.delivery.offset) for each in said if each.kind == REJECT
@@ -416,6 +422,15 @@ class ShareMember:
     def _check(self, error: ErrorCode, place: Place) -> None:
         if error not in OF_PARTITIONS:
             self._workload.problem(f"{self._member_id}: {place} has {error.name}")
+
+
+def accepted_of(to_say: dict[Place, list[Asked]]) -> list[tuple[Place, int]]:
+    return [
+        (place, each.delivery.offset)
+        for place, said in to_say.items()
+        for each in said
+        if each.kind == ACCEPT
+    ]
 
 
 def batches_of(said: list[Asked]) -> list[tuple[int, int, list[int]]]:
