@@ -109,10 +109,10 @@ def test_without_the_regex_package(monkeypatch: pytest.MonkeyPatch) -> None:
     as not matching."""
     real = builtins.__import__
 
-    def refused(name: str, *arguments: Any) -> Any:
+    def refused(name: str, *arguments: Any, **named: Any) -> Any:
         if name == "regex":
             raise ModuleNotFoundError(name=name)
-        return real(name, *arguments)
+        return real(name, *arguments, **named)
 
     monkeypatch.setattr(builtins, "__import__", refused)
     with pytest.raises(ConfigError, match=r"regex of i may take for ever .*ottla\[agent\]"):

@@ -43,10 +43,16 @@ def test_states_of_transactions(any_bootstrap: str, topic: str) -> None:
         Producer(bootstrap_servers=any_bootstrap) as plain,
         Admin(bootstrap_servers=any_bootstrap) as admin,
     ):
+
+        def wait_for(count: int) -> None:
+            """Markers may come after the answer to the transaction's end."""
+            eventually(lambda: len(all_of(admin, partition)) == count)
+
         for value, commit in (b"kept", True), (b"dropped", False):
             first.begin_transaction()
             first.send(topic, value).get(30)
             (first.commit_transaction if commit else first.abort_transaction)()
+            wait_for(2 if commit else 4)
         plain.send(topic, b"plain").get(30)
         first.begin_transaction()
         first.send(topic, b"open").get(30)
@@ -54,14 +60,8 @@ def test_states_of_transactions(any_bootstrap: str, topic: str) -> None:
             second.begin_transaction()
             second.send(topic, value).get(30)
             (second.commit_transaction if commit else second.abort_transaction)()
-        found: list[tuple[bytes | None, str]] = []
-
-        def has_all() -> bool:  # markers may come after the answer to the transaction's end
-            found[:] = all_of(admin, partition)
-            return len(found) == 10
-
-        eventually(has_all)
-        assert found == [
+            wait_for(8 if commit else 10)
+        assert all_of(admin, partition) == [
             (b"kept", "committed"),
             (None, "commit"),
             (b"dropped", "aborted"),
