@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.network_peers import (
+    ENDED_IN_A_ROW,
     READ_BYTES_PER_TURN,
     REFUSED_AGAIN_S,
     Connections,
@@ -154,18 +155,19 @@ class Refusing:
 
 def test_a_broker_that_refuses_this_one_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """A certificate or a login that is not taken is in the log of who tried, once a minute; a
-    broker that is just not there is not."""
+    broker that is just not there, or stops, is not."""
     clock = ManualClock()
     expired = TlsFailure("its certificate is not accepted: certificate has expired")
     network = Refusing(
         ConnectionRefusedError(111, "Connection refused"), expired, expired,
         TlsFailure("it ended the connection during the handshake", ended=True), expired,
         TlsFailure("it does not speak TLS; its security protocol may be PLAINTEXT"),
+        *[TlsFailure("it ended the handshake", ended=True)] * ENDED_IN_A_ROW,
     )  # fmt: skip
 
     async def scenario() -> None:
         connections = Connections(network, clock, 1)  # type: ignore[arg-type]
-        for seconds in (0, 0, 1, 1, REFUSED_AGAIN_S, 1):
+        for seconds in (0, 0, 1, 1, REFUSED_AGAIN_S, 1, *[1] * ENDED_IN_A_ROW):
             clock.advance(seconds * 1000)
             answered = asyncio.get_running_loop().create_future()
             request = FetchRequest()
@@ -182,4 +184,5 @@ def test_a_broker_that_refuses_this_one_is_in_the_log(caplog: pytest.LogCaptureF
         "its certificate is not accepted",
         "its certificate is not accepted",
         "it does not speak TLS",
+        "it ended the handshake",
     ]

@@ -40,6 +40,9 @@ ANSWER_BYTES_MAX = 100 * 1024 * 1024
 READ_BYTES_PER_TURN = 1024 * 1024 + 64 * 1024
 # Between two lines that say the same of one broker: that it refuses this one, and why.
 REFUSED_AGAIN_S = 60.0
+# A handshake that the other broker just ends: it stops, or its listener speaks no TLS. So many in a
+# row are no stop.
+ENDED_IN_A_ROW = 5
 OPEN_REQUESTS_MAX = 10_000  # on one connection; more are answered with BROKER_NOT_AVAILABLE
 
 SOFTWARE = (SOFTWARE_NAME, __version__)  # what ApiVersions tells the peer
@@ -181,6 +184,7 @@ class Connections:
         self._client_id = CLIENT_ID.format(node_id=node_id)
         self._open: dict[Hashable, PeerConnection] = {}
         self._refused: dict[tuple[str, int], tuple[str, float]] = {}  # what was said, and when
+        self._ended: dict[tuple[str, int], int] = {}  # handshakes, in a row
         self._closed = False
 
     def send(
@@ -251,13 +255,17 @@ class Connections:
     def _tell_refused(self, closed: PeerConnection) -> None:
         """A login or a certificate that is not taken is an operator's to mend: it is said here too,
         and not only by the other broker. What is refused by the system is just not there."""
-        reason = closed.reason
+        reason, said = closed.reason, str(closed.reason)
+        ended = bool(getattr(reason, "ended", False))
+        in_a_row = self._ended[closed.address] = ended * (self._ended.get(closed.address, 0) + 1)
         refused = isinstance(reason, OSError) and reason.errno is None
-        if isinstance(reason, ConnectionError) or getattr(reason, "ended", False):
+        if isinstance(reason, ConnectionError) or (ended and in_a_row < ENDED_IN_A_ROW):
             refused = False  # the line ended
         if not refused and not isinstance(reason, WireError):
             return
-        said, now = str(reason), self._clock.monotonic()
+        if ended:
+            said += "; its listener may speak no TLS"
+        now = self._clock.monotonic()
         before = self._refused.get(closed.address)
         if before is None or before[0] != said or now - before[1] >= REFUSED_AGAIN_S:
             self._refused[closed.address] = said, now
