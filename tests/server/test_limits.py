@@ -329,19 +329,20 @@ def test_who_does_not_log_in_goes_when_others_wait(caplog: pytest.LogCaptureFixt
     """At max.connections, silent ones that have not logged in are closed after a while, and those
     who wait are served; who has logged in stays, and so do all while nobody waits."""
     logins = {"SASL_PLAINTEXT": lambda peer: NotYet()}
-    quiet = Quiet(Limits(connections_max=3), "SASL_PLAINTEXT", logins=logins)  # type: ignore[arg-type]
-    known, silent = quiet.connect(), quiet.connect()
+    quiet = Quiet(Limits(connections_max=4), "SASL_PLAINTEXT", logins=logins)  # type: ignore[arg-type]
+    known, silent, another = quiet.connect(), quiet.connect(), quiet.connect()
     next(iter(quiet.server.connections)).peer.login = None  # it has logged in, without an end
     caplog.set_level(logging.WARNING, "ottla")
     quiet.clock.advance(STALLED_S * 3_000)
     assert quiet.is_open(silent)
     third, waiting = quiet.connect(), quiet.connect()
-    assert len(quiet.server.connections) == 3
+    assert len(quiet.server.connections) == 4
     quiet.clock.advance(STALLED_S * 500)
     waiting.send([frame(b"ehere")])
     quiet.clock.advance(1)
     assert waiting.recv_into(bytearray(100)) == len(frame(b"here"))
     assert not quiet.is_open(silent)
+    assert not quiet.is_open(another)
     assert quiet.is_open(known)
     assert quiet.is_open(third)
     assert "no login for 10 s, and others wait to connect" in caplog.text

@@ -333,6 +333,7 @@ class Server:
         idle_since = now - idle_ms_max / 1000 if idle_ms_max >= 0 else float("-inf")
         unused_since = now - SPARE_BUFFER_S
         others_wait = self.shared.held.waiting > 0
+        full = self._full  # until the first is closed
         for connection in list(self.connections):
             silent_since = connection.last_active
             if silent_since > unused_since and silent_since > idle_since:
@@ -353,7 +354,7 @@ class Server:
                     f"part of a request for {STALLED_S:g} s, and others wait for bytes",
                     logging.WARNING,
                 )
-            elif self._full and silent_since <= now - STALLED_S and connection.unknown:
+            elif full and silent_since <= now - STALLED_S and connection.unknown:
                 # Who takes all connections, and never logs in, keeps nobody out for long.
                 connection.close(
                     f"no login for {STALLED_S:g} s, and others wait to connect", logging.WARNING
