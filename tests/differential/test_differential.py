@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -151,8 +152,20 @@ def warm(kafka: ApacheKafka) -> None:
 
 @pytest.mark.parametrize("case", [pytest.param(each, id=each.id) for each in all_cases()])
 def test_same_answers(pair: Pair, case: Case) -> None:
-    """The decoded answers of both brokers are equal but for the allowed differences."""
+    """The decoded answers of both brokers are equal but for the allowed differences.
+
+    What differs is asked once more, of both: on a busy machine Kafka's threads answer a few things
+    now one way and now another, and either is its specification. A warning tells of it.
+    """
     prefix = case.id.replace("_", "-").lower()
+    if not (lines := different(pair, case, prefix)):
+        return
+    if again := different(pair, case, f"{prefix}-again"):
+        pytest.fail("\n".join(again[:LINES_MAX]), pytrace=False)
+    warnings.warn(f"{case.id} differed once: {lines[:LINES_MAX]}", stacklevel=1)
+
+
+def different(pair: Pair, case: Case, prefix: str) -> list[str]:
     with Peer(pair.kafka.port, prefix) as expected:
         case.body(expected, case.version)
     with Peer(pair.ottla.port, prefix) as found:
@@ -166,8 +179,7 @@ def test_same_answers(pair: Pair, case: Case) -> None:
         lines.append(
             f"{len(expected.steps)} steps with Apache Kafka, {len(found.steps)} with Ottla"
         )
-    if lines:
-        pytest.fail("\n".join(lines[:LINES_MAX]), pytrace=False)
+    return lines
 
 
 def test_every_version_is_covered() -> None:
