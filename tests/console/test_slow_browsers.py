@@ -216,3 +216,35 @@ def test_idle_connections_keep_nobody_out(
         finally:
             for each in idle:
                 each.close()
+
+
+class Closing:
+    """A transport that was ended, of which the loop has not said so yet."""
+
+    closing = False
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def abort(self) -> None:
+        assert not self.closing, "one that is ended already makes no way"
+        self.closing = True
+
+
+def test_each_that_comes_makes_another_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many that come in one turn of the loop: as many go, the idle for longest first, not one of
+    them over and over."""
+    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 3)
+    known: set[Any] = set()
+    made = []
+    for number in range(10):
+        each = connections.Connection.__new__(connections.Connection)
+        each.connections, each.transport = known, cast(Any, Closing())
+        each.cycle = cast(Any, SimpleNamespace(response_complete=number > 0, more_body=False))
+        each.moved_s = float(number)
+        known.add(each)
+        made.append(each)
+        each._make_way()
+    assert [number for number, each in enumerate(made) if not each.transport.is_closing()] == [
+        0, 8, 9,
+    ]  # fmt: skip

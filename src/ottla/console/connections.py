@@ -41,13 +41,18 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self.moved_s = self.loop.time()
         if len(self.connections) > connections_max():
-            # The one that has been idle for longest goes, so that nobody keeps others out by
-            # opening connections and sending nothing.
-            idle = [
-                each
-                for each in self.connections
-                if isinstance(each, Connection) and not each.answering
-            ]
+            self._make_way()
+
+    def _make_way(self) -> None:
+        """End the one that has been idle for longest, so that nobody keeps others out by opening
+        connections and sending nothing."""
+        open_now = [
+            each
+            for each in self.connections
+            if isinstance(each, Connection) and not each.transport.is_closing()
+        ]
+        if len(open_now) > connections_max():
+            idle = (each for each in open_now if not each.answering)
             min(idle, key=lambda each: each.moved_s, default=self).transport.abort()
 
     def data_received(self, data: bytes) -> None:
