@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -206,3 +208,27 @@ def test_names_of_ciphers() -> None:
         "ECDHE-RSA-AES128-GCM-SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
     }
     assert {name: openssl_cipher(name) for name in names} == names
+
+
+def test_many_small_requests_at_once(server: SecuredServer) -> None:
+    """Of 2,000 requests sent before the first answer is read all are answered: what OpenSSL has
+    decrypted is handled also when more came at once than a connection handles in one turn."""
+    count, client_id = 2_000, b"x" * 300
+    context = ssl.create_default_context(cafile=server.trusted)
+    with (
+        socket.create_connection(("127.0.0.1", server.port), 30) as line,
+        context.wrap_socket(line, server_hostname="127.0.0.1") as secured,
+    ):
+        requests = bytearray()
+        for number in range(count):
+            body = struct.pack(">hhih", 18, 0, number, len(client_id)) + client_id
+            requests += struct.pack(">i", len(body)) + body
+        sender = threading.Thread(target=secured.sendall, args=(requests,))
+        sender.start()
+        answers = secured.makefile("rb")
+        secured.settimeout(30)
+        for number in range(count):
+            size, answered = struct.unpack(">ii", answers.read(8))
+            assert answered == number
+            answers.read(size - 4)
+        sender.join()

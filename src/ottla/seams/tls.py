@@ -68,6 +68,7 @@ class TlsStream:
         "_channel",
         "_closed",
         "_line",
+        "_more",
         "_offering",
         "_on_readable",
         "_on_writable",
@@ -107,6 +108,7 @@ class TlsStream:
         self._on_readable: Callable[[], object] | None = None
         self._on_writable: Callable[[], object] | None = None
         self._closed = self._reading = self._writing = self._offering = False
+        self._more = False  # OpenSSL may have plain bytes: the last read filled its view
         self._timer: Timer | None = queue.clock.call_later(handshake_s_max, self._too_long)
         line.on_readable(self._line_readable)
         if not server_side:
@@ -189,7 +191,8 @@ class TlsStream:
         received = self._channel.recv_into(view)
         if self._channel.waits_for_line:
             self._set_writing()
-        if received == len(view):
+        self._more = received == len(view)
+        if self._more:
             self._offer()
         return received
 
@@ -207,6 +210,8 @@ class TlsStream:
         self._offering = False
         if self._reading and not self._closed and self._on_readable is not None:
             self._on_readable()
+            if self._more:  # who was called may have had to do something else first
+                self._offer()
 
     def on_readable(self, callback: Callable[[], object]) -> None:
         self._on_readable = callback
