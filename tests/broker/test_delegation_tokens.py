@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.context import Peer
+from ottla.broker.context import Peer, Pending
 from ottla.cluster import token_nodes
 from ottla.cluster.requests import NewToken, TokenOutcome, TokenRenewal, TokenRequest
 from ottla.security.principal import ANONYMOUS, Principal, user
@@ -25,9 +25,11 @@ from ottla.wire.api.describe_delegation_token import (
 from ottla.wire.api.expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.wire.api.renew_delegation_token import RenewDelegationTokenRequest
 from ottla.wire.errors import ErrorCode
+from ottla.wire.header import start_request
+from ottla.wire.schema import writer
 
 from .cluster_harness import Cluster
-from .harness import BrokerHarness
+from .harness import API_BY_REQUEST, Answer, BrokerHarness
 
 KEY = "a key of all brokers"
 DAY_MS, HOUR_MS = 24 * 3_600_000, 3_600_000
@@ -209,6 +211,42 @@ def test_an_expired_token_is_removed_by_the_controller(tokens: Tokens) -> None:
     assert tokens.expire("alice", made.hmac, 0) == expired
     tokens.harness.advance(30 * 60_000)
     assert tokens.seen_by("alice") == [kept.token_id]
+
+
+def test_a_token_is_for_a_user(tokens: Tokens) -> None:
+    """Its login would be that of the user of the owner's name; the right to User:etl-x:admin is
+    none to admin, whose token it would be."""
+    for kind in ("Group", "User:etl-x", "user", ""):
+        refused = tokens.create("alice", owner_principal_type=kind, owner_principal_name="admin")
+        assert refused.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+        assert refused.hmac == b""
+    assert tokens.harness.broker.image.tokens == {}
+
+
+@pytest.mark.parametrize("long", ["renewer", "owner"])
+def test_names_that_no_message_could_carry_are_refused(tokens: Tokens, long: str) -> None:
+    """Each byte that is not UTF-8 becomes three of U+FFFD: written into the tree such a name would
+    break the feed of every broker, and every answer that shows the token."""
+    name = "#" * 20_000
+    names = {
+        "owner_principal_type": "User",
+        "owner_principal_name": name if long == "owner" else "b",
+    }
+    renewer = CreatableRenewers(principal_name=name if long == "renewer" else "b")
+    renewer.principal_type = "User"
+    request = CreateDelegationTokenRequest(renewers=[renewer], max_lifetime_ms=-1, **names)
+    out = start_request(38, 3, 7, "test")
+    writer(CreateDelegationTokenRequest, 3)(request, out)
+    answer = Answer(API_BY_REQUEST["CreateDelegationTokenRequest"], 3)
+    result = tokens.harness.handle(bytes(out[4:]).replace(b"#", b"\xff"), peer("alice"))
+    if isinstance(result, Pending):
+        result.then(answer.arrived)
+    else:
+        answer.arrived(result)
+    tokens.harness.simulation.run_until(lambda: answer.ready, limit_s=5.0)
+    response: Any = answer.response
+    assert response.error_code == ErrorCode.POLICY_VIOLATION
+    assert tokens.harness.broker.image.tokens == {}
 
 
 def test_owners_choose_among_what_may_be_seen(tokens: Tokens) -> None:

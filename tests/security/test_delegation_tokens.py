@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 from ottla import Producer
 from ottla.admin import Admin
+from ottla.cli.server_sasl import Known
 from ottla.client.admin.tokens import Tokens
+from ottla.cluster.image import ClusterImage
 from ottla.errors import (
     IllegalArgumentError,
     SaslAuthenticationFailedError,
@@ -27,6 +30,7 @@ from ottla.security.tokens import (
     renewed,
     shown,
 )
+from ottla.settings import Settings
 from ottla.wire.api.create_delegation_token import CreateDelegationTokenResponse
 from tests.waiting import eventually
 
@@ -107,6 +111,46 @@ def test_nobody_sees_what_does_not_concern_it(
         if asks in about or token.owner in visible:
             expected.append(token)
     assert shown(tokens, asks, owners, lambda token: token.owner in visible) == expected
+
+
+class CountedPrincipal(Principal):
+    """Notes how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedPrincipal.compared += 1
+        return super().__eq__(other)
+
+    __hash__ = Principal.__hash__
+
+
+def test_many_owners_are_not_compared_with_each_token() -> None:
+    """A request may name a million, of a hundred thousand tokens."""
+    tokens = {
+        str(number): Token(str(number), user(f"o{number}"), user("r"), (user("s"),), 1, 2, 3)
+        for number in range(100)
+    }
+    CountedPrincipal.compared = 0
+    owners = [CountedPrincipal("User", f"o{number}") for number in range(50, 250)]
+    found = shown(tokens, user("admin"), owners, lambda token: True)
+    assert [each.id for each in found] == [str(number) for number in range(50, 100)]
+    assert CountedPrincipal.compared < 1_000  # each with each: 60,000
+
+
+def test_no_user_logs_in_by_a_token_of_another_kind() -> None:
+    """Apache Kafka may have left one in the tree; its owner is not the user of that name."""
+    settings = Settings.from_properties({"delegation.token.secret.key": "key"})
+    clock: Any = SimpleNamespace(now_ms=lambda: 0)
+    made = {
+        owner.kind: Token(owner.kind, owner, user("r"), (), 0, 1, 1)
+        for owner in (user("admin"), Principal("Group", "admin"))
+    }
+    known = Known(settings, clock, lambda: ClusterImage(tokens=made))
+    login = known._token("User")
+    assert login is not None
+    assert login.owner == "admin"
+    assert known._token("Group") is None
 
 
 class OlderBroker(Tokens):

@@ -49,14 +49,17 @@ def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Pri
     return Principal(request.owner_principal_type, request.owner_principal_name)
 
 
+def new_token(request: CreateDelegationTokenRequest, requester: Principal) -> NewToken:
+    renewers = tuple(
+        Principal(each.principal_type, each.principal_name) for each in request.renewers
+    )
+    return NewToken(owner_of(request, requester), requester, renewers, request.max_lifetime_ms)
+
+
 def wanted_by(request: AnyRequest, requester: Principal) -> TokenRequest:
     match request:
         case CreateDelegationTokenRequest():
-            renewers = tuple(
-                Principal(each.principal_type, each.principal_name) for each in request.renewers
-            )
-            owner = owner_of(request, requester)
-            return NewToken(owner, requester, renewers, request.max_lifetime_ms)
+            return new_token(request, requester)
         case RenewDelegationTokenRequest():
             return TokenRenewal(requester, bytes(request.hmac), request.renew_period_ms)
         case ExpireDelegationTokenRequest():

@@ -69,10 +69,13 @@ class Known:
         """One that holds, from now on too: Kafka lets one in that has expired, and ends its session
         at the next request."""
         from ottla.security.sasl.scram import TokenLogin
+        from ottla.security.tokens import USER
 
         options = self._options
         token = self._image().tokens.get(token_id)
         if token is None or not options.enabled or token.is_over(self._now_ms()):
+            return None
+        if token.owner.kind != USER:  # of an earlier release, or of Kafka: a login makes users only
             return None
         password = options.password_of(token_id)
         return TokenLogin(token.owner.name, password, min(token.expires_ms, token.max_ms))

@@ -18,7 +18,7 @@ from ottla.cluster.requests import (
 from ottla.cluster.state import State
 from ottla.cluster.steps import STEP_BYTES_MAX, Step
 from ottla.metadata_store.tree import Create, Delete, Operation, Set
-from ottla.security.tokens import USER, Token, TokenOptions, expiring, issued, renewed
+from ottla.security.tokens import USER, Token, TokenOptions, expiring, is_too_long, issued, renewed
 from ottla.wire.errors import ErrorCode
 from ottla.wire.feed_records import TOKENS_LEVEL
 
@@ -36,6 +36,18 @@ def error_of(options: TokenOptions, image: ClusterImage) -> ErrorCode:
         return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     if metadata_level(image.features) < TOKENS_LEVEL:
         return ErrorCode.UNSUPPORTED_VERSION
+    return ErrorCode.NONE
+
+
+def wrong_with(wanted: NewToken) -> ErrorCode:
+    """What no right helps: an owner or a renewer that is no user, or whose name is too long."""
+    # Who logs in by SCRAM is a user. By the name of an owner of another kind one would become the
+    # user of that name, to whom the right to make the token is not tied: for "User:etl-x" and
+    # "admin" it is that to User:etl-x:admin, which ACLs with a prefix may give. Kafka takes it.
+    if any(each.kind != USER for each in (wanted.owner, *wanted.renewers)):
+        return ErrorCode.INVALID_PRINCIPAL_TYPE
+    if any(map(is_too_long, (wanted.owner, wanted.requester, *wanted.renewers))):
+        return ErrorCode.POLICY_VIOLATION
     return ErrorCode.NONE
 
 
@@ -81,8 +93,9 @@ def creation(
     state: State, wanted: NewToken, now_ms: int
 ) -> tuple[TokenOutcome, TokenChanged | None]:
     options = state.options.tokens
-    if any(each.kind != USER for each in wanted.renewers):
-        return TokenOutcome(ErrorCode.INVALID_PRINCIPAL_TYPE), None
+    error = wrong_with(wanted)
+    if error:
+        return TokenOutcome(error), None
     token_id = nodes.uuid_text(state.chance.uuid())
     token = issued(
         options,

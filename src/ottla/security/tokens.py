@@ -16,6 +16,7 @@ from ottla.security.principal import Principal
 HMAC_NAME = "sha512"
 USER = "User"  # the kind of principal that may own and renew tokens by itself
 INT64_MAX = 2**63 - 1
+NAME_BYTES_MAX = 32_767  # of any string in Kafka's messages, and so in the feed
 
 
 class Token(NamedTuple):
@@ -32,6 +33,13 @@ class Token(NamedTuple):
     def concerns(self, principal: Principal) -> bool:
         """Whether the principal may see it without further rights."""
         return principal in (self.owner, self.requester) or principal in self.renewers
+
+    def concerns_any(self, principals: frozenset[Principal]) -> bool:
+        return (
+            self.owner in principals
+            or self.requester in principals
+            or not principals.isdisjoint(self.renewers)
+        )
 
     def may_be_changed_by(self, principal: Principal) -> bool:
         """Whether the principal may renew it and let it expire; who only asked for it may not."""
@@ -65,6 +73,12 @@ class TokenOptions(NamedTuple):
 
     def __repr__(self) -> str:
         return "TokenOptions([hidden])"
+
+
+def is_too_long(principal: Principal) -> bool:
+    """Whether no message could carry it: what a client sends that is not UTF-8 grows when it is
+    read, as each such byte becomes the three of U+FFFD."""
+    return len(principal.name.encode("utf-8", "replace")) > NAME_BYTES_MAX
 
 
 def issued(
@@ -110,11 +124,11 @@ def shown(
 
     `may_see` is asked about tokens that do not concern who asks.
     """
+    wanted = None if owners is None else frozenset(owners)  # a request may name a million
     return [
         each
         for each in tokens.values()
-        if (owners is None or any(map(each.concerns, owners)))
-        and (each.concerns(asks) or may_see(each))
+        if (wanted is None or each.concerns_any(wanted)) and (each.concerns(asks) or may_see(each))
     ]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.context import Context
-from ottla.broker.forwarded_tokens import owner_of, response_of, wanted_by
+from ottla.broker.forwarded_tokens import new_token, owner_of, response_of
 from ottla.broker.tokens import may_ask
+from ottla.cluster import token_writes
 from ottla.cluster.requests import NewToken, TokenOutcome
 from ottla.security.acls import Operation, ResourceType
 from ottla.security.principal import ANONYMOUS, Principal
@@ -34,14 +35,15 @@ def handle(
         return refused(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, owner, requester)
     if any(each.principal_type != USER for each in request.renewers):
         return refused(ErrorCode.INVALID_PRINCIPAL_TYPE, owner, requester)
-    return _create(request, context)
+    wanted = new_token(request, requester)
+    error = token_writes.wrong_with(wanted)
+    if error:
+        # What is too long for a message is too long for the answer.
+        return failure(request, error, context)
+    return _create(wanted, context)
 
 
-async def _create(
-    request: CreateDelegationTokenRequest, context: Context
-) -> CreateDelegationTokenResponse:
-    wanted = wanted_by(request, context.peer.principal)
-    assert isinstance(wanted, NewToken)
+async def _create(wanted: NewToken, context: Context) -> CreateDelegationTokenResponse:
     response = response_of(wanted, await context.broker.controller.change_token(wanted))
     assert isinstance(response, CreateDelegationTokenResponse)
     return response
