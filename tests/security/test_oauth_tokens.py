@@ -18,7 +18,13 @@ from hypothesis import strategies as st
 
 from ottla.security.oauth.claims import BadToken
 from ottla.security.oauth.fetching import Credentials, FetchFailed, check_url, fetch, fetch_token
-from ottla.security.oauth.login import CLIENT_ID, CLIENT_SECRET, TOKEN_URL, fetch_of
+from ottla.security.oauth.login import (
+    CLIENT_ID,
+    CLIENT_SECRET,
+    TOKEN_URL,
+    URL_ENCODED,
+    fetch_of,
+)
 from ottla.security.oauth.signed import Expected, SignedTokens, UnknownKey, read_keys
 from ottla.security.oauth.source import (
     ENDED_S,
@@ -258,6 +264,22 @@ def test_a_token_of_an_endpoint(provider: Provider, issuer: Issuer) -> None:
     token, _ = fetch_token(f"{provider.url}/token", Credentials("app", "its secret", "a b"))
     assert validator(issuer).validate(token).name == "app"
     assert provider.scopes == ["a b"]
+
+
+def test_id_and_secret_may_be_url_encoded(issuer: Issuer) -> None:
+    """`sasl.oauthbearer.header.urlencode`, as java.net.URLEncoder does it (KAFKA-16345)."""
+    shown = "an+app%3A%C3%BC", "1%2F2%7E*-._"
+    with Provider(issuer, dict([shown])) as running:
+        options = {
+            TOKEN_URL: f"{running.url}/token",
+            CLIENT_ID: "an app:ü",
+            CLIENT_SECRET: "1/2~*-._",
+            URL_ENCODED: "true",
+        }
+        token, _ = fetch_of(options, {})()
+        assert validator(issuer).validate(token).name == shown[0]
+        with pytest.raises(FetchFailed, match="401"):
+            fetch_of(options | {URL_ENCODED: "false"}, {})()
 
 
 def test_a_secret_that_is_refused_is_not_shown(provider: Provider) -> None:

@@ -348,6 +348,10 @@ COMMON: tuple[Option, ...] = (
     ),
     Option("sasl_oauthbearer_scope", optional(text), None, "the scope that is asked for"),
     Option(
+        "sasl_oauthbearer_header_urlencode", boolean, False,
+        "whether id and secret are URL-encoded where they are shown",
+    ),
+    Option(
         "sasl_login_callback_handler_class", login_handler, None,
         "Kafka's own by name; it changes nothing here",
     ),

@@ -79,6 +79,7 @@ class ClientConfig(TypedDict):
     sasl_oauthbearer_client_credentials_client_id: str | None
     sasl_oauthbearer_client_credentials_client_secret: str | None
     sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_header_urlencode: bool
     sasl_login_callback_handler_class: str | None
     # Taken and ignored, or refused if they are set.
     client_dns_lookup: object

@@ -11,6 +11,7 @@ from ottla.security.oauth.login import (
     CLIENT_SECRET,
     SCOPE,
     TOKEN_URL,
+    URL_ENCODED,
     extensions_of,
     fetch_of,
 )
@@ -36,7 +37,7 @@ def bearer_logins(config: ClientConfig) -> Callable[[], Logins]:
     jaas = jaas_options(config, MECHANISM)
     options = {
         name: str(value)
-        for name in (TOKEN_URL, CLIENT_ID, CLIENT_SECRET, SCOPE)
+        for name in (TOKEN_URL, CLIENT_ID, CLIENT_SECRET, SCOPE, URL_ENCODED)
         if (value := config[name.replace(".", "_")])  # type: ignore[literal-required]
     }
     try:

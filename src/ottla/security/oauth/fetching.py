@@ -34,6 +34,7 @@ class Credentials(NamedTuple):
     client_id: str
     client_secret: str
     scope: str = ""
+    url_encoded: bool = False  # the first two, as RFC 6749 (2.3.1) has it and not all endpoints
 
     def __repr__(self) -> str:
         return f"Credentials({self.client_id!r}, [hidden])"
@@ -111,13 +112,19 @@ def reason_in(error: urllib.error.HTTPError) -> str:
         return ""
 
 
+def java_url_encoded(text: str) -> str:
+    """As java.net.URLEncoder does it."""
+    return urllib.parse.quote_plus(text, safe="*").replace("~", "%7E")
+
+
 def fetch_token(
     url: str, credentials: Credentials, context: ssl.SSLContext | None = None
 ) -> tuple[str, float | None]:
     """A token, and for how many seconds it holds if the endpoint says so. Raises FetchFailed."""
     if file_of(url) is not None:
         return str(fetch(url), "ascii", "replace").strip(), None
-    pair = f"{credentials.client_id}:{credentials.client_secret}".encode()
+    shown_as = java_url_encoded if credentials.url_encoded else str
+    pair = f"{shown_as(credentials.client_id)}:{shown_as(credentials.client_secret)}".encode()
     form = {"grant_type": "client_credentials"}
     if credentials.scope:
         form["scope"] = credentials.scope

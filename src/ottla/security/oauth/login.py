@@ -18,6 +18,7 @@ TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 CLIENT_ID = "sasl.oauthbearer.client.credentials.client.id"
 CLIENT_SECRET = "sasl.oauthbearer.client.credentials.client.secret"
 SCOPE = "sasl.oauthbearer.scope"
+URL_ENCODED = "sasl.oauthbearer.header.urlencode"
 # Of the line of JAAS, which had them before there were options (KIP-1139).
 IN_JAAS = {CLIENT_ID: "clientId", CLIENT_SECRET: "clientSecret", SCOPE: "scope"}
 
@@ -44,7 +45,8 @@ def fetch_of(
     for name in (CLIENT_ID, CLIENT_SECRET):
         if not values[name] and not url.startswith("file:"):
             raise ValueError(f"{name} is missing (or {IN_JAAS[name]} in the line of JAAS)")
-    credentials = Credentials(values[CLIENT_ID], values[CLIENT_SECRET], values[SCOPE])
+    url_encoded = options.get(URL_ENCODED, "").lower() == "true"
+    credentials = Credentials(values[CLIENT_ID], values[CLIENT_SECRET], values[SCOPE], url_encoded)
     return lambda: fetch_token(url, credentials, context)
 
 
