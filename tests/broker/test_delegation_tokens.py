@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.context import Peer, Pending
-from ottla.cluster import token_nodes
+from ottla.cluster import token_nodes, token_writes
 from ottla.cluster.requests import NewToken, TokenOutcome, TokenRenewal, TokenRequest
 from ottla.security.principal import ANONYMOUS, Principal, user
 from ottla.security.tokens import Token
@@ -247,6 +247,26 @@ def test_names_that_no_message_could_carry_are_refused(tokens: Tokens, long: str
     response: Any = answer.response
     assert response.error_code == ErrorCode.POLICY_VIOLATION
     assert tokens.harness.broker.image.tokens == {}
+
+
+def test_nobody_takes_all_tokens_or_all_memory(
+    tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one who asks, for whomever, so many are kept; and of renewers what fits in 10,000 bytes.
+    Others go on, until the cluster has its number; what has ended counts no more."""
+    monkeypatch.setattr(token_writes, "TOKENS_OF_ONE_MAX", 2)
+    monkeypatch.setattr(token_writes, "TOKENS_MAX", 3)
+    refused = ErrorCode.POLICY_VIOLATION
+    many = tuple(f"User:renewer-{number}" for number in range(1_000))
+    assert tokens.create("alice", renewers=many).error_code == refused
+    first = tokens.create("alice", renewers=many[:100])
+    for_bob = {"owner_principal_type": "User", "owner_principal_name": "bob"}
+    assert tokens.create("alice", **for_bob).error_code == ErrorCode.NONE
+    assert tokens.create("alice").error_code == refused
+    assert tokens.create("bob").error_code == ErrorCode.NONE
+    assert tokens.create("bob").error_code == refused
+    assert tokens.expire("alice", first.hmac)[0] == ErrorCode.NONE
+    assert tokens.create("alice").error_code == ErrorCode.NONE
 
 
 def test_owners_choose_among_what_may_be_seen(tokens: Tokens) -> None:

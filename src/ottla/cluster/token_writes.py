@@ -16,9 +16,19 @@ from ottla.cluster.requests import (
     TokenRequest,
 )
 from ottla.cluster.state import State
-from ottla.cluster.steps import STEP_BYTES_MAX, Step
+from ottla.cluster.steps import Step
 from ottla.metadata_store.tree import Create, Delete, Operation, Set
-from ottla.security.tokens import USER, Token, TokenOptions, expiring, is_too_long, issued, renewed
+from ottla.security.principal import Principal
+from ottla.security.tokens import (
+    USER,
+    Token,
+    TokenOptions,
+    Tokens,
+    expiring,
+    is_too_long,
+    issued,
+    renewed,
+)
 from ottla.wire.errors import ErrorCode
 from ottla.wire.feed_records import TOKENS_LEVEL
 
@@ -26,6 +36,11 @@ log = logging.getLogger(__name__)
 
 # Of a cluster: every broker keeps them all. Kafka has no limit.
 TOKENS_MAX = 100_000
+# That one user has asked for, so that nobody takes them all: not even a super user may end those of
+# another.
+TOKENS_OF_ONE_MAX = 10_000
+# In the tree, nearly all of it names of renewers; every broker has all tokens in its memory.
+TOKEN_BYTES_MAX = 10_000
 # Removed in one write.
 EXPIRED_PER_STEP = 1_000
 
@@ -106,10 +121,18 @@ def creation(
         wanted.lifetime_ms,
         now_ms,
     )
-    large = len(token_nodes.value_of(token)) > STEP_BYTES_MAX
-    if large or len(state.image.tokens) >= TOKENS_MAX:
+    large = len(token_nodes.value_of(token)) > TOKEN_BYTES_MAX
+    if large or has_enough(state.image.tokens, wanted.requester):
         return TokenOutcome(ErrorCode.POLICY_VIOLATION), None
     return TokenOutcome(token=token, hmac=options.hmac_of(token_id)), TokenChanged(token)
+
+
+def has_enough(tokens: Tokens, requester: Principal) -> bool:
+    """Whether the cluster keeps no more tokens that this user asks for."""
+    if len(tokens) < TOKENS_OF_ONE_MAX:
+        return False
+    of_one = sum(each.requester == requester for each in tokens.values())
+    return of_one >= TOKENS_OF_ONE_MAX or len(tokens) >= TOKENS_MAX
 
 
 async def remove_expired(state: State) -> None:
