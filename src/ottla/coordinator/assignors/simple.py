@@ -57,7 +57,8 @@ class Shares:
         topic_ids = {topic_id for topic_id, _ in wanted}
         for member_id, assigned in before.items():
             # Only these topics: members may have thousands of others.
-            for topic_id in sorted(assigned.keys() & topic_ids):
+            both = assigned.keys() & topic_ids
+            for topic_id in sorted(both):
                 for each in sorted(assigned[topic_id]):
                     if (topic_id, each) in self.readers:
                         self.readers[topic_id, each][member_id] = None
