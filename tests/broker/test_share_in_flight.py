@@ -397,3 +397,25 @@ def test_thousands_of_records_are_acknowledged_one_by_one_in_one_pass() -> None:
         assert (window.start, window.count) == (1, count // 2)
         costs.append(calls.count / count)
     assert costs[1] < costs[0] * 1.3
+
+
+def test_no_more_is_acquired_than_was_read() -> None:
+    """A released record that compaction has taken, behind it records that a member has, and one on
+    its last attempt in the same segment: what the log's batches do not reach stays available."""
+    window = InFlight(0)
+    log = [BatchBounds(0, 9)]
+
+    def acquire(offset: int, read: list[BatchBounds]) -> list[tuple[int, int, int]]:
+        found = window.acquire("m", offset, 10, read, LIMITS, now_ms=0, batch_size=500)
+        return [(first, last, count) for first, last, count in found]
+
+    assert acquire(0, log) == [(0, 9, 1)]
+    for attempt in (2, 3, 4):
+        say(window, 9, 9, RELEASE)
+        assert acquire(9, log) == [(9, 9, attempt)]
+    say(window, 9, 9, RELEASE)
+    say(window, 0, 0, RELEASE)
+    assert len(window.segments) == 1
+    assert acquire(0, [BatchBounds(2, 4)]) == []
+    assert (window.start, window.next_offset()) == (1, 9)
+    assert acquire(9, log) == [(9, 9, 5)]

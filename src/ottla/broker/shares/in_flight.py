@@ -215,6 +215,8 @@ class InFlight(Window):
                 for first, until, kind in each.runs():
                     if until < at or not is_free(kind):
                         continue
+                    if first > last:  # it was not read
+                        break
                     first, until = max(first, at), min(until, last)
                     if exact:
                         until = min(until, first + allowed - count - 1)
