@@ -225,8 +225,8 @@ def test_a_token_is_for_a_user(tokens: Tokens) -> None:
 
 @pytest.mark.parametrize("long", ["renewer", "owner"])
 def test_names_that_no_message_could_carry_are_refused(tokens: Tokens, long: str) -> None:
-    """Each byte that is not UTF-8 becomes three of U+FFFD: written into the tree such a name would
-    break the feed of every broker, and every answer that shows the token."""
+    """Each byte that is not UTF-8 becomes three of U+FFFD: kept with such a name, a token would
+    make each answer that shows it fail, for everybody who may see it."""
     name = "#" * 20_000
     names = {
         "owner_principal_type": "User",
@@ -297,6 +297,24 @@ def test_tokens_outlive_the_broker() -> None:
         disk, clock = second.disk, second.clock
     with BrokerHarness(disk=disk, clock=clock, **SETTINGS) as third:
         assert third.broker.image.tokens == {}
+
+
+def test_another_key_ends_what_was_handed_out() -> None:
+    """As in Kafka the tokens stay, with other proofs: who may see them is shown what holds now."""
+    with BrokerHarness(**SETTINGS) as first:
+        made = Tokens(first).create("alice")
+        disk, clock = first.disk, first.clock
+    other = {**SETTINGS, "delegation_token_secret_key": "another key"}
+    with BrokerHarness(disk=disk, clock=clock, **other) as second:
+        tokens = Tokens(second)
+        missing = (ErrorCode.DELEGATION_TOKEN_NOT_FOUND, 0)
+        assert tokens.renew("alice", made.hmac) == missing
+        assert tokens.expire("alice", made.hmac) == missing
+        request = DescribeDelegationTokenRequest(owners=None)
+        [shown] = second.ask(request, 3, peer=peer("alice")).tokens
+        assert shown.token_id == made.token_id
+        assert shown.hmac != made.hmac
+        assert tokens.expire("alice", shown.hmac)[0] == ErrorCode.NONE
 
 
 def change(cluster: Cluster, broker_id: int, wanted: TokenRequest) -> TokenOutcome:
