@@ -128,12 +128,13 @@ class InFlight(Window):
         ]
 
     def next_deadline_ms(self) -> int | None:
+        """When `expire` has something to do; of what is noted the outcome comes first."""
         return min(
             (
                 kind.deadline_ms
                 for each in self.segments
                 for kind in each.kinds
-                if kind.state == ACQUIRED
+                if kind.state == ACQUIRED and kind.next == NOTHING
             ),
             default=None,
         )

@@ -315,6 +315,8 @@ class SharePartition:
                 self.in_flight.commit(noted)
         if error in ENDED:
             self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if error:
+            self._watch_again()
         self._write_letters()
         for _, then in under_way:
             then(outcome)
@@ -374,9 +376,16 @@ class SharePartition:
             self._taken_back += late
             self._write()
             self._on_available(self)
+        self._watch_again()
+
+    def _watch_again(self) -> None:
+        """Wait for the next lock that ends, whichever that is now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         deadline_ms = self.in_flight.next_deadline_ms()
-        if deadline_ms is not None:
-            self._watch_locks(max(deadline_ms - now_ms, 1))
+        if deadline_ms is not None and self.is_current:
+            self._watch_locks(max(deadline_ms - self._now_ms(), 1))
 
 
 def from_offset(batches: Iterable[Row], start: int) -> list[Row]:
