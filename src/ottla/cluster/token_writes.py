@@ -56,9 +56,9 @@ def error_of(options: TokenOptions, image: ClusterImage) -> ErrorCode:
 
 def wrong_with(wanted: NewToken) -> ErrorCode:
     """What no right helps: an owner or a renewer that is no user, or whose name is too long."""
-    # Who logs in by SCRAM is a user. By the name of an owner of another kind one would become the
-    # user of that name, to whom the right to make the token is not tied: for "User:etl-x" and
-    # "admin" it is that to User:etl-x:admin, which ACLs with a prefix may give. Kafka takes it.
+    # Who logs in by SCRAM is a user: by a token of Group:admin one is User:admin, whom the right to
+    # make it does not name. Kafka lets that happen. A kind with a colon would be worse: of
+    # "User:etl-x" and "admin" the right is that to User:etl-x:admin, which a prefix may give.
     if any(each.kind != USER for each in (wanted.owner, *wanted.renewers)):
         return ErrorCode.INVALID_PRINCIPAL_TYPE
     if any(map(is_too_long, (wanted.owner, wanted.requester, *wanted.renewers))):
