@@ -232,3 +232,27 @@ def test_many_small_requests_at_once(server: SecuredServer) -> None:
             assert answered == number
             answers.read(size - 4)
         sender.join()
+
+
+def test_a_client_that_only_says_that_it_ends(server: SecuredServer) -> None:
+    """Who sends close_notify and waits for the server's before it closes its socket gets it, also
+    if it came together with a request."""
+    context = ssl.create_default_context(cafile=server.trusted)
+    for request in (b"", b"\0\0\0\x0a\0\x12\0\0\0\0\0\x07\xff\xff"):
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        engine = context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+        with socket.create_connection(("127.0.0.1", server.port), 10) as line:
+            while True:
+                try:
+                    engine.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    line.sendall(outgoing.read())
+                    incoming.write(line.recv(65536))
+            if request:
+                engine.write(request)
+            with pytest.raises(ssl.SSLWantReadError):
+                engine.unwrap()
+            line.sendall(outgoing.read())
+            while line.recv(65536):
+                pass

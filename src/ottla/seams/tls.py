@@ -108,7 +108,8 @@ class TlsStream:
         self._on_readable: Callable[[], object] | None = None
         self._on_writable: Callable[[], object] | None = None
         self._closed = self._reading = self._writing = self._offering = False
-        self._more = False  # OpenSSL may have plain bytes: the last read filled its view
+        # OpenSSL may have plain bytes, for the last read filled its view; or it knows of the end.
+        self._more = False
         self._timer: Timer | None = queue.clock.call_later(handshake_s_max, self._too_long)
         line.on_readable(self._line_readable)
         if not server_side:
@@ -191,7 +192,7 @@ class TlsStream:
         received = self._channel.recv_into(view)
         if self._channel.waits_for_line:
             self._set_writing()
-        self._more = received == len(view)
+        self._more = received == len(view) or (bool(received) and self._channel.engine.ended)
         if self._more:
             self._offer()
         return received

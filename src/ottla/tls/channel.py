@@ -97,6 +97,8 @@ class TlsChannel:
             engine.feed(self._buffer[:received])
             if received < len(self._buffer):  # all there was; the line says when more comes
                 done += engine.read_into(target[done:])
+                if engine.ended and not done:
+                    return 0
                 break
         if engine.outgoing:  # an answer to the other side's change of keys
             self.flush()
