@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.malformed import MalformedMessage
 from ottla.wire.out import Out
+from ottla.wire.runtime import REPLACED_BYTES_MAX, STRING_BYTES_MAX
 from ottla.wire.schema import reader, writer
 from tests.wire.declared import (
     Case,
@@ -87,3 +91,20 @@ def test_damaged_bytes_give_only_the_named_exception(name: str) -> None:
         assert end <= len(data)
 
     check()
+
+
+def test_what_is_read_can_be_written() -> None:
+    """Bytes that are not UTF-8 become U+FFFD, of three bytes each: where the string could be longer
+    then than any may be, the request is refused. The feed stopped at such a principal."""
+    read = reader(FindCoordinatorRequest, 0)
+    for size in (REPLACED_BYTES_MAX, STRING_BYTES_MAX):
+        text = b"\xff" * size
+        frame = memoryview(struct.pack(">h", size) + text)
+        if size > REPLACED_BYTES_MAX:
+            with pytest.raises(MalformedMessage, match="is not UTF-8"):
+                read(frame, 0)
+            assert read(memoryview(struct.pack(">h", size) + b"x" * size), 0)[0].key == "x" * size
+            continue
+        request, _ = read(frame, 0)
+        assert request.key == "\ufffd" * size
+        writer(FindCoordinatorRequest, 0)(request, Out())

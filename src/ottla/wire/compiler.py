@@ -201,7 +201,7 @@ class ReadSource(Source):
         _, length, null = self.length(field.name, "h" if isinstance(kind, Text) else "i", where)
         # Bytes that are not UTF-8 become U+FFFD, as in Kafka: the name is then unknown or not
         # allowed, which has its own answer.
-        value = "str(buf[pos:end], 'utf-8', 'replace')"
+        value = f"str(buf[pos:end], 'utf-8', {runtime.REPLACING!r})"
         if isinstance(kind, Blob):
             value = "buf[pos:end]" if kind.records else "bytes(buf[pos:end])"
         take = f"end = pos + {length}; {target} = {value}; pos = end"

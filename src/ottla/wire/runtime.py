@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,10 @@ from .varint import read_uvarint
 # 200,000 partitions stays far below. Arrays of numbers are not counted: their bytes bound them.
 ITEMS_MAX = 1_000_000
 STRING_BYTES_MAX = 32767  # Kafka's own limit for a string, whatever the width of its length
+# U+FFFD takes three bytes in the place of one: beyond this a string that was read could become one
+# that cannot be written, and a name of it would stop whatever tells others of it.
+REPLACED_BYTES_MAX = STRING_BYTES_MAX // 3
+REPLACING = "ottla-replace"  # the name of `replaced` as a handler of errors
 
 # Arrays of numbers are packed and unpacked whole; short ones with a ready-made Struct.
 READY = 64
@@ -43,6 +48,15 @@ def long_string(buf: Buffer, pos: int, field: str) -> tuple[int, int]:
             f"{field}: string of {length - 1} bytes (at most {STRING_BYTES_MAX})"
         )
     return length, pos
+
+
+def replaced(error: UnicodeError) -> tuple[str | bytes, int]:
+    if isinstance(error, UnicodeDecodeError) and len(error.object) > REPLACED_BYTES_MAX:
+        raise MalformedMessage(f"a string of {len(error.object)} bytes is not UTF-8")
+    return codecs.replace_errors(error)
+
+
+codecs.register_error(REPLACING, replaced)
 
 
 def null_value(field: str) -> MalformedMessage:
