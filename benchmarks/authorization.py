@@ -19,7 +19,8 @@ from ottla.admin import (
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 TOPIC = "checked"
 SECONDS = 3.0
-IN_FLIGHT = 50
+# Many on their way together, of which each costs least, and one after the other.
+IN_FLIGHT = {"": 50, ", one at a time": 1}
 ACLS_PER_REQUEST = 5_000
 # Everybody may make ACLs and topics until there are ACLs about them.
 CHECKED = {"authorizer.class.name": STANDARD, "allow.everyone.if.no.acl.found": "true"}
@@ -39,12 +40,14 @@ def costs(run: Run) -> None:
             clients.make_topic(broker.bootstrap, TOPIC)
             if count is not None:
                 make_acls(broker.bootstrap, count)
-            one_round(broker)
+            one_round(broker, IN_FLIGHT[""])
         for _ in range(run.rounds):
-            for label, _, broker in brokers:
-                produce_us, fetch_us = one_round(broker)
-                run.record(f"CPU µs per small produce, {label}", broker.name, produce_us)
-                run.record(f"CPU µs per fetch of one record, {label}", broker.name, fetch_us)
+            for how, in_flight in IN_FLIGHT.items():
+                for label, _, broker in brokers:
+                    produce_us, fetch_us = one_round(broker, in_flight)
+                    produce, fetch = f"small produce{how}", f"fetch of one record{how}"
+                    run.record(f"CPU µs per {produce}, {label}", broker.name, produce_us)
+                    run.record(f"CPU µs per {fetch}, {label}", broker.name, fetch_us)
     finally:
         for _, _, broker in brokers:
             broker.remove()
@@ -65,13 +68,13 @@ def acl(who: str, operation: ACLOperation, topic: str) -> ACL:
     return ACL(who, "*", operation, ACLPermissionType.ALLOW, pattern)
 
 
-def one_round(broker: Ottla) -> tuple[float, float]:
+def one_round(broker: Ottla, in_flight: int) -> tuple[float, float]:
     before = broker.cpu_s()
-    produced = raw.produce_rate(broker.port, TOPIC, in_flight=IN_FLIGHT, seconds=SECONDS)
+    produced = raw.produce_rate(broker.port, TOPIC, in_flight=in_flight, seconds=SECONDS)
     between = broker.cpu_s()
     fetch = raw.fetch_frame(TOPIC, 0, 0, wait_ms=0, bytes_min=1, bytes_max=1)
     fetched = raw.request_rate(
-        broker.port, fetch, answers_records, in_flight=IN_FLIGHT, seconds=SECONDS
+        broker.port, fetch, answers_records, in_flight=in_flight, seconds=SECONDS
     )
     after = broker.cpu_s()
     return (
