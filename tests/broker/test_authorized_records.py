@@ -9,6 +9,7 @@ import pytest
 
 from ottla.broker.context import Peer
 from ottla.security.acls import Operation, PatternType, Permission, ResourceType
+from ottla.security.principal import user
 from ottla.wire.api.create_acls import CreateAclsRequest
 from ottla.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.api.list_offsets import (
@@ -200,6 +201,71 @@ def test_each_denial_is_a_line_and_by_option_each_allowance(
             "MatchingAcl(acl=StandardAcl(resourceType=TOPIC, resourceName=t, patternType=LITERAL, "
             "principal=User:alice, host=*, operation=WRITE, permissionType=ALLOW))"
         )
+
+
+def test_allowances_known_already_are_logged_from_the_change_of_the_level_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Also through a level that the logger only inherits; and no longer after it has changed back.
+    A fetch that is allowed and logged is allowed without a line before and after."""
+    with secured() as broker:
+        broker.create("t")
+        alice = peer_of("alice")
+        allow(broker, "alice", WRITE, TOPIC, "t")
+        allow(broker, "alice", READ, TOPIC, "t")
+
+        def lines() -> list[str]:
+            caplog.clear()
+            for _ in range(2):
+                broker.ask(produce_request("t", 0, broker.batch(b"x")), 9, peer=alice)
+                broker.ask(fetch_request(("t", 0, 0)), 12, peer=alice)
+            said = [r for r in caplog.records if r.name == "ottla.authorizer"]
+            return [str(r.getMessage()).split("for request = ")[1].split()[0] for r in said]
+
+        with caplog.at_level(logging.INFO, "ottla"):
+            assert lines() == []
+        with caplog.at_level(logging.DEBUG, "ottla"):
+            assert lines() == ["Produce", "Fetch"] * 2
+        with caplog.at_level(logging.INFO, "ottla"):
+            assert lines() == []
+
+
+def test_who_logs_in_anew_has_the_rights_of_the_new_name() -> None:
+    """On the same connection, also of what the name before had used."""
+    with secured() as broker:
+        broker.create("t")
+        peer = peer_of("alice")
+        allow(broker, "alice", WRITE, TOPIC, "t")
+
+        def error() -> int:
+            request = produce_request("t", 0, broker.batch(b"x"))
+            response = broker.ask(request, 9, peer=peer)
+            return int(response.responses[0].partition_responses[0].error_code)
+
+        assert [error(), error()] == [0, 0]
+        peer.principal = user("bob")
+        assert error() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        peer.principal = user("alice")
+        assert error() == 0
+
+
+@pytest.mark.parametrize("records", [None, b"", b"short"])
+def test_what_is_no_batch_is_refused_behind_the_check(records: bytes | None) -> None:
+    """Also where the topic is known to be allowed."""
+    with secured() as broker:
+        broker.create("t")
+        alice = peer_of("alice")
+        allow(broker, "alice", WRITE, TOPIC, "t")
+        errors = []
+        for each in (broker.batch(b"x"), records, broker.batch(b"x")):
+            response = broker.ask(produce_request("t", 0, each), 9, peer=alice)
+            errors.append(response.responses[0].partition_responses[0].error_code)
+        with BrokerHarness() as plain:
+            plain.create("t")
+            response = plain.ask(produce_request("t", 0, records), 9)
+            expected = response.responses[0].partition_responses[0].error_code
+        assert errors == [0, expected, 0]
+        assert expected != 0
 
 
 def offsets_error(cluster: Cluster, broker_id: int, peer: Peer) -> int:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.broker.authorization.rights import Rights, Session
     from ottla.broker.broker import Broker
     from ottla.broker.login import Login
+    from ottla.security.principal import Principal
     from ottla.wire.out import Out
 
 
@@ -28,6 +29,7 @@ class Peer:
     """One connection, as far as a handler needs it."""
 
     __slots__ = (
+        "_principal",
         "address",
         "by_token",
         "client_id",
@@ -40,7 +42,6 @@ class Peer:
         "login",
         "metadata_asked",
         "on_closed",
-        "principal",
         "received_at",
         "rights",
         "throttle",
@@ -55,7 +56,7 @@ class Peer:
         self.listener_name = listener_name
         self.address = address
         self.host = address.rpartition(":")[0].strip("[]")
-        self.principal = ANONYMOUS
+        self._principal = ANONYMOUS
         self.by_token = False  # whether a delegation token proved who it is
         # What the principal may do, where there is an authorizer, as far as it was asked for.
         self.rights: Session | None = None
@@ -77,6 +78,16 @@ class Peer:
         self.on_closed: Callable[[], object] | None = None
         # Monotonic seconds when the bytes of the current request came; 0.0 when it is not known.
         self.received_at = 0.0
+
+    @property
+    def principal(self) -> Principal:
+        return self._principal
+
+    @principal.setter
+    def principal(self, principal: Principal) -> None:
+        """Another one has other rights: those of before are forgotten."""
+        self._principal = principal
+        self.rights = None
 
     def when_closed(self, callback: Callable[[], object]) -> None:
         """Call back when the connection is closed, after those who asked for it before."""

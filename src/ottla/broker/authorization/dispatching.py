@@ -29,11 +29,7 @@ def guarded(
         # comes by here.
         peer = context.peer
         session = peer.rights
-        if (
-            session is None
-            or session.acls is not broker.image.acls
-            or session.principal is not peer.principal
-        ):
+        if session is None or session.acls is not broker.image.acls:
             session = rules.session(peer)
         context.rights = session.rights.get(name) or session.rights_in(name)
         return check(request, context)
