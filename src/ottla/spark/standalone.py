@@ -191,11 +191,15 @@ class Standalone:
 
     def _until(self, done: Callable[[], bool], trouble: str) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
+        ended_before: Daemon | None = None
         while not done():
             daemons = [d for d in (self.master, *self.workers) if d is not None]
             ended = next((d for d in daemons if not d.pids("org.apache.spark")), None)
             late = time.monotonic() > deadline
-            if late or (ended is not None and ended.log()):
+            # Seen twice: a process has no command line for the moment of its exec.
+            gone = ended is not None and ended is ended_before and ended.log()
+            ended_before = ended
+            if late or gone:
                 tail = "\n".join((ended or daemons[-1]).log().splitlines()[-15:])
                 raise ClusterFailed(f"{trouble}:\n{tail}")
             time.sleep(POLL_S)
