@@ -11,7 +11,7 @@ from collections.abc import Collection, Container
 from typing import TYPE_CHECKING, Final
 
 from ottla.security.acls import Operation, ResourceType
-from ottla.security.audit import DEBUG, audit, logs_at
+from ottla.security.audit import DEBUG, audit
 
 if TYPE_CHECKING:
     from ottla.broker.authorization.rights import Rights
@@ -59,7 +59,7 @@ def denied_in_session(session: FetchSession, rights: Rights, request: FetchReque
         session.rights_state is not state
         or request.topics
         or session.denied
-        or logs_at(DEBUG) is not False
+        or audit.isEnabledFor(DEBUG)
     ):
         session.rights_state = state
         before = session.denied

@@ -21,7 +21,7 @@ from ottla.cluster.image import ZERO_ID
 from ottla.cluster.names import CLUSTER_METADATA, INTERNAL
 from ottla.cluster.requests import ResourceType as ConfigType
 from ottla.security.acls import CLUSTER_NAME, Operation, ResourceType
-from ottla.security.audit import DEBUG, logs_at
+from ottla.security.audit import DEBUG, audit
 from ottla.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -77,25 +77,24 @@ class Produce:
         """
         by_id = version >= PRODUCE_IDS_FROM
         broker = rules.broker
+        logs = audit.isEnabledFor
 
         def pass_known(request: ProduceRequest, context: Context) -> Any:
             session = context.peer.rights
-            if (
-                session is None
-                or session.acls is not broker.image.acls
-                or logs_at(DEBUG) is not False
-            ):
+            if session is None or session.acls is not broker.image.acls or logs(DEBUG):
                 return ask(request, context)
             writable = session.writable
-            try:
-                for topic in request.topic_data:
-                    if (topic.topic_id if by_id else topic.name) not in writable:
+            for topic in request.topic_data:
+                if (topic.topic_id if by_id else topic.name) not in writable:
+                    return ask(request, context)
+                for data in topic.partition_data:
+                    records = data.records
+                    if (
+                        records is not None
+                        and len(records) > ATTRIBUTES_AT
+                        and records[ATTRIBUTES_AT] & TRANSACTIONAL
+                    ):
                         return ask(request, context)
-                    for data in topic.partition_data:
-                        if data.records[ATTRIBUTES_AT] & TRANSACTIONAL:  # type: ignore[index]
-                            return ask(request, context)
-            except (TypeError, IndexError):  # no records, or not as many as a batch has
-                return ask(request, context)
             return handle(request, context)
 
         return pass_known

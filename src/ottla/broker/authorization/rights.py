@@ -36,7 +36,6 @@ class Session:
         "host",
         "known",
         "name",
-        "principal",
         "readable",
         "rights",
         "state",
@@ -45,7 +44,6 @@ class Session:
 
     def __init__(self, authorizer: Authorizer, principal: Principal, host: str) -> None:
         self.authorizer = authorizer
-        self.principal = principal
         self.name = str(principal)
         self.host = host
         self.acls = authorizer.acls  # by which was decided
@@ -203,7 +201,7 @@ class Rules:
         authorizer = self.authorizer
         authorizer.update(self.broker.image.acls)
         session = peer.rights
-        if session is None or session.principal is not peer.principal:
+        if session is None:
             session = peer.rights = Session(authorizer, peer.principal, peer.host)
         elif session.acls is not authorizer.acls:
             session.forget()

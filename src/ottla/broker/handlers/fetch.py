@@ -29,7 +29,6 @@ from ottla.broker.sessions import (
     FetchSession,
     PartitionKey,
 )
-from ottla.security.audit import DEBUG, logs_at
 from ottla.wire.api.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -187,17 +186,8 @@ class Fetch:
             request.rack_id,
             context.peer.listener_name,
         )
-        rights = context.rights
-        if rights is not None:
-            if session is not None or replica_id >= 0 or logs_at(DEBUG) is not False:
-                self._look_up_rights(rights, request)
-            else:
-                self.reader.rights = rights
-                readable = rights.readable
-                for each in partitions:
-                    if each.topic not in readable:
-                        self._look_up_rights(rights, request)
-                        break
+        if context.rights is not None:
+            self._look_up_rights(context.rights, request)
         self.unknown_count = 0
         self.pending: Pending | None = None
         self.operation: DelayedOperation | None = None
