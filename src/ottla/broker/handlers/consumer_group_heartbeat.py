@@ -23,8 +23,6 @@ from ottla.wire.errors import ErrorCode
 
 # KIP-1082: from this version on the member brings its own id.
 OWN_MEMBER_ID_VERSION = 1
-
-
 BLANKS = "".join(map(chr, range(33)))  # Java's trim drops what is no more than a space
 
 
