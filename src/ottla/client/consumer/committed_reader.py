@@ -10,21 +10,17 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from ottla.wire.errors import ErrorCode
-from ottla.wire.exchange import VERSION_MAX
 
-from ..errors import KafkaTimeoutError, OffsetOutOfRangeError, error_for, raise_for
+from ..errors import KafkaTimeoutError, OffsetOutOfRangeError, raise_for
 from ..network.cluster_client import AnyClient
-from ..network.cluster_metadata import NO_UUID, Partition
 from ..structs import ConsumerRecord, TopicPartition
 from .fetched_batches import FetchedBatch, records_in, split
-from .raw_batch_reader import CHANNEL, FETCH_BYTES, NAMES_VERSION_MAX
+from .single_fetch import answer_of, leader_of
 
 READ_COMMITTED = 1
 WAIT_MS = 100
@@ -66,29 +62,9 @@ def fetched(
 ) -> list[FetchedBatch]:
     """The batches of one answer."""
     topic, partition = place
-    known = leader_of(client, place, left_ms)
-    topic_id = client.cluster.topics[topic].topic_id
-    part = FetchPartition(
-        partition=partition,
-        current_leader_epoch=known.leader_epoch,
-        fetch_offset=offset,
-        partition_max_bytes=FETCH_BYTES,
+    answer = answer_of(
+        client, place, offset, left_ms, wait_ms=WAIT_MS, isolation_level=READ_COMMITTED
     )
-    request = FetchRequest(
-        max_wait_ms=WAIT_MS,
-        min_bytes=1,
-        max_bytes=FETCH_BYTES,
-        isolation_level=READ_COMMITTED,
-        topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=[part])],
-    )
-    future = client.submit(
-        known.leader,
-        request,
-        timeout_ms=min(left_ms, WAIT_MS + client.config["request_timeout_ms"]),
-        channel=CHANNEL,
-        version_max=NAMES_VERSION_MAX if topic_id == NO_UUID else VERSION_MAX,
-    )
-    answer = client.wait(future, left_ms)
     raise_for(answer.error_code)
     (data,) = answer.responses[0].partitions
     raise_for(data.error_code, f"{topic}-{partition} at offset {offset}")
@@ -112,15 +88,3 @@ def log_start(client: AnyClient, place: TopicPartition, left_ms: float) -> int:
     [found] = answer.topics[0].partitions
     raise_for(found.error_code, f"{topic}-{partition}")
     return int(found.offset)
-
-
-def leader_of(client: AnyClient, place: TopicPartition, left_ms: float) -> Partition:
-    """The partition, whose leader is known."""
-    topic, partition = place
-    known = client.cluster.partition(topic, partition)
-    if known is None or known.leader < 0:
-        client.wait(client.refresh([topic]), left_ms)
-        known = client.cluster.partition(topic, partition)
-    if known is None or known.leader < 0:
-        raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
-    return known

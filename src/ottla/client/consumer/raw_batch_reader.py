@@ -9,21 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.api.fetch import FetchResponse
 from ottla.wire.errors import ErrorCode
-from ottla.wire.exchange import VERSION_MAX
 from ottla.wire.malformed import MalformedMessage
 from ottla.wire.records import batch_bounds, read_header
 
 from ..errors import error_for, raise_for
 from ..network.cluster_client import AnyClient
-from ..network.cluster_metadata import NO_UUID
+from ..structs import TopicPartition
 from .fetched_batches import records_in
+from .single_fetch import answer_of
 
-FETCH_BYTES = 8 * 1024 * 1024
 WAIT_MS = 500
-NAMES_VERSION_MAX = 12  # from 13 on, topics go by id
-CHANNEL = "fetch"  # a connection of its own: answers are large, and others wait behind them
 
 
 def read_raw_batches(
@@ -51,33 +48,9 @@ def fetched(
     client: AnyClient, topic: str, partition: int, offset: int, left_ms: float
 ) -> dict[int, memoryview]:
     """The batches that one answer has from `offset` on, by their base offsets."""
-    place = client.cluster.partition(topic, partition)
-    if place is None or place.leader < 0:
-        client.wait(client.refresh([topic]), left_ms)
-        place = client.cluster.partition(topic, partition)
-    if place is None or place.leader < 0:
-        raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
-    topic_id = client.cluster.topics[topic].topic_id
-    part = FetchPartition(
-        partition=partition,
-        current_leader_epoch=place.leader_epoch,
-        fetch_offset=offset,
-        partition_max_bytes=FETCH_BYTES,
-    )
-    request = FetchRequest(
-        max_wait_ms=WAIT_MS,
-        min_bytes=1,
-        max_bytes=FETCH_BYTES,
-        topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=[part])],
-    )
-    future = client.submit(
-        place.leader,
-        request,
-        timeout_ms=min(left_ms, WAIT_MS + client.config["request_timeout_ms"]),
-        channel=CHANNEL,
-        version_max=NAMES_VERSION_MAX if topic_id == NO_UUID else VERSION_MAX,
-    )
-    return batches_in(client.wait(future, left_ms), topic, partition, offset)
+    place = TopicPartition(topic, partition)
+    answer = answer_of(client, place, offset, left_ms, wait_ms=WAIT_MS)
+    return batches_in(answer, topic, partition, offset)
 
 
 def batches_in(
