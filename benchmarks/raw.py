@@ -118,18 +118,14 @@ def produce_rate(port: int, topic: str, *, in_flight: int, seconds: float, acks:
     )
 
 
-def produce_batches(
-    sock: socket.socket, topic: str, megabytes: int, *, value_bytes: int = 1000, in_flight: int = 5
-) -> float:
-    """Seconds to write so many MB in batches of about one, `in_flight` of them outstanding.
+def produce_batches(sock: socket.socket, topic: str, count: int, *, in_flight: int = 5) -> float:
+    """Seconds to write so many batches of a megabyte each, `in_flight` of them outstanding.
 
     The batch is made once: a client that costs less than any broker, where another would be what
     is measured.
     """
-    count = megabytes
-    value = bytes(range(250)) * (value_bytes // 250)
-    records = [Record(value, timestamp=int(time.time() * 1000))] * (1_000_000 // value_bytes)
-    body = produce_body(topic, 0, write_batch(records), acks=1)
+    record = Record(bytes(range(250)) * 4, timestamp=int(time.time() * 1000))
+    body = produce_body(topic, 0, write_batch([record] * 1000), acks=1)
     one = frame(PRODUCE, PRODUCE_VERSION, body)
     began = time.perf_counter()
     for number in range(count + in_flight):

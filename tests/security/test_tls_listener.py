@@ -210,6 +210,18 @@ def test_names_of_ciphers() -> None:
     assert {name: openssl_cipher(name) for name in names} == names
 
 
+def shake_hands(
+    engine: ssl.SSLObject, line: socket.socket, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO
+) -> None:
+    while True:
+        try:
+            engine.do_handshake()
+            return
+        except ssl.SSLWantReadError:
+            line.sendall(outgoing.read())
+            incoming.write(line.recv(1 << 16))
+
+
 def test_many_small_requests_at_once(server: SecuredServer) -> None:
     """Of 2,000 requests sent before the first answer is read all are answered: what OpenSSL has
     decrypted is handled also when more came at once than a connection handles in one turn."""
@@ -218,13 +230,7 @@ def test_many_small_requests_at_once(server: SecuredServer) -> None:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     engine = context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
     with socket.create_connection(("127.0.0.1", server.port), 30) as line:
-        while True:
-            try:
-                engine.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                line.sendall(outgoing.read())
-                incoming.write(line.recv(1 << 16))
+        shake_hands(engine, line, incoming, outgoing)
         for number in range(count):
             body = struct.pack(">hhih", 18, 0, number, len(client_id)) + client_id
             engine.write(struct.pack(">i", len(body)) + body)
@@ -257,13 +263,7 @@ def test_a_client_that_only_says_that_it_ends(server: SecuredServer) -> None:
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         engine = context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
         with socket.create_connection(("127.0.0.1", server.port), 10) as line:
-            while True:
-                try:
-                    engine.do_handshake()
-                    break
-                except ssl.SSLWantReadError:
-                    line.sendall(outgoing.read())
-                    incoming.write(line.recv(65536))
+            shake_hands(engine, line, incoming, outgoing)
             if request:
                 engine.write(request)
             with pytest.raises(ssl.SSLWantReadError):
